@@ -78,7 +78,6 @@ TRAINING = [
     *TENSORFLOW,
     *PLOT,
     "tensorflow-text>=2.21,<2.22",
-    "tensorboard>=2.20,<3",
     "sentencepiece>=0.2,<0.3",
     "sacrebleu>=2.5,<3",
     "opencc>=1.4,<2",

@@ -81,7 +81,7 @@ def first_steps(spec: str, started: float) -> None:
     """Train until some steps are done; print the seconds until the first, and of the others."""
     import training.command.startup  # noqa: F401
 
-    from training.config.load import load_preset, override
+    from training.config.schema import load_preset, override
     from training.fit import train as texts
 
     class Stopping(texts.Bar):

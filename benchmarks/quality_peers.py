@@ -182,7 +182,7 @@ def configuration(options: argparse.Namespace) -> object:
     Raises:
         training.command.errors.UserError: if there is no such preset or key.
     """
-    from training.config.load import load_preset, override
+    from training.config.schema import load_preset, override
 
     return override(load_preset(options.preset), all_settings(options))
 

@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 
 from training.command.errors import UsageError
-from training.command.options import going_on, main_guard
-from training.command.parser import Parser
+from training.command.options import Parser, going_on, main_guard
 
 STUDIES = (
-    *("alignment", "compare", "gradients", "length", "mechanisms"),
+    *("alignment", "baselines", "compare", "gradients", "length", "mechanisms"),
     *("names", "order", "regions", "sigmorphon"),
 )
 

@@ -19,15 +19,16 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention import plot_attention
-from lab import alibi, shared
+from lab import alibi, readings, shared
+from lab.readings import SYMMETRIZATIONS, Reading
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.texts import make_attender
+from training.metrics import bootstrap_interval, ratio
 from training.runs.run import Run, load_run
 from training.score import links
-from training.score.intervals import bootstrap_interval, ratio
-from training.score.links import SYMMETRIZATIONS, Attender, Reading
+from training.score.links import Attender
 
 MODELS = {
     "additive": ["attention=additive", "order=luong"],
@@ -119,7 +120,7 @@ def errors_by_reading(attender: Attender, split: Split) -> dict[Reading, np.ndar
     """Return `links.alignment_errors` of a model's links by each reading, `(sentences, 2)`."""
     weights, gold = links.attend(attender, split), split.gold()
     return {
-        reading: links.alignment_errors([links.read(one, reading) for one in weights], *gold)
+        reading: links.alignment_errors([readings.read(one, reading) for one in weights], *gold)
         for reading in READINGS
     }
 
@@ -173,7 +174,7 @@ def gold_sets(data: str) -> Iterator[tuple[str, Split, Split | None]]:
         yield "phrasebook", corpus.load(phrasebook, "test"), dev
     if language == "fr" and not data.startswith("phrasebook"):
         tales = alibi.load()
-        yield f"alibi, at most {SHORT} words", links.at_most(tales, SHORT), None
+        yield f"alibi, at most {SHORT} words", readings.at_most(tales, SHORT), None
         yield "alibi, all", tales, None
 
 

@@ -24,7 +24,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.decode.settings import Search
+from training.decode.search import Search
 from training.runs.run import load_run
 
 LEVEL = 0.05  # of the verdict

@@ -22,9 +22,8 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.decode.settings import Search
-from training.metrics import figures, lowered
-from training.score.intervals import LENGTH_BUCKETS, by_length
+from training.decode.search import Search
+from training.metrics import LENGTH_BUCKETS, by_length, figures, lowered
 
 ATTENTIONS = ("none", "additive", "general")
 PER_BUCKET = 300  # joined sentences of each length

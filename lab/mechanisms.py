@@ -22,9 +22,9 @@ from training.command.errors import UsageError
 from training.command.options import add_options as add_common
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.decode.settings import Search
+from training.decode.search import Search
 from training.metrics import METRICS, deciding
-from training.runs.history import best, read_history
+from training.runs.files import best, read_history
 from training.runs.run import Run
 from training.score.evaluation import evaluate
 

@@ -22,12 +22,10 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.data.tokenizers import VocabularyTokenizer
-from training.data.tokenizing import WORD, replace_words
-from training.decode.settings import Search
-from training.metrics import figures
+from training.data.tokenizers import WORD, VocabularyTokenizer, replace_words
+from training.decode.search import Search
+from training.metrics import bootstrap_interval, figures, ratio
 from training.runs.run import Run, load_run
-from training.score.intervals import bootstrap_interval, ratio
 
 # They begin with a consonant, so that articles and prepositions before them stay as they are.
 NAMES = tuple(

@@ -18,16 +18,15 @@ import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
 from lab import shared
+from lab.baselines import BASELINES, last_known, published
 from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.command.progress import progress
-from training.config.load import load_preset, override
-from training.config.schema import Config
+from training.config.schema import Config, load_preset, override
 from training.fit.optimizer import ClippedAdam
 from training.metrics import auc
-from training.model.build import build_model
+from training.model.seq2seq import build_model
 from training.score import labels as scores
-from training.score.label_baselines import BASELINES, last_known
 from training.sources.events import data as events
 from training.sources.events.histories import Histories
 from training.sources.events.source import Statistics, last_events
@@ -87,7 +86,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 ]
                 print(f"repeat {repeat + 1}, fold {fold + 1}: {', '.join(shown)}", flush=True)
                 advance(1)
-    said |= {name: [published] for name, published in data.scores.items()}
+    said |= {name: [values] for name, values in published(config.data, data).items()}
     table = _table(data, said, SAMPLES)
     shared.write_table(options.output / "order.csv", table)
     drawn = {name: (data.labels, said[name][0]) for name in said if name in _SHOWN}

@@ -17,15 +17,13 @@ import numpy as np
 
 from lab import shared
 from training.command.errors import UserError
-from training.config.load import load_preset, override
-from training.config.schema import Config
+from training.config.schema import Config, load_preset, override
 from training.data.pair_files import Split
 from training.data.pipeline import reader
-from training.decode.settings import Search
-from training.runs.history import best, read_history
+from training.decode.search import Search
+from training.runs.files import best, read_history
 from training.runs.run import Run
-from training.score.evaluation import evaluate
-from training.score.pointing import region_weights
+from training.score.evaluation import evaluate, region_weights
 from training.sources.source import Source
 
 SEEDS = 3  # trainings of each

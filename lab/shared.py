@@ -18,13 +18,11 @@ from training.command.errors import UserError
 from training.command.files import read_json, write_json
 from training.command.options import add_options
 from training.command.progress import progress
-from training.config.load import load_config, load_preset, override
-from training.config.schema import Config
-from training.decode.settings import Search
+from training.config.schema import Config, load_config, load_preset, override
+from training.decode.search import Search
 from training.decode.texts import make_translator
 from training.fit.train import resume, train
-from training.runs.files import RunFiles
-from training.runs.history import read_history, reason_to_stop
+from training.runs.files import RunFiles, read_history, reason_to_stop
 from training.runs.run import Run, load_run
 
 

@@ -21,12 +21,11 @@ from lab import shared
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
 from training.command.options import add_options as add_common
-from training.command.parser import positive_int
-from training.config.load import load_preset, override
-from training.config.schema import Config
+from training.command.options import positive_int
+from training.config.schema import Config, load_preset, override
 from training.data import corpus
 from training.data.download import LANGUAGES
-from training.decode.settings import Search
+from training.decode.search import Search
 from training.decode.texts import make_translator
 from training.metrics import score
 from training.runs.run import Run, load_run

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import training.command.extras  # noqa: F401
-from training.command.options import SEARCH, add_options, main_guard
-from training.command.parser import Parser, count, file_to_write
-from training.command.programs import keep_programs
+from training.command.native import keep_programs
+from training.command.options import SEARCH, Parser, add_options, count, file_to_write, main_guard
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -39,12 +38,6 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--bootstrap", action="store_true", help="add 95 %% confidence intervals")
     parser.add_argument(
-        "--baseline",
-        action="store_true",
-        help="score a baseline, too: the target of the most similar training sentence; for an "
-        "outcome, models of the last known values",
-    )
-    parser.add_argument(
         "--by-length", action="store_true", help="add BLEU by source length, up to 40 words"
     )
     parser.add_argument(
@@ -57,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     keep_programs()
     import training.command.startup  # noqa: F401
 
-    from training.score.report import report
+    from training.score.evaluation import report
 
     report(options)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from training.command.options import main_guard
-from training.command.parser import Parser, count, positive_int
+from training.command.options import Parser, count, main_guard, positive_int
 from training.data import corpus
 
 PAIRS = ("en-fr", "en-zh")

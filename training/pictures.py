@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from training.command.errors import UserError
-from training.command.options import main_guard
-from training.command.parser import Parser, count, positive_int
+from training.command.options import Parser, count, main_guard, positive_int
 
 
 def main(arguments: list[str] | None = None) -> None:

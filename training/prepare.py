@@ -11,15 +11,12 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import training.command.extras  # noqa: F401
 from training.command.errors import UsageError
-from training.command.options import main_guard
-from training.command.parser import Parser, positive_int
-from training.config.schema import Config
+from training.command.options import Parser, main_guard, positive_int
 from training.presets.options import add_configuration, configuration, default_output
 
 # A corpus is prepared without TensorFlow, whose 600 MB worker processes would have, too.
@@ -31,8 +28,7 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         type=Path,
         metavar="DIR",
-        help="new folder for the corpus, which --data prepared:DIR trains on; no run is made; "
-        "--data may be tsv:- for standard input, and files may end in .gz or .zst",
+        help="new folder for the corpus, which --data prepared:DIR trains on; no run is made",
     )
     group.add_argument(
         "--workers", type=positive_int, metavar="N", help="processes; default: one for each core"
@@ -80,23 +76,13 @@ def _prepare_corpus(options: argparse.Namespace) -> dict[str, Any]:
     """Write a prepared corpus; return what is printed of it."""
     from training.data.tokens import prepare_corpus
 
-    configure: Callable[[int], Config] | None = None
-    if options.preset:
-        config = configuration(options)
-    else:
-        config = configuration(options, pairs=0)  # how many there are shows later
-
-        def configure(pairs: int) -> Config:
-            return configuration(options, pairs=pairs)
-
     started = time.monotonic()
     manifest = prepare_corpus(
         options.corpus,
-        config,
+        configuration(options),
         tokenizers=options.tokenizers,
         processes=options.workers or os.cpu_count() or 1,
         unique=options.no_duplicates,
-        configure=configure,
     ).manifest
     for reason, number in manifest["left_out"].items():
         print(f"left out: {number:,} {reason}")

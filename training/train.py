@@ -11,14 +11,12 @@ from pathlib import Path
 
 import training.command.extras  # noqa: F401
 from training.command.errors import ConfigError, UsageError
-from training.command.options import main_guard
-from training.command.parser import Parser
-from training.command.programs import keep_programs
+from training.command.native import keep_programs
+from training.command.options import Parser, main_guard
 from training.config.keys import is_unicode
-from training.config.load import later_keys
+from training.config.schema import later_keys
 from training.presets.options import add_configuration, configuration, default_output
-from training.runs.files import RunFiles
-from training.runs.history import summary
+from training.runs.files import RunFiles, summary
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -17,10 +17,8 @@ import os
 from pathlib import Path
 
 from training.command.errors import UserError
-from training.command.options import going_on, main_guard
-from training.command.parser import Parser
-from training.runs.files import RunFiles
-from training.runs.history import summary
+from training.command.options import Parser, going_on, main_guard
+from training.runs.files import RunFiles, summary
 
 BACKENDS = ("jax", "torch", "tensorflow")
 

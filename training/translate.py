@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import training.command.extras  # noqa: F401
 from training.command.errors import UsageError
-from training.command.options import SEARCH, add_options, main_guard
-from training.command.parser import Parser, positive_int
-from training.command.programs import keep_programs
+from training.command.native import keep_programs
+from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import progress
 from training.data.pair_files import clean
 
@@ -53,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     keep_programs()
     import training.command.startup  # noqa: F401
 
-    from training.decode.settings import Search
+    from training.decode.search import Search
     from training.decode.texts import make_nbest, say_cut
     from training.runs.run import load_translators
 
@@ -86,22 +85,12 @@ def _write(
     translations: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int = 1
 ) -> None:
     """Print the translations of lines, whose first has the number `first`."""
-    for line in _written(translations, options, first):
-        print(line)
-    sys.stdout.flush()
-
-
-def _written(
-    translations: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int
-) -> Iterator[str]:
     for number, nbest in enumerate(translations, first):
         for translation in nbest:
-            columns = [translation.text]
-            if options.scores:
-                columns.insert(0, f"{translation.score:.4f}")
-            if options.nbest:
-                columns.insert(0, str(number))
-            yield "\t".join(columns)
+            columns = [str(number)] if options.nbest else []
+            columns += [f"{translation.score:.4f}"] if options.scores else []
+            print("\t".join([*columns, translation.text]))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

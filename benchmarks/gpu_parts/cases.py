@@ -19,12 +19,10 @@ import numpy as np
 from gpu_parts import calls, machine
 from gpu_parts import training as measured
 from training.config.schema import Config
-from training.data.batches import Batches, text_batches
-from training.data.ids import END_ID
-from training.data.plan import Batching
-from training.data.store import Sequences
+from training.data.plan import Batches, Batching, plan_batches
+from training.data.store import END_ID, Sequences
 from training.fit.optimizer import compile_model, configure_keras
-from training.model.build import build_model
+from training.model.seq2seq import build_model
 
 CASES = Path(__file__).with_name("kernel_cases.json")
 COUNTS = Path(__file__).with_name("kernel_counts.json")
@@ -87,7 +85,7 @@ def _batches(case: dict[str, Any], config: Config, steps: int) -> Batches:
         return Sequences.of(rng.integers(END_ID + 1, case["vocab"], lengths.sum()), lengths)
 
     source, target = sentences(case["shape"][0]), sentences(case["shape"][1] - 1)
-    return text_batches(Batching.of(config), source, target, training=True)
+    return plan_batches(Batching.of(config), source, target, training=True)
 
 
 def _train(case: dict[str, Any], steps: int) -> dict[str, Any]:

@@ -16,9 +16,9 @@ import keras
 import numpy as np
 
 from gpu_parts import cases
-from training.data.ids import END_ID
+from training.data.store import END_ID
 from training.decode.search import Search, search
-from training.model.build import build_model
+from training.model.seq2seq import build_model
 
 
 def lower(case: dict[str, Any], folder: Path) -> None:

@@ -36,40 +36,35 @@ def write_corpus(path: Path, options: argparse.Namespace) -> None:
 def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
     """Train by `training.train`; after each epoch do its steps again with `train_on_batch`.
 
-    Scores of the dev set are left out; checkpoints, TensorBoard and heat-maps are not.
+    Scores of the dev set are left out; checkpoints and the card are not.
 
     Args:
         config: a `Config`; data, vocabularies, batch and epochs are replaced.
         options: the command's.
     """
     from training.data.pipeline import make_dataset
+    from training.data.prepared import read_batches
     from training.fit import train as texts
-    from training.fit.callbacks import EpochEnd
-    from training.runs.tokens import read_batches
+    from training.fit.recorder import Recorder
 
     epochs = []
 
-    class Timed(EpochEnd):
+    class Timed(Recorder):
         """Does each epoch's steps again."""
 
-        def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-            if epochs:
-                epochs[-1]["between_s"] = time.perf_counter() - epochs[-1]["ended"]
-            super().on_epoch_begin(epoch, logs)
-
-        def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-            taken = {"fit_s": time.perf_counter() - self.started}
-            pairs, _ = read_batches(self.recorder.config, self.recorder.files.tokens)
-            batches = list(make_dataset(pairs, epoch).as_numpy_iterator())
+        def finish(self, loss: float, seconds: float, **more: float) -> dict[str, float]:
+            taken = {"fit_s": seconds}
+            pairs, _ = read_batches(self.config, self.files.tokens)
+            batches = list(make_dataset(pairs, len(self.history)).as_numpy_iterator())
             taken["tokens"] = sum(int((labels > 0).sum()) for _, labels in batches)
             started = time.perf_counter()
             for inputs, labels in batches:
                 self.model.train_on_batch(inputs, labels)
-            taken["ended"] = time.perf_counter()  # an epoch is a fit, with a callback of its own
-            taken["bare_s"] = taken["ended"] - started
-            self.started += taken["bare_s"]  # what it records are the steps of training.train
-            super().on_epoch_end(epoch, logs)
+            trained = time.perf_counter()
+            record = super().finish(loss, seconds, **more)
+            taken["bare_s"], taken["between_s"] = trained - started, time.perf_counter() - trained
             epochs.append(taken)
+            return record
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "corpus.tsv"
@@ -88,7 +83,7 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         )
         score = {"val_perplexity": 1.0, "bleu": 0.0}
         with (
-            mock.patch.object(texts, "EpochEnd", Timed),
+            mock.patch.object(texts, "Recorder", Timed),
             mock.patch.object(texts.DevSet, "score", return_value=score),
         ):
             texts.train(config, Path(folder) / "run")

@@ -17,7 +17,7 @@ from training.data.prepared import Prepared
 from training.data.splits import load_split
 from training.data.store import Sequences
 from training.data.tokenizers import Tokenizer, load_tokenizer
-from training.model.build import build_model
+from training.model.seq2seq import build_model
 from training.runs.files import SIDES, RunFiles
 from training.runs.start import open_run
 from training.sources.batches import pair_rows

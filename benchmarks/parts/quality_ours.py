@@ -13,7 +13,7 @@ from pathlib import Path
 from parts.quality import Task
 
 from training.command.files import read_json
-from training.config.load import load_config
+from training.config.schema import load_config
 from training.runs.files import RunFiles
 
 

@@ -42,8 +42,7 @@ def our_model(case: str, options: argparse.Namespace) -> object:
     """A compiled model of this project."""
     import keras
 
-    from training.fit.crossentropy import TokenCrossentropy
-    from training.fit.optimizer import ClippedAdam
+    from training.fit.optimizer import ClippedAdam, TokenCrossentropy
     from training.model.seq2seq import build_seq2seq
 
     config = our_config(case, options)

@@ -29,7 +29,7 @@ from keras_attention.mechanisms import BY_NAME
 from training.decode.labels import make_predictor
 from training.decode.texts import make_attender, make_translator
 from training.runs.run import Run, load_run
-from training.score.pointing import region_weights
+from training.score.evaluation import region_weights
 
 DOCS = Path(__file__).parents[1]
 FIGURES, PICTURES = DOCS / "figures", DOCS / "pictures" / "mechanisms"

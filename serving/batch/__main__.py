@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.command.options import going_on, main_guard
-from training.command.parser import Parser, positive_int
+from training.command.options import Parser, going_on, main_guard, positive_int
 from training.command.progress import progress
 
 

@@ -26,8 +26,7 @@ from typing import Any
 import training.command.extras  # noqa: F401
 from serving.client.printing import printable
 from training.command.files import write_text
-from training.command.options import main_guard
-from training.command.parser import Parser, file_to_write
+from training.command.options import Parser, file_to_write, main_guard
 from training.command.progress import Tell, stages
 
 _RELEASES = ("2.20", "2.21")

@@ -75,7 +75,7 @@ def _histories(manifest: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _said_by_run(runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
-    from training.decode.settings import Search
+    from training.decode.search import Search
     from training.decode.texts import make_translator
 
     names = {field.name for field in fields(Search)} - {"num_results", "precision"}

@@ -15,8 +15,7 @@ import training.command.extras  # noqa: F401
 from serving.demo import stages
 from serving.demo.stages import LIST, Demo, command
 from training.command.errors import UserError
-from training.command.options import main_guard
-from training.command.parser import Parser, count
+from training.command.options import Parser, count, main_guard
 
 __all__ = ["LIST", "main"]
 # Neither sentence nor its pairing of words is in the training split.
@@ -97,9 +96,8 @@ DEMOS = {
         pair: Demo(
             preset=f"phrasebook-{pair}",
             about=f"phrasebook-{pair}, the built-in corpus",
-            scores=("bleu", "baseline_bleu", "aer"),
+            scores=("bleu", "aer"),
             ask=translate,
-            arguments=("--baseline",),
         )
         for pair in EXPECTED
     },
@@ -121,12 +119,9 @@ DEMOS = {
     "pbcseq": Demo(
         preset="pbcseq",
         about="histories of patients: death or transplant within two years",
-        scores=(
-            *("auc", "auc_interval", "logistic_regression_auc", "boosted_trees_auc", "mayo_auc"),
-            *("auprc", "calibration_error"),
-        ),
+        scores=("auc", "auc_interval", "auprc", "calibration_error"),
         ask=predict_outcomes,
-        arguments=("--baseline", "--bootstrap"),
+        arguments=("--bootstrap",),
     ),
     "pronounce": Demo(
         preset="cmudict",

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import training.command.extras  # noqa: F401
-from training.command.options import SEARCH, add_options, main_guard
-from training.command.parser import Parser, positive_int
+from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import stages
 
 
@@ -28,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
     # Imported here because TensorFlow takes seconds.
     from serving.export.version import MANIFEST, export
-    from training.decode.settings import check_precision
+    from training.decode.search import check_precision
     from training.runs.run import load_ensemble
 
     check_precision(options.precision, options.runs)

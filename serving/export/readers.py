@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from keras_attention import SearchResult
 from serving.export.texts import traced, variables_of
-from training.data.ids import END_ID, PAD_ID
+from training.data.store import END_ID, PAD_ID
 from training.decode.labels import attends, predict
-from training.decode.search import search
-from training.decode.settings import Search
+from training.decode.search import Search, search
 from training.runs.run import Run
 
 

@@ -10,12 +10,10 @@ import keras
 import tensorflow as tf
 
 from keras_attention import SearchResult
-from training.data.ids import END_ID, PAD_ID
-from training.decode.search import Encoded, encode, score_targets, search
-from training.decode.settings import Search
+from training.data.store import END_ID, PAD_ID
+from training.decode.search import Encoded, Search, encode, score_targets, search
 from training.decode.steps import PlainStep, fixed_steps
-from training.decode.texts import dense_ids, tokens_to_copy
-from training.decode.words import replace_unknown, words_of
+from training.decode.texts import dense_ids, replace_unknown, tokens_to_copy, words_of
 from training.graphs import graph
 from training.runs.run import Run
 

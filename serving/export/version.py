@@ -27,7 +27,7 @@ from serving.export.texts import INPUTS, WARMUP_TEXTS, Exported, search_settings
 from training.command.errors import UserError
 from training.command.files import move, remove, remove_empty
 from training.command.progress import Tell
-from training.runs.history import kept, read_history
+from training.runs.files import kept, read_history
 from training.runs.run import Run
 from training.sources.kinds import KINDS
 

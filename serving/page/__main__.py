@@ -13,7 +13,7 @@ from pathlib import Path
 from serving.client.printing import escape_missing, print_error
 from serving.page.card import Card, read_card
 from training.command.errors import install
-from training.command.parser import Parser, port, seconds
+from training.command.options import Parser, port, seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

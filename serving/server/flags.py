@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from training.command.parser import Parser, between, count, port, positive_int
+from training.command.options import Parser, between, count, port, positive_int
 
 _INT32 = 2**31 - 1  # the largest number that gRPC and the stock server take
 _DAY = 86_400

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from training.config.schema import Config
-from training.data.batches import text_batches
-from training.data.plan import Batching
+from training.data.plan import Batching, plan_batches
 from training.data.prepared import write_manifest
 from training.data.store import Sequences
+from training.runs.card import Origin, write_origin
 from training.runs.files import RunFiles
-from training.runs.origin import Origin, write_origin
 
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs the JAX backend")
 LONG = 240  # seconds, far more than anything here takes
@@ -87,7 +86,7 @@ def make_run(path, config=CONFIG):
             each.save(files.tokens, f"{name}.{side}")
     counts = {"pairs": 137, "own": 137, "unusable": 0}
     write_manifest(files.tokens, {**counts, "settings": {}, "digest": "random", "files": {}})
-    pairs = text_batches(Batching.of(config), *train, training=True).statistics
+    pairs = plan_batches(Batching.of(config), *train, training=True).statistics
     counts = {"train": pairs.pairs, "dropped": pairs.dropped, "unusable": 0, "dev": 47}
     counts["target_tokens"] = pairs.target_tokens
     write_origin(files, Origin("random", "random", **counts, vocabulary=(23, 23), init=None))
@@ -179,7 +178,7 @@ STEPS = f"""{SCRIPT}
 import json
 import jax, jax.numpy as jnp, keras, numpy as np
 from training.fit.optimizer import ClippedAdam
-from training.fit.crossentropy import TokenCrossentropy
+from training.fit.optimizer import TokenCrossentropy
 from training.fit.distributed import joined
 from training.fit.sharded import ShardedModel, own_seeds
 from training.model.seq2seq import build_seq2seq

@@ -10,7 +10,7 @@ import pytest
 
 from tests.training.conftest import TINY, tiny_config
 from training.fit.optimizer import compile_model
-from training.model.build import build_model
+from training.model.seq2seq import build_model
 
 # As on a machine without TensorFlow: to import it fails.
 TRAIN = """
@@ -22,10 +22,10 @@ main(sys.argv[1:])
 # The run read by TensorFlow: the perplexity of its best weights on the prepared dev set.
 SCORE = """
 import sys
-from training.fit.crossentropy import Perplexity
+from training.fit.optimizer import Perplexity
 from training.runs.files import RunFiles
 from training.runs.run import load_run
-from training.runs.tokens import read_batches
+from training.data.prepared import read_batches
 run = load_run(sys.argv[1])
 batches = read_batches(run.config, RunFiles(sys.argv[1]).tokens)[1]
 perplexity = Perplexity()

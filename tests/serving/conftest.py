@@ -20,7 +20,7 @@ from serving.server.flags import build_parser
 from serving.server.model_server import ModelServer
 from tests.conftest import made_once
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
-from training.config.load import load_preset, override
+from training.config.schema import load_preset, override
 from training.fit.train import train
 from training.runs.run import load_run
 

@@ -5,10 +5,9 @@ import numpy as np
 import onnxruntime
 
 from serving.export.onnx.graphs import write_graphs
-from training.config.load import load_preset, override
-from training.data.ids import END_ID
-from training.decode.search import search
-from training.decode.settings import Search
+from training.config.schema import load_preset, override
+from training.data.store import END_ID
+from training.decode.search import Search, search
 from training.model.seq2seq import build_seq2seq
 
 SOURCE, TARGET = 19, 23

@@ -7,7 +7,7 @@ import pytest
 
 from serving.demo import __main__ as demo
 from training.command.errors import UserError
-from training.config.load import load_preset, override
+from training.config.schema import load_preset, override
 
 
 @pytest.fixture

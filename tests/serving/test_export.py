@@ -22,8 +22,8 @@ from tests.training.conftest import (  # noqa: F401 - fixtures
     untrained,
 )
 from training.command.errors import UserError
-from training.data.ids import END_ID, START_ID
-from training.decode.settings import Search
+from training.data.store import END_ID, START_ID
+from training.decode.search import Search
 from training.decode.texts import make_nbest, make_translator
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★"]

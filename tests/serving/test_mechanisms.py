@@ -11,7 +11,7 @@ from serving.client.texts import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving
 from tests.training.conftest import tiny_config
-from training.decode.settings import Search
+from training.decode.search import Search
 from training.decode.texts import make_translator
 from training.fit.train import train
 from training.runs.run import load_run

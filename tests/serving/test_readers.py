@@ -22,10 +22,9 @@ from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate
 from training.command.errors import UserError
-from training.decode.search import search
-from training.decode.settings import Search
+from training.decode.search import Search, search
 from training.decode.texts import make_nbest
-from training.score.pointing import region_weights
+from training.score.evaluation import region_weights
 from training.sources.image import data as images
 from training.sources.image import digits
 

@@ -1,15 +1,15 @@
 import contextlib
 import os
+from types import SimpleNamespace
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import pytest
 
-from training.config.load import load_preset, override
-from training.data.ids import END_ID
-from training.fit.callbacks import EpochEnd
-from training.fit.train import train
+from training.config.schema import load_preset, override
+from training.data.store import END_ID
+from training.fit.train import DevSet, train
 from training.runs.run import load_run
 
 TINY = [
@@ -35,7 +35,7 @@ def tiny_config(*settings):
 def no_pictures():
     """Training draws neither heat-maps nor curves, which is a third of a short one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.fit.train.HeatMaps", lambda run, dev: keras.callbacks.Callback())
+        patch.setattr(DevSet, "draw", lambda dev: None)
         patch.setattr("training.runs.card.draw_curves", lambda history, config, path: path.touch())
         yield
 
@@ -44,13 +44,10 @@ def no_pictures():
 def without_steps():
     """Within this a training has all but its steps and scores, which take longest."""
 
-    def fit(model, *_, callbacks, **__):
-        (end,) = (callback for callback in callbacks if isinstance(callback, EpochEnd))
-        end.recorder.score = lambda: {"val_perplexity": 2.0, "bleu": 1.0, "chrf": 1.0}
-        end.recorder.finish(loss=1.0, seconds=1.0)
-
+    score = {"val_perplexity": 2.0, "bleu": 1.0, "chrf": 1.0}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keras.Model, "fit", fit)
+        patch.setattr(keras.Model, "fit", lambda *_, **__: SimpleNamespace(history={"loss": [1.0]}))
+        patch.setattr(DevSet, "score", lambda dev: score)
         yield
 
 

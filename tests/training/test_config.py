@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from training.command.errors import ConfigError
-from training.config.load import (
+from training.config.schema import (
+    Config,
     changed_later,
     load_config,
     load_preset,
@@ -13,7 +14,6 @@ from training.config.load import (
     own_data_preset,
     preset_names,
 )
-from training.config.schema import Config
 
 G2P = {"g2p-low", "g2p-medium", "g2p-high"}
 

@@ -12,8 +12,7 @@ from training import evaluate, translate
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
-from training.decode.search import score_targets, search
-from training.decode.settings import Search
+from training.decode.search import Search, score_targets, search
 from training.decode.texts import Translation, make_attender, make_nbest, make_translator
 from training.score import evaluation
 from training.sources.batches import source_batches
@@ -31,7 +30,7 @@ def scored(tiny_run, tmp_path_factory):
     """What the command found, the translations, and the last line that it printed."""
     folder = tmp_path_factory.mktemp("scored")
     hypotheses, errors, printed = folder / "hypotheses.txt", folder / "errors", io.StringIO()
-    words = ["--hypotheses", str(hypotheses), "--errors", str(errors), "--baseline", "--bootstrap"]
+    words = ["--hypotheses", str(hypotheses), "--errors", str(errors), "--bootstrap"]
     with contextlib.redirect_stdout(printed):
         result = run_command(tiny_run, folder, *words)
     texts, table = (path.read_text(encoding="utf-8") for path in (hypotheses, errors))
@@ -46,7 +45,6 @@ def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
     assert result["chrf"] == pytest.approx(sacrebleu.corpus_chrf(texts, references).score)
     assert result["sentences"] == 23
     assert "version:" in result["bleu_signature"]
-    assert result["baseline_bleu"] > result["bleu"]
     low, high = result["aer_interval"]
     assert 0 < low <= result["aer"] <= high <= 1
     assert json.loads(printed.splitlines()[-1]) == result
@@ -174,7 +172,7 @@ def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch)
     assert [len(row) > 256 for row in ids.numpy()] == [False, True, True]
     file, pairs = tmp_path / "texts", tmp_path / "pairs.tsv"
     monkeypatch.setattr("training.decode.texts.make_nbest", lambda *more: lambda *rest: [])
-    monkeypatch.setattr("training.score.report.evaluate", lambda *more, **options: {})
+    monkeypatch.setattr("training.score.evaluation.evaluate", lambda *more, **options: {})
     for count in (3, 1):
         file.write_text("\n".join(texts[:count]))
         pairs.write_text("".join(f"{text}\tx\n" for text in texts[:count]))
@@ -223,13 +221,13 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     run = dataclasses.replace(
         tiny_run, config=dataclasses.replace(tiny_run.config, data=f"tsv:{file}")
     )
-    monkeypatch.setattr("training.score.report.load_ensemble", lambda paths: [run])
+    monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [run])
     with pytest.raises(
         UserError, match=r"no split 'test'; it has train, dev\. Name the data with --data"
     ):
         evaluate.main(["--run", "x"])
     with pytest.raises(UserError, match=r"is read whole. Received: foo"):
         evaluate.main(["--run", "x", "--data", f"tsv:{file}", "--split", "foo"])
-    monkeypatch.setattr("training.score.report.evaluate", lambda *more, **options: {})
+    monkeypatch.setattr("training.score.evaluation.evaluate", lambda *more, **options: {})
     found = run_command(run, tmp_path, "--data", f"tsv:{file}")
     assert (found["data"], found["split"]) == (f"tsv:{file}", "all")

@@ -6,13 +6,12 @@ import keras
 import numpy as np
 import pytest
 
-from training.config.load import load_preset
-from training.config.schema import Config
-from training.data.ids import END_ID
-from training.decode.settings import Search
+from training.config.schema import Config, load_preset
+from training.data.store import END_ID
+from training.decode.search import Search
 from training.decode.texts import make_nbest
 from training.fit.optimizer import compile_model, configure_keras
-from training.model.build import build_model
+from training.model.seq2seq import build_model
 
 pytestmark = pytest.mark.slow  # XLA compiles
 

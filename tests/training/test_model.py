@@ -4,11 +4,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from training.command.errors import ConfigError
-from training.config.load import override
-from training.config.schema import Config
-from training.data.ids import END_ID, START_ID
-from training.decode.search import force_decode, search
-from training.decode.settings import Search
+from training.config.schema import Config, override
+from training.data.store import END_ID, START_ID
+from training.decode.search import Search, force_decode, search
 from training.model.seq2seq import build_attention, build_seq2seq
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19

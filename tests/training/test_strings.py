@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from training.presets.options import configuration
-from training.presets.strings import survey
+from training.presets.options import configuration, survey
 
 RNG = random.Random(7)
 

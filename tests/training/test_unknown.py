@@ -12,13 +12,11 @@ from tests.training.test_copying import SETTINGS, names_task
 from training import evaluate, translate
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.ids import END_ID, START_ID, UNK_ID
 from training.data.splits import load_spec
+from training.data.store import END_ID, START_ID, UNK_ID
 from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
-from training.decode.search import force_decode, search
-from training.decode.settings import Search
-from training.decode.texts import make_nbest, make_translator
-from training.decode.words import replace_unknown
+from training.decode.search import Search, force_decode, search
+from training.decode.texts import make_nbest, make_translator, replace_unknown
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 from training.sources.text.source import TextSource

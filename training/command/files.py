@@ -143,10 +143,8 @@ def locked_folder(folder: Path, name: Path) -> Iterator[list[Path]]:
 def written_aside(folder: Path) -> Iterator[Path]:
     """Write a folder whole or not at all: yield another beside it, which takes its name at the end.
 
-    Files that a killed process has left there are removed first.
-
-    Raises:
-        UserError: the folder holds anything, cannot be made, or another process writes it.
+    Files that a killed process has left there are removed first. Raises UserError where the folder
+    holds anything, cannot be made, or another process writes it.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is not empty: choose another place")

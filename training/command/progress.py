@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -17,16 +17,8 @@ if TYPE_CHECKING:
 _showing = False
 
 
-class Tell(Protocol):
-    """Says what is done next."""
-
-    def __call__(self, what: str, share: float | None = None, /) -> None:
-        """Say what is done next.
-
-        Args:
-            what: is done next.
-            share: of all its time that such work has mostly taken by now, 0 to 1; None if unknown.
-        """
+# Says what is done next, and the share of all its time that such work has mostly taken by now.
+Tell = Callable[..., None]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import os
 import sys
 
 import training.command.extras  # noqa: F401
-from training.command.native_log import without_native_log
+from training.command.native import without_native_log
 
 if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "0" and "tensorflow" not in sys.modules:
     gc.disable()

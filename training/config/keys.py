@@ -1,14 +1,16 @@
-"""A key of the configuration: its default, its meaning, and the values it can have."""
+"""The keys of the configuration: the default, the meaning and the limits of each."""
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from training.command.errors import ConfigError
+from training.metrics import OF_TEXTS
 
 _LIMITS = (
     ("least", "at least", operator.ge),
@@ -78,3 +80,246 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+@dataclass(frozen=True)
+class Shared:
+    """See `training.model` and `training.fit`."""
+
+    data: str = key("phrasebook-en-fr", "training data: a SPEC")
+    train_limit: int = key(0, "training pairs used; 0 for all", least=0)
+    attention: str = key(
+        "additive",
+        "attention mechanism, see docs/mechanisms.md; hard_monotonic: one place for each token, in "
+        "order; none: the encoder's last state instead",
+    )
+    attention_units: int = key(
+        512, "units of the attention's hidden layer, in mechanisms that have one"
+    )
+    distribution: str = key(
+        "softmax", "distribution of the attention weights: softmax; sparse: sparsemax or entmax15"
+    )
+    dropout: float = key(
+        0.2,
+        "dropout rate on embeddings, memory and attentional vector",
+        least=0,
+        below=1,
+        later=True,
+    )
+    epochs: int = key(10, "passes over all training pairs", later=True)
+    batch_size: int = key(64, "training pairs in a batch")
+    learning_rate: float = key(1e-3, "highest learning rate of Adam", above=0, later=True)
+    warmup_steps: int = key(
+        200, "steps in which the learning rate rises from 0", least=0, later=True
+    )
+    schedule: str = key(
+        "cosine",
+        "learning rate after the warm-up: falls to 0 by the last epoch, or stays",
+        choices=("cosine", "constant"),
+        later=True,
+    )
+    clip_norm: float = key(1.0, "largest norm of the gradient of all weights", above=0, later=True)
+    average_epochs: int = key(
+        0, "number of last epochs whose mean weights are tried; 0 for none", least=0, later=True
+    )
+    precision: str = key(
+        "float32",
+        "precision of matrix products",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+    )
+    jit_compile: bool | str = key(
+        "auto",
+        "compile the training step with XLA; auto does for a GPU, where it pays several times",
+        choices=("auto", True, False),
+    )
+    batch_shapes: int = key(
+        0,
+        "most shapes of batches in training, for each of which XLA compiles the step; 0 for any, "
+        "and for 8 where XLA compiles",
+        least=0,
+    )
+    seed: int = key(1, "seed of everything random", least=0, most=2**32 - 1)
+
+
+TOKENIZERS = ("sentencepiece", "words", "characters", "letters", "symbols")
+CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}  # of keras.layers
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """The encoder of a sequence, see `training.sources.source`."""
+
+    encoder: str = key("gru", "recurrent cell of the encoder", choices=CELLS)
+    bidirectional: bool = key(True, "read the source in both directions")
+    encoder_layers: int = key(1, "recurrent layers of the encoder")
+    encoder_units: int = key(256, "units of the encoder's cell, in each direction")
+
+
+@dataclass(frozen=True)
+class Text(Recurrent):
+    """Texts, see `training.data` and `training.sources.text`."""
+
+    targets: ClassVar[tuple[str, ...]] = ("text",)
+
+    dev: str = key(
+        "",
+        "development data: a SPEC, or the share of the files' lines to hold out, such as "
+        "0.05; default: the corpus's dev split, or some 300 of the lines, 1,000 of many",
+    )
+    test: str = key(
+        "", "test data of training.evaluate, as dev; default: the corpus's test split, or none"
+    )
+    extra_data: str = key(
+        "",
+        "further training data: SPECs with spaces between them; sources that dev or test have "
+        "are left out",
+    )
+    source_tokenizer: str = key("sentencepiece", "tokenizer of sources", choices=TOKENIZERS)
+    source_vocab_size: int = key(8000, "largest source vocabulary")
+    max_source_length: int = key(60, "longest source, in tokens; longer pairs are left out")
+    join: float = key(
+        0.0,
+        "share of batches in which several pairs are joined to one, for longer texts",
+        least=0,
+        below=1,
+    )
+    subword_sampling: float = key(
+        0.0,
+        "subword regularisation: the power of the probabilities by which subwords are drawn, "
+        "such as 0.2; 0 for none",
+        least=0,
+    )
+    batch_tokens: int = key(
+        0,
+        "tokens of the longer side in a batch, padding included, in place of batch_size; 0 "
+        "for none",
+        least=0,
+    )
+    copy: bool = key(
+        False, "copy words that the vocabulary lacks from the source, by a pointer-generator"
+    )
+    copy_hidden: float = key(
+        0.0,
+        "share of training pairs whose names and numbers are hidden, so that they are copied",
+        least=0,
+        below=1,
+    )
+
+    def check(self) -> None:
+        """Refuse keys that do not go together."""
+        if self.copy_hidden and not self.copy:
+            raise ConfigError("copy_hidden expected copy. Received: copy = false")
+        if self.batch_tokens and self.join:
+            raise ConfigError(f"batch_tokens expected join = 0. Received: {self.join}")
+        if self.copy and self.join:
+            raise ConfigError(f"copy expected join = 0. Received: {self.join}")
+
+
+@dataclass(frozen=True)
+class Image:
+    """Images, see `training.sources.image`."""
+
+    targets: ClassVar[tuple[str, ...]] = ("text",)
+
+    image_height: int = key(64, "height to which images are resized, in pixels")
+    image_width: int = key(256, "width to which images are resized, in pixels")
+    image_channels: int = key(1, "channels: 1 for grey, 3 for colour", choices=(1, 3))
+    convolutions: str = key(
+        "32:2x2 64:2x2 96:2x1 128:1x1",
+        "convolutions, each FILTERS:DOWNxACROSS with its pooling; 64k5:1x1 has a kernel of 5 "
+        "x 5 pixels, not 3 x 3",
+    )
+    shift: int = key(0, "most pixels by which training images are moved at random", least=0)
+
+
+@dataclass(frozen=True)
+class Events(Recurrent):
+    """Histories, see `training.sources.events`."""
+
+    targets: ClassVar[tuple[str, ...]] = ("label",)
+
+    max_events: int = key(32, "events read of a history, the last ones")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The decoder and its loss, see `training.model.seq2seq`."""
+
+    target_tokenizer: str = key("sentencepiece", "tokenizer of targets", choices=TOKENIZERS)
+    target_vocab_size: int = key(8000, "largest target vocabulary")
+    max_target_length: int = key(60, "longest target, in tokens; longer pairs are left out")
+    validation_limit: int = key(
+        500, "dev sentences translated after each epoch; 0 for all", least=0, later=True
+    )
+    metric: str = key(
+        "auto",
+        "metric of translations: bleu-zh for Chinese, symbols for symbols wrong (PER) and whole "
+        "answers wrong (WER), characters for CER; auto takes exact matches where most dev targets "
+        "have three words or fewer, and bleu otherwise",
+        choices=("auto", *OF_TEXTS),
+    )
+    decoder: str = key("gru", "recurrent cell of the decoder", choices=CELLS)
+    decoder_layers: int = key(1, "recurrent layers of the decoder")
+    decoder_units: int = key(512, "units of the decoder's cell")
+    embedding_size: int = key(256, "width of source and target embeddings")
+    attention_heads: int = key(1, "attention heads")
+    attention_options: str = key("", 'further arguments of the mechanism: "half_width=5, …"')
+    order: str = key(
+        "bahdanau", "attend before the cell's step, or after it", choices=("bahdanau", "luong")
+    )
+    input_feeding: bool = key(False, "feed the last attentional vector to the cell")
+    gate: bool = key(False, "gate the context as Show, Attend and Tell does")
+    readout: str = key(
+        "vector",
+        "attentional vector: tanh(W_c [c; s]), or deep, Bahdanau's maxout of [c; s; y]",
+        choices=("vector", "deep"),
+    )
+    readout_units: int = key(512, "units of the attentional vector")
+    tie_embeddings: bool = key(
+        False,
+        "share the weights of target embedding and output layer; needs readout_units = "
+        "embedding_size",
+    )
+    label_smoothing: float = key(
+        0.0, "probability spread evenly over all tokens", least=0, below=1, later=True
+    )
+    consistency: float = key(
+        0.0, "weight of R-Drop's loss, its alpha; a step takes twice the time", least=0
+    )
+    coverage_loss: float = key(
+        0.0, "weight of the loss for looking at the same place twice", least=0, later=True
+    )
+    doubly_stochastic: float = key(
+        0.0, "weight of the loss that spreads attention over the source", least=0, later=True
+    )
+    keep_by: str = key(
+        "auto",
+        "epoch that is kept: of the best score, of the least perplexity, or the last (of several "
+        "average_epochs their mean), whatever dev says; auto takes the score where 200 dev "
+        "sentences or more are translated",
+        choices=("auto", "score", "perplexity", "last"),
+    )
+
+    def check(self) -> None:
+        """Refuse keys that do not go together."""
+        self.own_arguments()
+        if self.tie_embeddings and self.readout_units != self.embedding_size:
+            raise ConfigError(
+                "tie_embeddings expected readout_units = embedding_size. "
+                f"Received: {self.readout_units} and {self.embedding_size}"
+            )
+
+    def own_arguments(self) -> dict[str, Any]:
+        """Return the arguments of the mechanism's own; the layer refuses those it lacks."""
+        own: dict[str, Any] = {}
+        for option in filter(str.strip, self.attention_options.split(",")):
+            name, separator, value = (part.strip() for part in option.partition("="))
+            if not separator or not name or not value:
+                raise ConfigError(f"attention_options expected KEY=VALUE, … Received: {option}")
+            if name in ("units", "num_heads", "distribution"):
+                raise ConfigError(f"attention_options has no {name}, which has a key of its own")
+            try:
+                own[name] = json.loads(value)  # a number, true or false
+            except ValueError:
+                own[name] = value
+        return own

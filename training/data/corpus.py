@@ -27,12 +27,10 @@ from typing import Any
 from training.command.errors import UsageError
 from training.data.download import LANGUAGES, fetch
 from training.data.lines import FORMS as FILE_FORMS
-from training.data.lines import Skipped, files_of, parallel, parse, read_blocks, read_split
+from training.data.lines import Skipped, files_of, parallel, parse, read_blocks, read_split, survey
 from training.data.pair_files import CorpusError, Split, merge_sources, read_text, sample
-from training.data.survey import survey
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
-STDIN = "-"  # in place of a path: standard input, which training.prepare --corpus reads
 PREPARED = "prepared"
 FORMS = (*FILE_FORMS, PREPARED, "images", "events")
 
@@ -76,14 +74,12 @@ def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:
     """Return how many training pairs a SPEC has, and those of a sample of its lines.
 
     Files of up to 20 MB are sampled to the last line. Of larger ones the number is estimated.
-
-    Raises:
-        CorpusError: as `load`.
+    Raises CorpusError as `load`.
     """
     if not files_of(spec):
         pairs = load(spec, "train").pairs()
         return len(pairs), pairs
-    count, drawn, _ = survey(spec, read_blocks(spec), seed=0)
+    count, drawn, _ = survey(spec, read_blocks(spec), remember=True)
     pairs = Split(*parse(drawn, skipped := Skipped())).pairs()
     if drawn.lines == count:
         skipped.check(spec)
@@ -93,6 +89,14 @@ def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:
 def splits(name: str) -> list[str]:
     """Return the splits of a named corpus."""
     return list(_CORPORA[name].files)
+
+
+def files_of_training(spec: str) -> list[Path]:
+    """Return the files of a SPEC, of a named corpus those of train and dev."""
+    if spec not in _CORPORA:
+        return files_of(spec)
+    files = _files_of(spec)
+    return [file for split in ("train", "dev") for file in files.get(split, ())]
 
 
 def is_here(name: str) -> bool:
@@ -119,7 +123,7 @@ def absolute(spec: str) -> str:
     if not colon:
         return spec
     each = parallel(paths) if form == "parallel" else [paths]
-    names = (path if path == STDIN else str(Path(path).expanduser().absolute()) for path in each)
+    names = (str(Path(path).expanduser().absolute()) for path in each)
     return f"{form}:{','.join(names)}"
 
 
@@ -190,8 +194,7 @@ def data_folders() -> list[Path]:
 def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
     """Return the folder of a named set, downloaded where it is not there.
 
-    Raises:
-        CorpusError: if it is not there and cannot be downloaded.
+    Raises CorpusError where it is not there and cannot be downloaded.
     """
     places = [place / folder for place in data_folders()]
     for place in places:
@@ -207,17 +210,24 @@ def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
     return places[-1]
 
 
-def _load_named(name: str, split: str) -> Split:
+def _files_of(name: str) -> dict[str, list[Path]]:
+    """Return the files of each split that is there."""
     corpus = _CORPORA[name]
     expected = [file for files in corpus.files.values() for file in files]
     folder = find_folder(name, corpus.folder, expected)
-    files = {key: [folder / file for file in value] for key, value in corpus.files.items()}
-    there = [key for key, paths in files.items() if all(path.is_file() for path in paths)]
+    files = {split: [folder / file for file in each] for split, each in corpus.files.items()}
+    there = {split: paths for split, paths in files.items() if all(p.is_file() for p in paths)}
     if not there:
         raise CorpusError(f"{name}: {folder} has none of its files: {', '.join(expected)}")
-    if split not in there:
-        raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(there)}")
-    return corpus.read(files[split])
+    return there
+
+
+def _load_named(name: str, split: str) -> Split:
+    files = _files_of(name)
+    if split not in files:
+        folder = next(iter(files.values()))[0].parent
+        raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(files)}")
+    return _CORPORA[name].read(files[split])
 
 
 def _read_tsv(paths: Sequence[Path]) -> Split:

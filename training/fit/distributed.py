@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +18,8 @@ import keras
 import numpy as np
 
 from training.command.errors import RunError, UserError
-from training.data.batches import Batch
-from training.data.ids import PAD_ID
-from training.fit.recorder import Recorder
+from training.data.plan import Batch
+from training.data.store import PAD_ID
 from training.runs.files import RunFiles
 
 HEARTBEAT_SECONDS = 30  # without a sign of life, after which a process counts as dead
@@ -28,17 +27,11 @@ HEARTBEAT_SECONDS = 30  # without a sign of life, after which a process counts a
 
 @dataclass(frozen=True)
 class Processes:
-    """Those that train together.
+    """Those that train together."""
 
-    Attributes:
-        number: of this process, from 0.
-        count: of processes.
-        devices: of all processes together.
-    """
-
-    number: int = 0
-    count: int = 1
-    devices: int = 1
+    number: int = 0  # of this process, from 0
+    count: int = 1  # of processes
+    devices: int = 1  # of all processes together
 
     def __str__(self) -> str:
         """Say how many there are, where there are several."""
@@ -83,6 +76,13 @@ class Processes:
 
             sync_global_devices("training")
 
+    def write(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function that writes to the run in the process that does, and wait for it."""
+        if self.writes:
+            with undistributed():
+                function(*args)
+        self.wait()
+
     def share(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Yield this process's rows of each batch, with rows of padding for as many a device."""
         if self.devices == 1:
@@ -114,36 +114,12 @@ def undistributed() -> Iterator[None]:
 ALONE = Processes()
 
 
-class SharedRecorder(Recorder):
-    """A recorder for several processes, of which one writes while the others wait."""
-
-    def __init__(self, processes: Processes, *args: Any) -> None:
-        super().__init__(*args)
-        self.processes = processes
-
-    def keep(self, *args: Any) -> None:
-        """Write an epoch."""
-        if self.processes.writes:
-            with undistributed():
-                super().keep(*args)
-        self.processes.wait()
-
-    def keep_average(self, *args: Any) -> None:
-        """Write the mean of the weights."""
-        if self.processes.writes:
-            with undistributed():
-                super().keep_average(*args)
-        self.processes.wait()
-
-
 @contextmanager
 def joined() -> Iterator[Processes]:
     """Join the processes that the environment names, and use all their devices.
 
     Where a process is lost JAX ends the others by an error of its own: all are started again.
-
-    Raises:
-        UserError: several processes on another backend than JAX, or numbers that do not fit.
+    Raises UserError for several processes on another backend than JAX, or numbers that do not fit.
     """
     count = _number("JAX_NUM_PROCESSES", 1)
     number = _number("JAX_PROCESS_ID", 0)

@@ -10,11 +10,158 @@ import keras
 from keras import ops
 
 from keras_attention import backend
+from keras_attention.fast import switch
 from training.config.schema import Config
-from training.fit.crossentropy import TokenCrossentropy
+from training.data.store import PAD_ID
 from training.model.seq2seq import check_attention
 
 Tensor = Any
+
+
+def token_losses(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy of each token, with label smoothing (Szegedy et al. 2015, arXiv 1512.00567).
+
+    Args:
+        labels: int32 `(B, T)`.
+        logits: `(B, T, V)`; the loss is computed in float32.
+        label_smoothing: probability spread evenly over the vocabulary.
+
+    Returns:
+        float32 `(B, T)`, in nats.
+    """
+    if not switch.enabled():
+        return _plain_cross_entropy(labels, logits, label_smoothing)
+    smooth = _cross_entropy(label_smoothing)
+    # As floats, which all backends take as the argument of a function with its own gradient.
+    return smooth(ops.cast(logits, "float32"), ops.cast(labels, "float32"))
+
+
+def _plain_cross_entropy(labels: Tensor, logits: Tensor, smoothing: float) -> Tensor:
+    log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+    labels = ops.expand_dims(ops.cast(labels, "int32"), -1)
+    chosen = ops.squeeze(ops.take_along_axis(log_probs, labels, axis=-1), -1)
+    return -(1 - smoothing) * chosen - smoothing * ops.mean(log_probs, axis=-1)
+
+
+def _cross_entropy(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return `(logits, labels) -> losses` with a gradient that uses the exponentials again.
+
+    Differentiated automatically, the output layer and its loss took 174 ms for 1,408 tokens and
+    5,000 words; with this gradient 96 ms, of which the matrix products are 76 (2 cores).
+    """
+
+    @ops.custom_gradient
+    def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Callable]:
+        labels = ops.expand_dims(ops.cast(labels, "int32"), -1)
+        highest = ops.max(logits, axis=-1, keepdims=True)
+        exponentials = ops.exp(logits - highest)
+        total = ops.sum(exponentials, axis=-1, keepdims=True)
+        losses = ops.log(total) + highest
+        losses = losses - (1 - smoothing) * ops.take_along_axis(logits, labels, axis=-1)
+        if smoothing:
+            losses = losses - smoothing * ops.mean(logits, axis=-1, keepdims=True)
+
+        def gradient(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            upstream = args[0] if upstream is None else upstream
+            slope = ops.expand_dims(upstream, -1)
+            vocabulary = ops.shape(logits)[-1]
+            slopes = exponentials * (slope / total)
+            if smoothing:
+                slopes = slopes - slope * (smoothing / vocabulary)
+            chosen = ops.take_along_axis(slopes, labels, axis=-1) - (1 - smoothing) * slope
+            # One element a row, in place: a one-hot tensor would be as large as the logits.
+            rows = ops.reshape(slopes, (-1, vocabulary))
+            indices = ops.stack(
+                [ops.arange(ops.shape(rows)[0], dtype="int32"), ops.reshape(labels, (-1,))], -1
+            )
+            rows = ops.scatter_update(rows, indices, ops.reshape(chosen, (-1,)))
+            return ops.reshape(rows, ops.shape(logits)), ops.zeros_like(upstream)
+
+        return ops.squeeze(losses, -1), gradient
+
+    return cross_entropy
+
+
+def divergences(logits: Tensor, others: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of two distributions from each other, both ways together.
+
+    `KL(p ‖ q) + KL(q ‖ p)`, that is `Σ (p - q) (log p - log q)`, with `p` the softmax of `logits`
+    and `q` that of `others`.
+
+    Args:
+        logits: `(B, T, V)`; computed in float32.
+        others: likewise.
+
+    Returns:
+        float32 `(B, T)`, in nats; gradients go to both.
+    """
+    logits, others = ops.cast(logits, "float32"), ops.cast(others, "float32")
+    log_p, log_q = ops.log_softmax(logits, axis=-1), ops.log_softmax(others, axis=-1)
+    return ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1)
+
+
+@keras.saving.register_keras_serializable("training")
+class TokenCrossentropy(keras.losses.Loss):
+    """Mean cross-entropy over the tokens of a batch that are not padding.
+
+    With `consistency` it is the loss of R-Drop (Liang et al. 2021, arXiv 2106.14448), half of
+    equation 4: `(L₁ + L₂) / 2 + α/4 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))`. The model predicts twice, with
+    two dropout masks; where it predicts once, as without dropout, `KL` is 0.
+
+    Args:
+        label_smoothing: see `token_losses`.
+        consistency: α; above 0, `y_pred` has the second predictions after all first ones,
+            `(2 B, T, V)` for labels `(B, T)`.
+    """
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        consistency: float = 0.0,
+        name: str = "token_crossentropy",
+    ) -> None:
+        super().__init__(name=name, reduction=None)
+        self.label_smoothing, self.consistency = label_smoothing, consistency
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Return the mean loss, a scalar."""
+        labels = ops.cast(y_true, "int32")
+        valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
+        once = y_pred.shape[0] is not None and y_pred.shape[0] == labels.shape[0]
+        if self.consistency and not once:
+            answered = ops.concatenate([labels, labels])
+            first, second = ops.split(token_losses(answered, y_pred, self.label_smoothing), 2)
+            divided = divergences(*ops.split(y_pred, 2))
+            losses = (first + second) / 2 + self.consistency / 4 * divided
+        else:
+            losses = token_losses(labels, y_pred, self.label_smoothing)
+        return ops.sum(losses * valid) / ops.maximum(ops.sum(valid), 1.0)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        own = {"label_smoothing": self.label_smoothing, "consistency": self.consistency}
+        return {**own, "name": self.name}
+
+
+@keras.saving.register_keras_serializable("training")
+class Perplexity(keras.metrics.Metric):
+    """`exp` of the mean cross-entropy over all tokens that are not padding."""
+
+    def __init__(self, name: str = "perplexity", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.total = self.add_weight(initializer="zeros", name="total")
+        self.tokens = self.add_weight(initializer="zeros", name="tokens")
+
+    def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Any = None) -> None:
+        """Add a batch of labels `(B, T)` and logits `(B, T, V)`."""
+        labels = ops.cast(y_true, "int32")
+        valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
+        self.total.assign_add(ops.sum(token_losses(labels, y_pred) * valid))
+        self.tokens.assign_add(ops.sum(valid))
+
+    def result(self) -> Tensor:
+        """Return the perplexity so far."""
+        return ops.exp(self.total / ops.maximum(self.tokens, 1.0))
 
 
 LARGE = 1 << 20  # weights: of fewer the time that XLA compiles is never got back

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
 
 import keras
 
 from training.command.errors import RunError
 from training.command.files import read_json, write_json
+from training.command.progress import progress
 from training.config.schema import Config
 from training.data.plan import Statistics
 from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
-from training.runs.files import RunFiles
-from training.runs.history import Record, best, kept_average, rank
+from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
 
 
 class Recorder:
     """Records each epoch, keeps its checkpoint, and the weights if they are the best so far.
 
     Records are added to `history`. `statistics` are those of the training set; `score` scores the
-    dev set with the model's current weights.
+    dev set with the model's current weights; `write` calls what writes files.
     """
 
     def __init__(
@@ -32,15 +35,15 @@ class Recorder:
         statistics: Statistics,
         history: list[Record],
         score: Callable[[], Mapping[str, float]],
+        write: Callable[..., None] = lambda function, *args: function(*args),
     ) -> None:
         self.files, self.config, self.model = files, config, model
-        self.statistics, self.history, self.score = statistics, history, score
+        self.statistics, self.history, self.score, self.write = statistics, history, score, write
 
     def finish(self, loss: float, seconds: float, **more: float) -> Record:
         """Score, record and save after an epoch of so many seconds; `more` goes into the record.
 
-        Raises:
-            RunError: the loss, a score or a weight is not finite; nothing is saved then.
+        Raises RunError where the loss, a score or a weight is not finite; nothing is saved then.
         """
         epoch = len(self.history) + 1
         record: Record = {"epoch": epoch, "loss": float(loss)}
@@ -54,10 +57,10 @@ class Recorder:
         }
         self._check(record)
         self.history.append(record)
-        self.keep(record)
+        self.write(self._keep, record)
         return record
 
-    def keep(self, record: Record) -> None:
+    def _keep(self, record: Record) -> None:
         """Write the files of an epoch, whose record is the history's last, and print it."""
         epoch = len(self.history)
         is_best = record is best(self._scored(), self.config.keep_by)
@@ -88,10 +91,9 @@ class Recorder:
         if not epochs or (file.is_file() and read_json(file)["epochs"] == epochs):
             return
         load_average(self.files, self.model, epochs)
-        scores = dict(self.score())
-        self.keep_average(epochs, scores)
+        self.write(self._keep_average, epochs, dict(self.score()))
 
-    def keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
+    def _keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
         """Write and print the scores of the mean of these epochs' weights, which the model has."""
         by = self.config.keep_by
         is_kept = rank(scores, by) > rank(best(self.history, by), by)
@@ -130,3 +132,74 @@ def epoch_line(record: Record, epochs: int) -> str:
 def numbers_line(record: Mapping[str, float]) -> str:
     """Return the figures of a record in a line."""
     return "  ".join(f"{name} {record[key]:.4g}" for key, name in FIGURES.items() if key in record)
+
+
+def train_epochs(
+    recorder: Recorder,
+    batches: Callable[[int], Any],
+    *,
+    steps: int | None = None,
+    gradient_norm: keras.metrics.Metric | None = None,
+) -> Record:
+    """Train the epochs that are missing, and try the mean of the last; return the last record.
+
+    Args:
+        recorder: of the run, with its model.
+        batches: from an epoch's number to its batches, in their order.
+        steps: batches of an epoch, where they do not tell.
+        gradient_norm: mean over an epoch's steps, which is recorded.
+    """
+    config, history = recorder.config, recorder.history
+    while (reason := reason_to_stop(history, config)) is None:
+        if gradient_norm is not None:
+            gradient_norm.reset_state()
+        started = time.perf_counter()
+        with Bar() as bar:
+            fitted = recorder.model.fit(
+                batches(len(history)),
+                initial_epoch=len(history),
+                epochs=len(history) + 1,
+                steps_per_epoch=steps,
+                callbacks=[bar, keras.callbacks.TerminateOnNaN()],
+                shuffle=False,  # the batches are, anew each epoch
+                verbose=0,
+            )
+        seconds = time.perf_counter() - started
+        more = {} if gradient_norm is None else {"gradient_norm": float(gradient_norm.result())}
+        recorder.finish(fitted.history["loss"][0], seconds, **more)
+    if reason:
+        print(f"{reason}: training stops.")
+    if config.average_epochs:
+        recorder.try_average()
+    return history[-1]
+
+
+class Bar(keras.callbacks.Callback):
+    """A bar for the steps of each epoch on standard error, where that is a terminal.
+
+    As a context manager it takes the bar away at its end, after an error as well.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = ExitStack()
+        self.advance: Callable[[int], None] = lambda count: None
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.shown.close()
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Begin a new bar."""
+        unit = f"steps of epoch {epoch + 1}"
+        self.advance = self.shown.enter_context(progress(self.params["steps"], unit))
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Move it on."""
+        self.advance(1)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Take it away."""
+        self.shown.close()

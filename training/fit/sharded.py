@@ -11,7 +11,7 @@ import keras
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
-from training.data.ids import PAD_ID
+from training.data.store import PAD_ID
 from training.fit.distributed import undistributed
 from training.runs.checkpoints import random_states
 

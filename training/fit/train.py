@@ -2,43 +2,106 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from keras_attention import plot_attention
 from training.command.errors import RunError
-from training.command.programs import keep_programs
-from training.config.load import changed_later, load_config
-from training.config.schema import Config
+from training.command.files import replacing
+from training.command.native import keep_programs
+from training.config.schema import Config, changed_later, load_config
+from training.data.pair_files import Split
 from training.data.pipeline import make_dataset
-from training.fit.callbacks import Bar, EpochEnd, EpochEnds
-from training.fit.dev import DevSet, LabelledDevSet
-from training.fit.heat_maps import HeatMaps
-from training.fit.optimizer import compile_model, configure_keras
-from training.fit.recorder import Recorder
-from training.model.build import build_model
+from training.decode.labels import make_predictor
+from training.decode.search import Search
+from training.decode.texts import make_attender, make_translator
+from training.fit.optimizer import Perplexity, compile_model, configure_keras
+from training.fit.recorder import Recorder, train_epochs
+from training.graphs import graph
+from training.metrics import METRICS, score
+from training.model.seq2seq import build_model
 from training.runs.checkpoints import restore_checkpoint
-from training.runs.files import RunFiles
-from training.runs.history import Record, reason_to_stop
+from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
 from training.runs.start import Opened, as_init_reads, check_free, open_run, reopen, write_run
+from training.score import labels as label_scores
+from training.sources.events.histories import Histories
 from training.sources.kinds import KINDS
 from training.sources.text.source import begin_copying
+
+LONGEST = 60  # characters of a text in a picture that is still read
+
+
+class LabelledDevSet:
+    """The dev set of a label, scored with the current weights."""
+
+    def __init__(self, run: Run, dev: Histories) -> None:
+        self.split, self.predict = dev, make_predictor([run])
+
+    def score(self) -> dict[str, float]:
+        """Return `val_loss`, the mean cross-entropy, and `auc`."""
+        probabilities = self.predict(self.split).probabilities
+        return {
+            "val_loss": label_scores.cross_entropy(self.split.labels, probabilities),
+            "auc": METRICS["auc"].score(self.split.labels, probabilities),
+        }
+
+
+class DevSet:
+    """The dev set, scored with the current weights; the perplexity is that of its batches."""
+
+    def __init__(self, run: Run, dev: Split, batches: Any) -> None:
+        self.run, self.batches = run, batches
+        limit = run.config.validation_limit or len(dev.sources)
+        chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
+        self.split = dev.select(sorted(chosen))
+        self.translate = make_translator([run], Search(beam_width=1))
+        self.perplexity = Perplexity()
+        attends = KINDS[run.config.source].tokens and run.config.attention != "none"
+        self.attend = make_attender([run]) if attends else None
+
+    def score(self) -> dict[str, float]:
+        """Return `val_perplexity`, and the figures of `training.metrics`."""
+        self.perplexity.reset_state()
+        for inputs, labels in self.batches:
+            self._add_to_perplexity(inputs, labels)
+        hypotheses = self.translate(self.split.sources)
+        scores = score(self.run.config.metric, hypotheses, self.split.references)
+        self.draw()
+        return {"val_perplexity": float(self.perplexity.result()), **scores}
+
+    def draw(self) -> None:
+        """Draw where the decoder looks in the first sentence that is short enough."""
+        if self.attend is None:
+            return
+        pairs = [
+            (s, texts[0])
+            for s, texts in zip(self.split.sources, self.split.references, strict=True)
+        ]
+        source, target = next((p for p in pairs if max(map(len, p)) <= LONGEST), pairs[0])
+        (attended,) = self.attend([source], [target])
+        with replacing(self.run.files.heat_map) as aside:
+            plot_attention(attended.source_tokens, attended.target_tokens, attended.weights, aside)
+
+    @graph(reduce_retracing=True)
+    def _add_to_perplexity(self, inputs: dict, labels: tf.Tensor) -> None:
+        self.perplexity.update_state(labels, self.run.model(inputs, training=False))
 
 
 def train(config: Config, output: Path, init: Path | None = None) -> Record:
     """Train a model into a run directory, which is made if need be; return the last record.
 
-    `init` is a run of the same sizes to start from, whose tokenizers are taken.
-
-    Raises:
-        CorpusError: the data cannot be read.
-        ConfigError: the configuration does not fit the data.
-        RunError: the run directory cannot be used, or training cannot go on.
+    `init` is a run of the same sizes to start from, whose tokenizers are taken. Raises CorpusError
+    where the data cannot be read, ConfigError where the configuration does not fit the data,
+    RunError where the run directory cannot be used, or training cannot go on.
     """
     files = RunFiles(output)
     with files.locked():
@@ -100,44 +163,18 @@ def _fit(
     history: list[Record],
 ) -> Record:
     """Train the missing epochs, and keep their files."""
-    config, pairs = opened.config, opened.pairs
-    run = Run(files.path, config, opened.source, opened.target, model)
+    run = Run(files.path, opened.config, opened.source, opened.target, model)
     _describe(run, opened)
-    drawn: list[keras.callbacks.Callback] = []
     dev_set: DevSet | LabelledDevSet
     if run.target is None:
         dev_set = LabelledDevSet(run, opened.dev)
     else:
         dev_set = DevSet(run, opened.dev, make_dataset(opened.dev_pairs))
-        if KINDS[config.source].tokens and config.attention != "none":
-            drawn.append(HeatMaps(run, dev_set.split))
-    recorder = Recorder(files, config, model, pairs.statistics, history, dev_set.score)
-    if reason_to_stop(history, config) is None:
-        curves = keras.callbacks.TensorBoard(files.tensorboard, write_graph=False)
-        with Bar() as bar, EpochEnds(model, [curves, *drawn]) as pictures:
-            for epoch in range(len(history), config.epochs):
-                model.fit(
-                    make_dataset(pairs, epoch),
-                    initial_epoch=epoch,
-                    epochs=epoch + 1,
-                    callbacks=[
-                        bar,
-                        EpochEnd(recorder, gradient_norm),
-                        pictures,
-                        keras.callbacks.TerminateOnNaN(),
-                    ],
-                    shuffle=False,  # the dataset is, anew each epoch
-                    verbose=0,
-                )
-                if reason_to_stop(history, config) is not None:
-                    break
-        if reason := reason_to_stop(history, config):
-            print(f"{reason}: training stops.")
-    if not history:
-        raise RunError("training stopped before the first epoch was finished")
-    if config.average_epochs:
-        recorder.try_average()
-    return history[-1]
+    statistics = opened.pairs.statistics
+    recorder = Recorder(files, run.config, model, statistics, history, dev_set.score)
+    return train_epochs(
+        recorder, functools.partial(make_dataset, opened.pairs), gradient_norm=gradient_norm
+    )
 
 
 def _describe(run: Run, opened: Opened) -> None:

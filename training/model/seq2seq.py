@@ -8,17 +8,82 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import Attention, AttentionRNN, PointerGenerator, losses, mechanisms
-from training.command.errors import ConfigError
+from keras_attention import (
+    Attention,
+    AttentionPooling,
+    AttentionRNN,
+    PointerGenerator,
+    losses,
+    mechanisms,
+)
+from keras_attention.layers.pointer import copied_ids
+from training.command.errors import ConfigError, enough_memory
 from training.config.schema import Config
-from training.data.ids import PAD_ID
+from training.data.store import PAD_ID
 from training.model.aligned import AlignedDecoder
-from training.model.layers import FixedContext, SourceWords, Twice
 from training.sources.kinds import build_encoder
-from training.sources.recurrent import build_cell
+from training.sources.source import build_cell
 from training.sources.text.source import EMBEDDING_STDDEV, known_tokens
 
 Tensor = Any
+
+
+@keras.saving.register_keras_serializable("training")
+class Twice(keras.layers.Layer):
+    """Repeats a batch in training: dropout differs, see `TokenCrossentropy`."""
+
+    def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
+        """Return `(2 B, …)` for `(B, …)`."""
+        return ops.concatenate([rows, rows]) if training else rows
+
+
+@keras.saving.register_keras_serializable("training")
+class SourceWords(keras.layers.Layer):
+    """The words of a source in the target's vocabulary, extended for what it lacks.
+
+    From ids `(B, S)` of a tokenizer that copies to int32 `(B, S)`, see
+    `keras_attention.layers.pointer.copied_ids`.
+
+    Weights: `words`, int32 `(source_size,)`: for each word of the source's vocabulary the same in
+    the target's, or -1 as at the start.
+    """
+
+    def __init__(self, source_size: int, target_size: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.source_size, self.target_size = source_size, target_size
+
+    def build(self, source_shape: tuple) -> None:
+        """Make the table."""
+        self.words = self.add_weight(
+            (self.source_size,),
+            keras.initializers.Constant(-1),
+            dtype="int32",
+            trainable=False,
+            name="words",
+        )
+
+    def call(self, source: Tensor) -> Tensor:
+        """Look the words up."""
+        target_ids = ops.take(self.words, known_tokens(source, self.source_size), axis=0)
+        return copied_ids(source, target_ids, self.target_size)
+
+    def compute_output_spec(self, source: Any) -> keras.KerasTensor:
+        """Return the symbolic ids."""
+        return keras.KerasTensor(source.shape, "int32")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        sizes = {"source_size": self.source_size, "target_size": self.target_size}
+        return {**super().get_config(), **sizes}
+
+
+@keras.saving.register_keras_serializable("training")
+class FixedContext(Attention):
+    """No attention: the memory is one vector `(B, 1, dim)`, which gets all the weight."""
+
+    def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return scores of 0, `(B, Tq, 1)`."""
+        return query[:, :, :1] * 0 + key[:, 0, 0][:, None, None] * 0
 
 
 def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> keras.Model:
@@ -56,7 +121,15 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         source, target = twice(source), twice(target)
     memory, mask, *state = encoder(source)
     if config.attention == "hard_monotonic":
-        aligned = _build_aligned(config, target_vocab_size)
+        aligned = AlignedDecoder(
+            build_decoder_cell(config),
+            target_vocab_size,
+            config.embedding_size,
+            config.readout_units,
+            config.attention_units,
+            config.dropout,
+            name="decoder",
+        )
         log_probs = aligned(target, memory, memory_mask=mask, initial_state=state)
         return keras.Model(inputs, log_probs, name="seq2seq")
     embedding = keras.layers.ReversibleEmbedding(
@@ -102,18 +175,6 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         words = SourceWords(source_size, target_vocab_size, name="source_words")(source)
         logits = PointerGenerator(name="copy")(x, logits, weights, words)
     return keras.Model(inputs, logits, name="seq2seq")
-
-
-def _build_aligned(config: Config, vocab_size: int) -> AlignedDecoder:
-    return AlignedDecoder(
-        build_decoder_cell(config),
-        vocab_size,
-        config.embedding_size,
-        config.readout_units,
-        config.attention_units,
-        config.dropout,
-        name="decoder",
-    )
 
 
 def build_decoder_cell(config: Config) -> keras.layers.Layer:
@@ -166,3 +227,40 @@ def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tens
 def mean_of_heads(weights: Tensor, rank: int) -> Tensor:
     """Return attention weights of this rank: those of several heads are averaged."""
     return weights if len(weights.shape) == rank else ops.mean(weights, axis=1)
+
+
+_SIZES = ("embedding_size", "encoder_units", "decoder_units", "attention_units", "readout_units")
+
+
+def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
+    """Build the model of a configuration for these sizes of the source and of a text as target.
+
+    Raises MemoryFull where there is not enough memory for it.
+    """
+    units = max((name for name in _SIZES if config.has_key(name)), key=vars(config).__getitem__)
+    with enough_memory(f"a model with {units} = {getattr(config, units)}"):
+        if config.target == "label":
+            return build_classifier(config, source_size)
+        return build_seq2seq(config, source_size, target_size)
+
+
+def build_classifier(config: Config, source_size: int) -> keras.Model:
+    """Build a model of the probability of an outcome.
+
+    The memory is pooled by attention with a learned query (Yang et al. 2016). With
+    `attention = "none"` the source's summary takes its place: the encoder's last state.
+
+    Returns:
+        A Functional model from `{"source": (B, …)}` to logits `(B,)`. Its layers are `"encoder"`
+        (see `training.sources`), `"pooling"` where it attends, and `"output"`.
+    """
+    encoder = build_encoder(config, source_size)
+    source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
+    memory, mask, pooled = encoder(source)
+    if config.attention != "none":
+        units, distribution = config.attention_units, config.distribution
+        pooling = AttentionPooling(units, distribution=distribution, name="pooling")
+        pooled = pooling(memory, mask=mask)
+    x = keras.layers.Dropout(config.dropout)(pooled)
+    logits = keras.layers.Dense(1, dtype="float32", name="output")(x)
+    return keras.Model({"source": source}, logits[:, 0], name="classifier")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from training.command.options import main_guard
-from training.command.parser import Parser
-from training.config.load import about_preset, preset_names
+from training.command.options import Parser, main_guard
+from training.config.schema import about_preset, preset_names
 from training.data import corpus
 
 COLUMNS = ("task", "size", "time", "figure")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
+import re
 import textwrap
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from training.command.errors import ConfigError, UsageError
-from training.command.options import add_options
-from training.command.parser import Parser
-from training.config.load import (
+from training.command.options import Parser, add_options
+from training.config.schema import (
     PRESETS,
+    Config,
     keys_help,
     load_config,
     load_preset,
@@ -19,11 +24,101 @@ from training.config.load import (
     own_data_preset,
     preset_names,
 )
-from training.config.schema import Config
 from training.data import corpus
 from training.data.corpus import is_prepared
-from training.presets.strings import Survey, survey
 from training.sources.kinds import KINDS
+
+FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
+MOST_LETTERS = 40  # of a target
+MOST_SOURCE_LETTERS = 60  # as the settings for short strings read
+MOST_WORDS = 3
+LARGEST_ALPHABET = 250
+LEAST_USES = 2  # of a letter of a larger alphabet, on average
+NEARLY_ALL = 0.95
+# Scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_UNSPACED_WORD = 5  # letters
+_LETTERS = [
+    "target_tokenizer=letters",
+    "metric=characters",
+    "attention=additive",  # phones follow the order of the letters; letters may not
+    "label_smoothing=0.1",
+]
+
+
+class Strings(NamedTuple):
+    """How pairs of short strings are learned."""
+
+    preset: str
+    settings: list[str]
+
+
+class Survey(NamedTuple):
+    """The pairs of a file."""
+
+    pairs: int  # how many there are
+    strings: Strings | None  # how they are learned as short strings, None where they are not
+    short_targets: bool = False  # whether targets are short strings, of sources that are not
+
+
+def survey(pairs: Iterable[tuple[str, str]], total: int | None = None) -> Survey:
+    """Look whether pairs, all or a sample of `total`, are learned letter by letter.
+
+    That is decided by the targets: they are symbols of a small alphabet between spaces, as phones
+    are, or have few words and letters, of a small alphabet. Sources are read letter by letter
+    where they are short; those of phones have few words, too.
+    """
+    sources, targets = map(_Side, zip(*pairs, strict=True))
+    count = len(sources.texts) if total is None else total
+    if count < FEWEST:
+        return Survey(count, None)
+    preset = f"g2p-{'low' if count < 3_000 else 'medium' if count < 20_000 else 'high'}"
+    readable = sources.has_used_letters()
+    if targets.are_symbols() and readable and sources.are_short(MOST_LETTERS, MOST_WORDS):
+        return Survey(count, Strings(preset, []))
+    if not (targets.has_few_letters() and targets.are_short(MOST_LETTERS, MOST_WORDS)):
+        return Survey(count, None)
+    if not (readable and sources.are_short(MOST_SOURCE_LETTERS)):
+        return Survey(count, None, short_targets=True)
+    if preset == "g2p-low":
+        return Survey(count, Strings("g2p-medium", [*_LETTERS, "epochs=150", "keep_by=score"]))
+    epochs = 40 if preset == "g2p-medium" else 30
+    return Survey(count, Strings(preset, [*_LETTERS, f"epochs={epochs}"]))
+
+
+class _Side:
+    """How the texts of one side look."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self.letters = Counter(unicodedata.normalize("NFD", "".join(texts)))
+
+    def are_short(self, letters: int, words: float = math.inf) -> bool:
+        """Whether nearly all texts have at most so many letters and words."""
+        short = sum(len(text) <= letters and _words(text) <= words for text in self.texts)
+        return short >= NEARLY_ALL * len(self.texts)
+
+    def has_few_letters(self) -> bool:
+        return len(self.letters) <= LARGEST_ALPHABET
+
+    def has_used_letters(self) -> bool:
+        """Whether the alphabet is small, or its letters are used often enough to be learned."""
+        return self.has_few_letters() or self.letters.total() >= LEAST_USES * len(self.letters)
+
+    def are_symbols(self) -> bool:
+        """Whether there are few symbols, and several in a text."""
+        count, symbols = 0, set[str]()
+        for text in self.texts:
+            symbols.update(each := text.split())
+            count += len(each)
+            if len(symbols) > LARGEST_ALPHABET:
+                return False
+        return count >= 2 * len(self.texts)
+
+
+def _words(text: str) -> int:
+    return len(text.split()) + len(_UNSPACED.findall(text)) // _UNSPACED_WORD
+
 
 SPECS = """SPECs name data:
 {specs}
@@ -70,14 +165,12 @@ class _HelpSettings(argparse.Action):
         parser.exit()
 
 
-def configuration(options: argparse.Namespace, pairs: int | None = None) -> Config:
+def configuration(options: argparse.Namespace) -> Config:
     """Return the configuration asked for; files are named by their absolute paths.
 
-    Without a preset `pairs` of the corpus decide, which are counted if they are not known.
-
-    Raises:
-        ConfigError: an unknown preset or key, or a value that does not fit.
-        CorpusError: there is no preset, and the corpus cannot be read.
+    Without a preset the corpus decides: its number of pairs, and what they are. Raises ConfigError
+    for an unknown preset or key, or a value that does not fit, and CorpusError where there is no
+    preset and the corpus cannot be read.
     """
     if options.preset:
         config = load_preset(options.preset)
@@ -86,7 +179,7 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
     elif options.data and (file := own_preset(options.data)):
         config = load_config(file)
     elif options.data:
-        config = _own_texts(options.data, pairs)
+        config = _own_texts(options.data)
     else:
         raise UsageError("the command expected --preset or --data. Received: neither")
     if is_prepared(options.data or config.data):
@@ -106,20 +199,19 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
     return override(config, [f"{name}={path}" for name, path in paths.items() if path])
 
 
-def _own_texts(spec: str, count: int | None) -> Config:
+def _own_texts(spec: str) -> Config:
     """Return the settings for texts: by what they are where they can be read, and their number."""
-    kind, counted = "pairs", Survey(count or 0, None)
-    if count is None and is_prepared(spec):
+    kind = "pairs"
+    if is_prepared(spec):
         counted = Survey(_prepared(spec).count, None)
-    elif count is None:
+    else:
         total, pairs = corpus.sample_pairs(spec)
         counted = survey(pairs, total)
     config, file = own_data_preset(counted.pairs)
     if counted.strings:
         kind, file = "pairs of short strings", f"training/presets/{counted.strings.preset}.toml"
         config = override(load_preset(counted.strings.preset), counted.strings.settings)
-    if counted.pairs:
-        print(f"{spec}: {counted.pairs:,} {kind}, so with the settings of {file}", flush=True)
+    print(f"{spec}: {counted.pairs:,} {kind}, so with the settings of {file}", flush=True)
     if counted.short_targets:
         print("Targets are short strings: --set target_tokenizer=letters would spell them.")
     return config

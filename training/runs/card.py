@@ -1,20 +1,97 @@
-"""A run's `README.md` and `curves.png`, updated after each epoch."""
+"""A run's origin, and its `README.md` and `curves.png`, updated after each epoch."""
 
 from __future__ import annotations
 
 import importlib.util
+import platform
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import keras
 
-from training.command.files import replacing, write_text
+from training.command.errors import RunError
+from training.command.files import read_json, replacing, write_json, write_text
 from training.config.schema import Config
 from training.metrics import METRICS, deciding
-from training.runs.files import RunFiles
-from training.runs.history import Record, best, kept, read_history
-from training.runs.origin import Origin, read_origin, versions
+from training.runs.files import Record, RunFiles, best, kept, read_history
+
+PACKAGES = (
+    "keras-attention-rnn",
+    "keras",
+    "tensorflow",
+    "tensorflow-text",
+    "jax",
+    "torch",
+    "numpy",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that are installed."""
+    installed = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            installed[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return installed
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The beginning of a run."""
+
+    data: str  # SPEC of the corpus
+    corpus: str  # SHA-256 of all training and dev sentences, see `Source.fingerprint`
+    train: int  # sentence pairs learned from
+    dropped: int  # pairs left out of training: too long, or empty on one side
+    unusable: int  # lines of the files that hold no pair
+    dev: int  # sentences that progress is measured on
+    target_tokens: int  # of an epoch
+    vocabulary: tuple[int, int]  # token ids of the source and of the target
+    init: str | None  # the run whose weights it started from
+    command: list[str] = field(default_factory=lambda: sys.orig_argv[1:])  # what was typed
+    # when, UTC
+    begun: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    # of the packages that matter, where they are installed
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+def write_origin(files: RunFiles, origin: Origin) -> None:
+    """Write the origin of a run."""
+    write_json(files.origin, asdict(origin))
+
+
+def read_origin(files: RunFiles) -> Origin | None:
+    """Return the origin of a run; None where it has no such file."""
+    if not files.origin.is_file():
+        return None
+    try:
+        return Origin(**read_json(files.origin))
+    except TypeError as error:
+        raise RunError(f"cannot read {files.origin}: {error}") from None
+
+
+def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
+    """Refuse to go on with other sentences than the run began with, unless `force` takes them.
+
+    `corpus` is their fingerprint as they are read again.
+    """
+    origin = read_origin(files)
+    if origin is None or origin.corpus in ("", corpus):
+        return
+    if not force:
+        raise RunError(
+            f"{spec} no longer has the sentences that {files.path} began with: --force goes on "
+            "with the new ones"
+        )
+    write_origin(files, replace(origin, corpus=corpus))
+
 
 FIGURES = {
     "loss": "loss",
@@ -33,10 +110,10 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
     The curves need Matplotlib, and are left out where it is not installed.
     """
     history = read_history(files.history)
-    write_text(files.card, card(files, config, model.count_params(), history))
     if importlib.util.find_spec("matplotlib"):
         with replacing(files.curves) as aside:
             draw_curves(history, config, aside)
+    write_text(files.card, card(files, config, model.count_params(), history))
 
 
 def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Record]) -> str:
@@ -46,23 +123,33 @@ def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Rec
     which = f"epoch {best_record.get('epoch')}"
     if epochs:
         which = f"the mean weights of epochs {epochs[0]} to {epochs[-1]}"
+    loss = "val_perplexity" if "val_perplexity" in best_record else "val_loss"
+    by = FIGURES[(config.keep_by != "perplexity" and deciding(best_record)) or loss]
+    if config.keep_by == "last":
+        by = "their place alone: they are the last"
     attention = "no attention" if config.attention == "none" else f"{config.attention} attention"
-    target = "text" if config.target == "text" else "an outcome's probability"
+    target, note = "an outcome's probability", ""
+    if config.target == "text":
+        target, note = "text", "; texts are those of greedy search"
+        if config.validation_limit:
+            note += f" for at most {config.validation_limit:,} of them"
+    pictures = [name for name in (files.curves, files.heat_map) if name.is_file()]
+    shown = "\n\n".join(f"![{picture.stem.capitalize()}]({picture.name})" for picture in pictures)
     return f"""# {files.path.absolute().name}
 
 From {config.source} to {target}, with {attention}, trained on `{config.data}`.
 All settings are in `{files.config.name}`.
 
 {len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: {which}, \
-chosen by {_chosen_by(config, best_record)}.
+chosen by {by}.
 
 ## Figures
 
-Of the dev set{_dev_note(config)}.
+Of the dev set{note}.
 
 {_table(best_record, history)}
 
-![Curves]({files.curves.name})
+{shown}
 
 ## Data, model and versions
 
@@ -100,20 +187,6 @@ def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
         if "val_perplexity" in keys:
             axes.set_yscale("log")
     figure.savefig(path, format="png", dpi=100)
-
-
-def _chosen_by(config: Config, chosen: Mapping[str, object]) -> str:
-    if config.keep_by == "last":
-        return "their place alone: they are the last"
-    loss = "val_perplexity" if "val_perplexity" in chosen else "val_loss"
-    return FIGURES[(config.keep_by != "perplexity" and deciding(chosen)) or loss]
-
-
-def _dev_note(config: Config) -> str:
-    if config.target != "text":
-        return ""
-    most = f" for at most {config.validation_limit:,} of them" if config.validation_limit else ""
-    return f"; texts are those of greedy search{most}"
 
 
 def _table(chosen: Mapping[str, object], history: Sequence[Record]) -> str:

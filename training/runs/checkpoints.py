@@ -15,8 +15,7 @@ from keras import ops
 
 from training.command.errors import RunError
 from training.command.files import aside_of, check_space, read_json, replacing, write_json
-from training.runs.files import RunFiles, sha256
-from training.runs.history import Record
+from training.runs.files import Record, RunFiles, sha256
 
 KEPT = 2  # checkpoints: where the newer is damaged, the older is there
 _WEIGHTS, _SEEDS, _PROGRESS = "training.weights.h5", "seeds.npz", "progress.json"
@@ -27,10 +26,7 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
 
     It holds the weights, the optimizer's state, the states of dropout's random generators and the
     history. It is written aside and renamed: a crash leaves it whole or not there, and the one
-    before stays until then.
-
-    Raises:
-        RunError: if a weight is not finite; nothing is written then.
+    before stays until then. Raises RunError where a weight is not finite; nothing is written then.
     """
     check_finite(model)
     with replacing(files.checkpoint(len(history))) as aside:
@@ -49,9 +45,7 @@ def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True)
 
     Where it is damaged the one before is loaded, with a warning on standard error. Without any
     checkpoint the history is empty. It is written to the run's file unless `writes` is False.
-
-    Raises:
-        RunError: if there are checkpoints and none can be read.
+    Raises RunError where there are checkpoints and none can be read.
     """
     folders = [*files.all_checkpoints().values()]
     if not folders:

@@ -1,12 +1,17 @@
-"""A run directory: the names of its files, its lock, and their SHA-256."""
+"""A run directory: its files, their SHA-256, its lock, and its history, one record for each epoch.
+
+A resumed run has the same history as one that never stopped. `by` is the configuration's `keep_by`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from training.command.errors import RunError
 from training.command.files import (
@@ -18,6 +23,8 @@ from training.command.files import (
     remove_empty,
     write_json,
 )
+from training.config.schema import Config, load_config
+from training.metrics import METRICS, deciding
 
 SIDES = ("source", "target")
 
@@ -29,48 +36,32 @@ def sha256(file: Path) -> str:
 
 
 class RunFiles:
-    """The files of a run.
-
-    Attributes:
-        path: the run directory.
-        config: the configuration, `config.toml`. A directory with it is a run: it is written last.
-        origin: what the run began with, `origin.json`, see `training.runs.origin`.
-        tokenizers: `source.tokenizer` and `target.tokenizer`, of the sides that are text.
-        tokens: token ids of the texts, `tokens/`, see `training.runs.tokens`.
-        streamed: where texts become token ids when the run begins.
-        checkpoints: `checkpoints/epoch-003/`: what training needs to go on, the last two; epoch 0
-            is what it starts from.
-        recent: `recent/epoch-003.weights.h5`: weights that are to be averaged.
-        best: `best.weights.h5`, the weights of the epoch with the best dev score, or of a better
-            average.
-        history: `history.json`, one record an epoch.
-        average: `average.json`, the score of the last average that was tried, and of an earlier
-            one that is kept; gone once an epoch is better.
-        digests: `digests.json`, SHA-256 of the weights and of what reads both sides: damaged files
-            are not used.
-        card: `README.md`, what the run is, for people.
-        curves: `curves.png`, the history as a picture.
-        tensorboard: what TensorBoard reads.
-        lock: held while a process writes to the run.
-    """
+    """The files of a run."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = path = Path(path)
+        # the configuration. A directory with it is a run: it is written last
         self.config = path / "config.toml"
-        self.origin = path / "origin.json"
+        self.origin = path / "origin.json"  # what the run began with, see `training.runs.card`
+        # of the sides that are text
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
-        self.tokens = path / "tokens"
-        self.streamed = path / "writing-texts"
+        self.tokens = path / "tokens"  # token ids of the texts, see `training.data.prepared`
+        self.streamed = path / "writing-texts"  # where texts become token ids when the run begins
+        # what training needs to go on, the last two; epoch 0 is what it starts from
         self.checkpoints = path / "checkpoints"
-        self.recent = path / "recent"
+        self.recent = path / "recent"  # weights that are to be averaged
+        # the weights of the epoch with the best dev score, or of a better average
         self.best = path / "best.weights.h5"
-        self.history = path / "history.json"
+        self.history = path / "history.json"  # one record an epoch
+        # the score of the last average that was tried, and of an earlier one that is kept; gone
+        # once an epoch is better
         self.average = path / "average.json"
+        # SHA-256 of the weights and of what reads both sides: damaged files are not used
         self.digests = path / "digests.json"
-        self.card = path / "README.md"
-        self.curves = path / "curves.png"
-        self.tensorboard = path / "tensorboard"
-        self.lock = path / LOCK
+        self.card = path / "README.md"  # what the run is, for people
+        self.curves = path / "curves.png"  # the history as a picture
+        self.heat_map = path / "attention.png"  # where the decoder looks in a sentence of dev
+        self.lock = path / LOCK  # held while a process writes to the run
 
     def all_sides(self) -> list[Path]:
         """Return the files of tokenizers and of other sources."""
@@ -129,10 +120,8 @@ class RunFiles:
     def locked(self) -> Iterator[None]:
         """Make the directory if need be, and let no other process write to it.
 
-        A directory that was made here and has not become a run by then is removed.
-
-        Raises:
-            UserError: the directory cannot be made or written to, or is another process's.
+        A directory that was made here and has not become a run by then is removed. Raises UserError
+        where the directory cannot be made or written to, or is another process's.
         """
         with locked_folder(self.path, self.path) as made:
             self._clean()
@@ -156,3 +145,92 @@ def _by_epoch(folder: Path, ending: str = "") -> dict[int, Path]:
     pattern = re.compile(rf"epoch-(\d+){re.escape(ending)}")
     matches = ((pattern.fullmatch(file.name), file) for file in folder.glob("epoch-*"))
     return dict(sorted((int(match[1]), file) for match, file in matches if match))
+
+
+Record = dict[str, float]
+PERFECT_EPOCHS = 5  # in a row, after which training stops: the perplexity chooses among them
+PATIENCE = 0.5  # share of all epochs, after which training stops where none has been better
+LEAST_PATIENCE = 20  # epochs
+
+
+def read_history(file: Path) -> list[Record]:
+    """Read the history of a run; a RunError where it is damaged."""
+    history = read_json(file)
+    records = isinstance(history, list) and all(isinstance(record, dict) for record in history)
+    if not records or any("epoch" not in record for record in history):
+        raise RunError(f"cannot read {file}: expected a list of records with an epoch each")
+    return history
+
+
+def rank(record: Record, by: str = "auto") -> tuple[float, float]:
+    """Return what is greater for a better epoch: the score of `by`, then minus the perplexity.
+
+    By "perplexity" it is that alone, by "last" the number of the epoch; a mean of epochs, which has
+    none, comes after all. Otherwise it is the first figure of `training.metrics` that
+    the record has, or the cross-entropy of a label; where nothing was translated, the perplexity.
+    """
+    if by == "last":
+        return record.get("epoch", math.inf), 0.0
+    loss = record.get("val_perplexity", record.get("val_loss", 0.0))
+    name = None if by == "perplexity" else deciding(record)
+    return (METRICS[name].key(record[name]) if name else -loss), -loss
+
+
+def best(history: Sequence[Record], by: str = "auto") -> Record:
+    """Return the record with the best score; of several the one with the least perplexity."""
+    return max(history, key=lambda record: rank(record, by))
+
+
+def reason_to_stop(history: Sequence[Record], config: Config) -> str | None:
+    """Return why a training needs no more epochs, "" where all are done; None where it goes on.
+
+    It stops before where dev has been all right for PERFECT_EPOCHS, and where the best epoch is
+    half of all planned epochs ago, and LEAST_PATIENCE at least; with `keep_by = "last"` at the end
+    alone, for the dev set decides nothing then.
+    """
+    done = len(history)
+    if done >= config.epochs:
+        return ""
+    if not history or config.keep_by == "last":
+        return None
+    if done >= PERFECT_EPOCHS and all(map(_is_perfect, history[-PERFECT_EPOCHS:])):
+        return f"All of dev has been right for {PERFECT_EPOCHS} epochs"
+    best_epoch = int(best(history, config.keep_by)["epoch"])
+    if done - best_epoch >= max(LEAST_PATIENCE, PATIENCE * config.epochs):
+        return f"No epoch has been better than epoch {best_epoch} for {done - best_epoch} epochs"
+    return None
+
+
+def _is_perfect(record: Record) -> bool:
+    name = deciding(record)
+    return name is not None and record[name] == (100 if METRICS[name].better == "higher" else 0)
+
+
+def kept(files: RunFiles) -> dict[str, Any]:
+    """Return the record of the weights that are kept.
+
+    That is the best epoch's, or, with `epochs` in place of `epoch`, that of the mean of several.
+    """
+    if average := kept_average(files):
+        return average
+    history = read_history(files.history)
+    if not history:
+        raise RunError(f"{files.history} has no epoch")
+    return dict(best(history, load_config(files.config).keep_by))
+
+
+def kept_average(files: RunFiles) -> dict[str, Any] | None:
+    """Return the record of the mean weights that are kept; None where an epoch's are.
+
+    An earlier mean is still kept where the last one was worse.
+    """
+    if not files.average.is_file():
+        return None
+    tried = read_json(files.average)
+    earlier: dict[str, Any] | None = tried.pop("earlier", None)
+    return tried if tried.pop("kept") else earlier
+
+
+def summary(files: RunFiles) -> dict[str, Any]:
+    """Return the summary of a training: the run, its epochs, and the record that is kept."""
+    return {"run": str(files.path), "epochs_done": len(read_history(files.history)), **kept(files)}

@@ -11,10 +11,9 @@ from pathlib import Path
 import keras
 
 from training.command.errors import RunError
-from training.config.load import load_config
-from training.config.schema import Config
+from training.config.schema import Config, load_config
 from training.data.tokenizers import Tokenizer, load_tokenizer
-from training.model.build import build_model
+from training.model.seq2seq import build_model
 from training.runs.files import RunFiles
 from training.sources.kinds import KINDS, source_class
 from training.sources.source import Source
@@ -54,9 +53,8 @@ class Run:
 def load_run(path: str | Path) -> Run:
     """Load a run with its best weights.
 
-    Raises:
-        RunError: if the directory is not a run, has no finished epoch yet, or is damaged.
-        ConfigError: if its configuration cannot be read.
+    Raises RunError where the directory is not a run, has no finished epoch yet, or is damaged, and
+    ConfigError where its configuration cannot be read.
     """
     files = RunFiles(path)
     if not files.config.is_file():
@@ -90,8 +88,7 @@ def load_best(files: RunFiles, model: keras.Model) -> None:
 def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
     """Load runs that are to be used together.
 
-    Raises:
-        RunError: as `load_run`, and if their tokenizers differ.
+    Raises RunError as `load_run`, and where their tokenizers differ.
     """
     runs = [load_run(path) for path in paths]
     first = runs[0]

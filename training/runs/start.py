@@ -3,59 +3,48 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from training.command.errors import ConfigError, RunError
-from training.command.files import sync, write_json
+from training.command.errors import ConfigError, RunError, UserError
+from training.command.files import move, sync, write_json
 from training.command.progress import stages
 from training.config.schema import Config
-from training.data.batches import Batches
 from training.data.corpus import is_prepared
 from training.data.encoding import train_state
-from training.data.prepared import Prepared
+from training.data.plan import Batches
+from training.data.prepared import Prepared, read_batches
 from training.data.splits import fitting_metric
 from training.data.tokenizers import Tokenizer, tokenizer_of
 from training.data.tokens import digest_of, write_tokens
-from training.model.build import build_model
-from training.model.seq2seq import check_attention
+from training.model.seq2seq import build_model, check_attention
+from training.runs.card import Origin, check_corpus, write_origin
 from training.runs.checkpoints import save_checkpoint
 from training.runs.files import SIDES, RunFiles
-from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_sides
-from training.runs.tokens import move_tokens, read_batches, tokens_of
 from training.sources.batches import make_batches
 from training.sources.kinds import KINDS, source_class
 from training.sources.source import Source
 
-Sides = tuple[Source, Tokenizer | None]
+Sides = tuple[Any, Any]  # the source, and the tokenizer of a text as target, else None
 ENOUGH_TO_SCORE = 200  # dev sentences
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A run's data and their readers.
+    """A run's data and their readers."""
 
-    Attributes:
-        config: the run's; the dev set has decided its metric and the epoch to keep.
-        source: reads the sources.
-        target: tokenizer of a text as target; None for a label.
-        pairs: batches to train with.
-        dev_pairs: batches of the dev set.
-        dev: the dev set as it was loaded.
-        origin: what the run begins with.
-    """
-
-    config: Config
-    source: Source
-    target: Tokenizer | None
-    pairs: Batches
-    dev_pairs: Batches
-    dev: Any
-    origin: Origin
+    config: Config  # the run's; the dev set has decided its metric and the epoch to keep
+    source: Source  # reads the sources
+    target: Tokenizer | None  # tokenizer of a text as target; None for a label
+    pairs: Batches  # batches to train with
+    dev_pairs: Batches  # batches of the dev set
+    dev: Any  # the dev set as it was loaded
+    origin: Origin  # what the run begins with
 
 
 def check_free(files: RunFiles) -> None:
@@ -72,11 +61,8 @@ def check_free(files: RunFiles) -> None:
 def as_init_reads(config: Config, init: Path) -> Config:
     """Return the configuration with the sizes of the vocabularies of `init`, a run to start from.
 
-    A prepared corpus has its own, which must be the same.
-
-    Raises:
-        ConfigError: other kinds of tokenizers are asked for than those of `init`.
-        RunError: those of `init` cannot be read, or differ from those of a prepared corpus.
+    Raises ConfigError where other kinds of tokenizers are asked for than those of `init`, and
+    RunError where those cannot be read, or are not those of a prepared corpus.
     """
     source, target = load_sides(config, RunFiles(init))
     read = getattr(source, "tokenizer", None)
@@ -106,23 +92,21 @@ def as_init_reads(config: Config, init: Path) -> Config:
 def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opened:
     """Read the data of a new run, and make its readers; token ids are written aside.
 
-    Tokenizers are new ones, or those of `init`, a run to start from: see `as_init_reads`.
-
-    Raises:
-        UserError: the data cannot be read, or do not fit the configuration.
+    Tokenizers are new ones, or those of `init`, a run to start from: see `as_init_reads`. Raises
+    UserError where the data cannot be read, or do not fit the configuration.
     """
+    data: Any
     if KINDS[config.source].tokens:
         if is_prepared(config.data):
             _check_settings(config, Prepared(config.data))
-        tokens = write_tokens(files.streamed, config, init)
-        sides = load_sides(config, RunFiles(tokens.path))
-        opened = _open_tokens(config, tokens, sides, init)
+        data = write_tokens(files.streamed, config, init)
+        sides = load_sides(config, RunFiles(data.path))
     else:
-        data, dev = source_class(config).load_training(config)
-        sides = make_sides(config, data) if init is None else load_sides(config, RunFiles(init))
-        opened = _open_examples(config, data, dev, sides, init)
+        data = source_class(config).load_training(config)
+        sides = make_sides(config, data[0]) if init is None else load_sides(config, RunFiles(init))
     if init is None:
         _print_sizes(config, *sides)
+    opened = _open(config, data, sides, init)
     return opened if opened.target is None else _decided(opened)
 
 
@@ -130,16 +114,18 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     """Read the data of a run that goes on; other sentences than it began with need `force`."""
     sides = load_sides(config, files)
     if not KINDS[config.source].tokens:
-        opened = _open_examples(config, *source_class(config).load_training(config), sides)
+        opened = _open(config, source_class(config).load_training(config), sides)
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
-    tokens = tokens_of(files)
+    tokens = None
+    with suppress(UserError):  # damaged or missing ones are made anew
+        tokens = Prepared(files.tokens)
     digest = digest_of(config, tokens)
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest["digest"] != digest:
         write_tokens(files.streamed, config, files.path)
-        tokens = Prepared(move_tokens(files))
-    return _open_tokens(config, tokens, sides)
+        tokens = Prepared(_move_tokens(files))
+    return _open(config, tokens, sides)
 
 
 def _decided(opened: Opened) -> Opened:
@@ -192,7 +178,7 @@ def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None)
             opened.target.save(files.tokenizers[1])
         files.write_digests()
         if KINDS[opened.config.source].tokens:
-            move_tokens(files)
+            _move_tokens(files)
         write_origin(files, opened.origin)
         write_json(files.history, [])
         if model is not None:
@@ -204,11 +190,16 @@ def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None)
         raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
 
 
+def _move_tokens(files: RunFiles) -> Path:
+    """Move the token ids that were written aside into the run."""
+    shutil.rmtree(files.tokens, ignore_errors=True)
+    return move(files.streamed, files.tokens)
+
+
 def make_sides(config: Config, data: Any) -> Sides:
     """Return the source of examples that are no texts, and a new tokenizer of their targets.
 
-    Raises:
-        ConfigError: none can be made with these settings.
+    Raises ConfigError where none can be made with these settings.
     """
     source = source_class(config).make(config, data)
     if config.target == "label":
@@ -231,54 +222,34 @@ def _print_sizes(config: Config, source: Source, target: Tokenizer | None) -> No
             )
 
 
-def _open_examples(
-    config: Config, data: Any, dev: Any, sides: Sides, init: Path | None = None
-) -> Opened:
-    """Make the batches of examples that are no texts."""
-    batches = (
-        make_batches(config, data, *sides, training=True),
-        make_batches(config, dev, *sides, training=False),
-    )
-    corpus = source_class(config).fingerprint(data, dev)
-    unusable = getattr(data, "unusable", 0) + getattr(dev, "unusable", 0)
-    return _opened(config, sides, batches, dev, corpus, unusable, init)
-
-
-def _open_tokens(
-    config: Config, tokens: Prepared, sides: tuple[Any, Any], init: Path | None = None
-) -> Opened:
-    """Make the batches of token ids."""
+def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> Opened:
+    """Make the batches of token ids, or of the examples to train with and of dev."""
     source, target = sides
-    states = source.tokenizer.state(), target.state()
-    batches = read_batches(config, tokens.path, states)
-    dev, manifest = tokens.texts("dev"), tokens.manifest
-    unusable = manifest["unusable"] + dev.unusable
-    return _opened(config, sides, batches, dev, manifest["digest"], unusable, init)
-
-
-def _opened(
-    config: Config,
-    sides: Sides,
-    batches: tuple[Batches, Batches],
-    dev: Any,
-    corpus: str,
-    unusable: int,
-    init: Path | None,
-) -> Opened:
-    pairs, dev_pairs = (made.statistics for made in batches)
-    source, target = sides
+    if isinstance(data, Prepared):
+        states = source.tokenizer.state(), target.state()
+        pairs, dev_pairs = read_batches(config, data.path, states)
+        dev, corpus = data.texts("dev"), data.manifest["digest"]
+        unusable = data.manifest["unusable"] + dev.unusable
+    else:
+        train, dev = data
+        pairs, dev_pairs = (
+            make_batches(config, split, source, target, training=split is train) for split in data
+        )
+        corpus = source_class(config).fingerprint(train, dev)
+        unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
+    counts = pairs.statistics
     origin = Origin(
         data=config.data,
         corpus=corpus,
-        train=pairs.pairs,
-        dropped=pairs.dropped,
+        train=counts.pairs,
+        dropped=counts.dropped,
         unusable=unusable,
-        dev=dev_pairs.pairs if target is None else len(dev.sources),
-        target_tokens=pairs.target_tokens,
+        dev=dev_pairs.statistics.pairs if target is None else len(dev.sources),
+        target_tokens=counts.target_tokens,
         vocabulary=(source.size, target.vocab_size if target else 0),
         init=None if init is None else str(init.absolute()),
     )
-    return Opened(config, source, target, *batches, dev, origin)
+    return Opened(config, source, target, pairs, dev_pairs, dev, origin)
 
 
 def _check_settings(config: Config, data: Prepared) -> None:

@@ -2,23 +2,97 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from training.command.files import write_text
+import numpy as np
+import tensorflow as tf
+
+from training.command.errors import UserError
+from training.command.files import write_json, write_text
 from training.command.progress import progress
+from training.data import corpus
 from training.data.pair_files import Split
-from training.decode.settings import Search
-from training.decode.texts import Translation, make_attender, make_nbest
-from training.metrics import exact_matches, figures, lowered, percent, score, signatures
-from training.runs.run import Run
+from training.data.pipeline import reader
+from training.data.splits import load_split
+from training.data.store import START_ID
+from training.decode.search import Search, check_precision, force_decode
+from training.decode.texts import Translation, make_attender, make_nbest, say_cut
+from training.graphs import graph
+from training.metrics import (
+    METRICS,
+    bootstrap_interval,
+    by_length,
+    exact_matches,
+    figures,
+    lowered,
+    percent,
+    ratio,
+    score,
+    signatures,
+)
+from training.runs.run import Run, load_ensemble
 from training.score import links
-from training.score.intervals import bootstrap_interval, by_length, ratio
-from training.score.links import Reading
-from training.score.pointing import pointing
+from training.score.labels import evaluate_labels
+from training.sources.image.source import grid_size
+
+
+def region_weights(
+    runs: Sequence[Run], images: Sequence, texts: Sequence[str], batch_size: int = 64
+) -> list[np.ndarray]:
+    """Attention weights, averaged over runs, while the text of each image is said.
+
+    Returns:
+        For each image float32 `(T, h, w)`: for each token of its text the weight of each region.
+    """
+    models = [run.model for run in runs]
+    source, tokenizer = runs[0].source, runs[0].target_tokenizer
+    encoder = models[0].get_layer("encoder")
+    pixels = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
+
+    @graph(pixels, tf.TensorSpec([None], tf.string))
+    def attend(batch: tf.Tensor, texts_said: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ids = tokenizer.tokenize(texts_said)
+        start = tf.fill([tf.shape(batch)[0], 1], START_ID)
+        target = tf.concat([start, ids.to_tensor()], axis=1)
+        return force_decode(models, batch, target), ids.row_lengths()
+
+    read = reader(source.rows(images), 1)
+    height, width = grid_size(runs[0].config)
+    result = []
+    for first in range(0, len(images), batch_size):
+        batch = read(tf.range(first, min(first + batch_size, len(images)))[:, None], 1)
+        weights, lengths = attend(batch, tf.constant(texts[first : first + batch_size], tf.string))
+        for row, length in zip(weights.numpy(), lengths.numpy(), strict=True):
+            result.append(row[:length].reshape(length, height, width))
+    return result
+
+
+def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
+    """Count how often the region of largest weight lies in the box of the character being written.
+
+    Each character is a token; the boxes were never seen in training. A region lies in a box if its
+    centre does.
+
+    Returns:
+        Hits and characters of each image, `(N, 2)`.
+    """
+    texts = [references[0] for references in split.references]
+    all_weights, gold = region_weights(runs, split.sources, texts), split.boxes or []
+    rows = []
+    for weights, boxes in zip(all_weights, gold, strict=True):
+        length, height, width = weights.shape
+        best = weights.reshape(length, -1).argmax(axis=1)
+        x, y = (best % width + 0.5) / width, (best // width + 0.5) / height
+        left, top, right, bottom = np.array(boxes).T
+        inside = (left <= x) & (x <= right) & (top <= y) & (y <= bottom)
+        rows.append((int(inside.sum()), length))
+    return np.array(rows)
 
 
 def evaluate(
@@ -68,7 +142,7 @@ def evaluate(
     result = _score(config.metric, hypotheses, split, lowercase, bootstrap, by_length)
     if all(run.config.attention != "none" for run in runs):
         if split.sure is not None:
-            result |= aer(runs, split, Reading(), bootstrap)
+            result |= aer(runs, split, bootstrap)
         if split.boxes is not None:
             result |= _pointing(runs, split, bootstrap)
     return {
@@ -135,16 +209,82 @@ def _pointing(runs: Sequence[Run], split: Split, bootstrap: bool) -> dict[str, A
     return result
 
 
-def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = False) -> dict:
+def aer(runs: Sequence[Run], split: Split, bootstrap: bool = False) -> dict:
     """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
     gold = split.gold()
-    rows = [links.read(weights, reading) for weights in links.attend(make_attender(runs), split)]
+    rows = [links.read(weights) for weights in links.attend(make_attender(runs), split)]
     errors = links.alignment_errors(rows, *gold)
     result = {
         "aer": ratio(errors.sum(axis=0)),
-        "aer_method": reading.describe(),
+        "aer_method": links.METHOD,
         "aer_diagonal": links.alignment_error_rate(links.diagonal(split), *gold),
     }
     if bootstrap:
         result["aer_interval"] = bootstrap_interval(errors, ratio)
     return result
+
+
+def report(options: argparse.Namespace) -> None:
+    """Score runs by a command line; print the scores, and a JSON object as the last line."""
+    check_precision(options.precision, options.runs)
+    runs = load_ensemble(options.runs)
+    run, config = runs[0], runs[0].config
+    if config.target == "label":
+        texts = ("by_length", "hypotheses", "errors", "lowercase", "replace_unknown")
+        _refuse(options, texts, "target = text", "label")
+    elif config.source != "text":
+        _refuse(options, ("by_length",), "source = text", config.source)
+    elif "bleu" not in figures(config.metric):
+        _refuse(options, ("by_length",), "metric = bleu", config.metric)
+    split, read = _load_split(options, run)
+    if config.target == "label":
+        figure = options.output.with_suffix(".png") if options.output else None
+        scores = evaluate_labels(runs, split, bootstrap=options.bootstrap, figure=figure)
+    else:
+        settings = Search.of(options)
+        if config.source == "text":
+            say_cut(run, split.sources, settings)
+        scores = evaluate(
+            runs,
+            split,
+            settings,
+            batch_size=options.batch_size,
+            lowercase=options.lowercase,
+            hypotheses_file=options.hypotheses,
+            errors_file=options.errors,
+            bootstrap=options.bootstrap,
+            by_length=options.by_length,
+        )
+    result = {"runs": [str(path) for path in options.runs], **read, **scores}
+    if options.output:
+        write_json(options.output, result)
+    for key, value in result.items():
+        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        print(f"{key:>24}  {text:8}{METRICS[key].meaning if key in METRICS else ''}".rstrip())
+    print(json.dumps(result))
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], wanted: str, received: str) -> None:
+    for name in names:
+        if getattr(options, name):
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} expected runs with {wanted}. Received: {received}")
+
+
+def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
+    """Read the examples to score, written as those are that the run was trained on."""
+    spec, drawn = options.data or run.config.data, {"limit": options.limit, "seed": options.seed}
+    is_file, read = corpus.is_file(spec), dict[str, Any]()
+    if options.data and is_file and options.split != "test":
+        raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
+    if run.config.source == "text" and not options.data:
+        split, places = load_split(run.config, options.split, **drawn)
+        split, read = corpus.written_like(run.config.data, split), dict(places)
+    elif is_file and not options.data:
+        raise UserError(f"{spec} has no splits: name the data with --data")
+    else:
+        split = run.source.load_split(run.config, spec, options.split, **drawn)
+        read = {"data": spec, "split": "all" if is_file else options.split}
+    if unusable := getattr(split, "unusable", 0):
+        read["unusable_lines"] = unusable
+    return split, read

@@ -13,7 +13,6 @@ from training.command.errors import UserError
 from training.decode.labels import make_predictor
 from training.metrics import METRICS, OF_OUTCOMES
 from training.runs.run import Run
-from training.score.label_baselines import BASELINES, last_known
 from training.sources.events.histories import Histories
 
 Score = Callable[[np.ndarray, np.ndarray], float]
@@ -24,7 +23,6 @@ def evaluate_labels(
     runs: Sequence[Run],
     data: Histories,
     *,
-    train: Histories | None = None,
     bootstrap: bool = False,
     figure: Path | None = None,
 ) -> dict[str, Any]:
@@ -33,16 +31,15 @@ def evaluate_labels(
     Args:
         runs: one or several.
         data: the examples.
-        train: examples to fit the baselines on, which are scored beside the runs; none for None.
         bootstrap: whether to add 95 % intervals, by resampling people with all their examples.
         figure: where the calibration is drawn, a PNG, if anywhere.
 
     Returns:
-        `auc`, `auprc`, `cross_entropy`, `calibration_error`; with `train` the same two for each
-        baseline and each published score, `NAME_auc`; `examples`, `people`, `positive`, `seconds`.
+        `auc`, `auprc`, `cross_entropy`, `calibration_error`; `examples`, `people`, `positive`,
+        `seconds`.
 
     Raises:
-        UserError: `bootstrap` or the baselines have too few examples, or all of one outcome.
+        UserError: all examples have one outcome, with `bootstrap`.
     """
     positive = int(data.labels.sum())
     if bootstrap and positive in (0, len(data.labels)):
@@ -54,20 +51,13 @@ def evaluate_labels(
     started = time.perf_counter()
     probabilities = predict(data).probabilities
     seconds = time.perf_counter() - started
-    predictions = {"": probabilities}
-    if train is not None:
-        x, numbers = last_known(train), last_known(data)
-        for name, fit in BASELINES.items():
-            predictions[f"{name}_"] = fit(x, train.labels, train.people)(numbers)
-        predictions |= {f"{name}_": values for name, values in data.scores.items()}
     result: dict[str, Any] = {}
     for key, score in SCORES.items():
-        for name, values in predictions.items():
-            result[f"{name}{key}"] = score(data.labels, values)
+        result[key] = score(data.labels, probabilities)
         if bootstrap:
+            predictions = {key: probabilities}
             samples = bootstrap_people(data.people, data.labels, predictions, score)
-            for name, values in samples.items():
-                result[f"{name}{key}_interval"] = interval(values)
+            result[f"{key}_interval"] = interval(samples[key])
     result["cross_entropy"] = cross_entropy(data.labels, probabilities)
     result["calibration_error"] = calibration_error(data.labels, probabilities)
     if figure is not None:

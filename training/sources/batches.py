@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from training.config.schema import Config
-from training.data.batches import Batches, text_batches
 from training.data.pair_files import Split
 from training.data.pipeline import reader
-from training.data.plan import Batching, InOrder, Plan
+from training.data.plan import Batches, Batching, plan_batches
 from training.data.store import Sequences
-from training.data.tokenizers import Tokenizer
-from training.data.tokenizing import tokenize, tokenize_to_copy
+from training.data.tokenizers import Tokenizer, tokenize, tokenize_to_copy
 from training.sources.source import Rows, Source
 from training.sources.text.source import vocabularies
 
@@ -44,25 +41,13 @@ def make_batches(
 
     A split is what the source loads; there is no `target` for a label.
     """
-    batching = Batching.of(config)
+    rows: Rows
+    labels: Sequences | np.ndarray
     if target is None:
         rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
-        lengths = rows.lengths, np.ones(len(labels), np.int32)
-        longest = int(lengths[0].max(initial=1))
-        batching = replace(batching, max_source_length=longest, max_target_length=1, batch_tokens=0)
-        plan = _unsorted(batching, lengths, training)
-        return Batches(rows, labels, plan, batching)
-    rows, ids = pair_rows(config, split, source, target, training)
-    if isinstance(rows, Sequences):
-        return text_batches(batching, rows, ids, training=training)
-    plan = _unsorted(batching, (rows.lengths, ids.lengths), training)
-    return Batches(rows, ids, plan, batching)
-
-
-def _unsorted(
-    batching: Batching, lengths: tuple[np.ndarray, np.ndarray], training: bool
-) -> Plan | InOrder:
-    return Plan(batching, lengths, alike=False) if training else InOrder(batching, lengths)
+    else:
+        rows, labels = pair_rows(config, split, source, target, training)
+    return plan_batches(Batching.of(config), rows, labels, training=training)
 
 
 def source_batches(

@@ -17,22 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of source.
+    """A kind of source."""
 
-    Attributes:
-        reader: module and name of its class, see `training.sources.source.Source`.
-        unit: what its examples are called, in the plural.
-        specs: the forms of SPECs that name its data, such as "images:PATH", each with its meaning.
-        own: the settings for own data, a file of `training/presets/own`; "" where the number of
-            pairs decides.
-        tokens: whether it is read as tokens, which are kept in the run, prepared for other
-            backends, linked to a target's words and shown in heat-maps.
-    """
-
-    reader: str
-    unit: str
+    reader: str  # module and name of its class, see `training.sources.source.Source`
+    unit: str  # what its examples are called, in the plural
+    # the forms of SPECs that name its data, such as "images:PATH", each with its meaning
     specs: Mapping[str, str]
+    # the settings for own data, a file of `training/presets/own`; "" where the number of pairs
+    # decides
     own: str = ""
+    # whether it is read as tokens, which are kept in the run, prepared for other backends, linked
+    # to a target's words and shown in heat-maps
     tokens: bool = False
 
     @property
@@ -41,7 +36,7 @@ class Kind:
         return [spec.partition(":")[0] for spec in self.specs if ":" in spec]
 
 
-# By the configuration's key `source`; the keys of each are in `training.config.sources`.
+# By the configuration's key `source`; the keys of each are in `training.config.keys`.
 KINDS = {
     "text": Kind(
         reader="training.sources.text.source:TextSource",

@@ -5,31 +5,54 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import keras
-import numpy as np
 from keras import ops
 
+from keras_attention import HoistedRNN
+from keras_attention.recurrent.hoisted_rnn import HoistedBidirectional
+from training.config.keys import CELLS, Recurrent
 from training.config.schema import Config
-from training.data.store import Sequences
-from training.sources.recurrent import states_of
 
 Tensor = Any
 
 
-class Images(Protocol):
-    """Examples of one size, read and ready to be made batches of."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """1 for each example, `(N,)`."""
-
-    def read(self, rows: Tensor) -> Tensor:
-        """Return those of some rows `(B,)` as a batch `(B, …)`, in TensorFlow's graph."""
+def build_cell(kind: str, units: int) -> keras.layers.Layer:
+    """Build one recurrent cell, of a kind in `CELLS`."""
+    cell: keras.layers.Layer = getattr(keras.layers, CELLS[kind])(units)
+    return cell
 
 
-Rows = Sequences | Images
+def states_of(kind: str) -> int:
+    """Return how many states a cell of a kind in `CELLS` has."""
+    return 2 if kind.endswith("lstm") else 1
+
+
+def read_sequence(
+    keys: Recurrent, x: Tensor, mask: Tensor, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """Read a sequence `(B, S, dim)` by the encoder's cells, layer by layer, one way or both.
+
+    Returns:
+        The outputs `(B, S, ·)`, and the last state of each direction in one vector `(B, ·)`.
+    """
+    final = []
+    for number in range(keys.encoder_layers):
+        cell = build_cell(keys.encoder, keys.encoder_units)
+        rnn = HoistedRNN(cell, return_sequences=True, return_state=True)
+        if keys.bidirectional:
+            rnn = HoistedBidirectional(rnn)
+        x, *final = rnn(x, mask=mask)
+        if number + 1 < keys.encoder_layers:
+            x = keras.layers.Dropout(dropout)(x)
+    hidden = final[:: states_of(keys.encoder)]  # without the LSTM's c
+    return x, hidden[0] if len(hidden) == 1 else keras.layers.Concatenate()(hidden)
+
+
+# Of many examples: `Sequences`, or examples of one size, which have `lengths` of 1 and `read` those
+# of some rows `(B,)` as a batch `(B, …)`, in TensorFlow's graph.
+Rows = Any
 
 
 class Source(ABC):
@@ -37,14 +60,12 @@ class Source(ABC):
 
     TensorFlow is imported where something is read, not before: an encoder is built, and a prepared
     run is trained, on any backend.
-
-    Attributes:
-        size: what the encoder has to know of the data: entries of the vocabulary, columns of a
-            table; 0 where there is nothing to know.
-        files: what `save` writes; runs that are used together have the same ones.
     """
 
+    # what `save` writes; runs that are used together have the same ones
     files: ClassVar[tuple[str, ...]] = ()
+    # what the encoder has to know of the data: entries of the vocabulary, columns of a table; 0
+    # where there is nothing to know
     size: int = 0
 
     @classmethod
@@ -65,8 +86,7 @@ class Source(ABC):
     ) -> Any:
         """Read one split of a corpus, or at most `limit` of its examples, in the same form.
 
-        Raises:
-            UserError: if the data cannot be read.
+        Raises UserError where the data cannot be read.
         """
 
     @classmethod
@@ -79,8 +99,7 @@ class Source(ABC):
     def load(cls, config: Config, folder: Path) -> Source:
         """Load the source that `save` wrote into a folder.
 
-        Raises:
-            OSError, ValueError, KeyError, TypeError: if its file cannot be read.
+        Raises OSError, ValueError, KeyError, TypeError where its file cannot be read.
         """
 
     def save(self, folder: Path) -> None:  # noqa: B027

@@ -127,7 +127,7 @@ def replaced(ids: np.ndarray, weights: np.ndarray, size: int) -> np.ndarray:
     Args:
         ids: `(…, T)`.
         weights: `(…, T, S)`.
-        size: of the vocabulary, see `training.decode.words.replace_unknown`.
+        size: of the vocabulary, see `training.decode.texts.replace_unknown`.
     """
     looked = weights.max(-1, initial=0) > 0
     return np.where((ids == UNK_ID) & looked, size + weights.argmax(-1), ids)

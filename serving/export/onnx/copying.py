@@ -13,7 +13,7 @@ from serving.export.onnx.cells import array
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.mechanisms.mechanism import Shape, Values
 from serving.export.onnx.products import Products
-from training.data.ids import UNK_ID
+from training.data.store import UNK_ID
 
 
 class Copying:

@@ -14,7 +14,7 @@ from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.products import Products
 from serving.export.onnx.recurrent import Inputs, read_layers, read_sequence
 from training.config.schema import Config
-from training.data.ids import PAD_ID
+from training.data.store import PAD_ID
 
 
 class Encoded(NamedTuple):

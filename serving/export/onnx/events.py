@@ -96,7 +96,7 @@ def write_predictor(
     """Write `predictor.onnx` and its weights.
 
     Args:
-        parts: models of `training.model.build.build_classifier`, whose probabilities and
+        parts: models of `training.model.seq2seq.build_classifier`, whose probabilities and
             weights are averaged, each with its configuration.
         folder: where to.
         bits: of the encoder's products, 32 or 8.

@@ -13,10 +13,10 @@ from serving.export.onnx.events import write_predictor
 from serving.export.onnx.graph import OPSET
 from serving.export.onnx.graphs import write_graphs
 from training.command.errors import UserError
-from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.pieces import KIND, model_of
+from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import Tokenizer, character_classes
-from training.decode.words import inside_characters
+from training.decode.texts import inside_characters
 from training.runs.run import Run
 from training.sources.kinds import KINDS
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_attention.search.coverage_penalty import NOT_COVERED
 from serving.export.onnx.graph import Graph, Value
-from training.data.ids import END_ID, PAD_ID, START_ID
+from training.data.store import END_ID, PAD_ID, START_ID
 
 Values = dict[str, Value]
 # From tokens `(rows,)`, memory and state to log-probabilities `(rows, V)`, weights

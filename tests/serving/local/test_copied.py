@@ -12,7 +12,7 @@ from serving.export.version import export
 from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS, names_task
 from training.config.schema import Config
-from training.data.ids import PAD_ID, START_ID, UNK_ID
+from training.data.store import PAD_ID, START_ID, UNK_ID
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 

@@ -11,8 +11,8 @@ from serving.check.onnx import check_folder
 from serving.client.local import LocalPredictor
 from serving.export.readers import ExportedPredictor
 from serving.export.version import export
-from training.config.load import override
-from training.model.build import build_model
+from training.config.schema import override
+from training.model.seq2seq import build_model
 from training.runs.run import Run
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from serving.client.local.pixels import read_image, resize
-from training.config.load import load_preset, override
+from training.config.schema import load_preset, override
 from training.sources.image.source import ImageSource
 
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}

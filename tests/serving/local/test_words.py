@@ -10,10 +10,10 @@ from serving.client.local.tokenizers import SentencePiece, Vocabulary
 from serving.client.local.words import Words, goes_on
 from tests.serving.javascript import NODE, run
 from tests.training.decode.test_words import TOKENIZERS
-from training.data.ids import END_ID
 from training.data.pieces import model_of
+from training.data.store import END_ID
 from training.data.tokenizers import character_classes
-from training.decode.words import INSIDE, inside_characters, words_of
+from training.decode.texts import INSIDE, inside_characters, words_of
 
 WORDS = """
 import { readFileSync } from "node:fs";

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from training.command.native_log import without_native_log
-from training.command.programs import FLAG, VARIABLE, keep_programs
+from training.command.native import FLAG, VARIABLE, keep_programs, without_native_log
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +33,7 @@ def test_a_folder_that_cannot_be_made_or_named_is_left_out(monkeypatch, cache):
 @pytest.mark.slow
 def test_tensorflow_keeps_its_programs_there(cache):
     code = (
-        "from training.command.programs import keep_programs; folder = keep_programs()\n"
+        "from training.command.native import keep_programs; folder = keep_programs()\n"
         "import tensorflow as tf\n"
         "tf.function(lambda x: tf.sin(x) + 1, jit_compile=True)(tf.ones(7))\n"
         "print(len(list(folder.iterdir())))"

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
-from training.data.batches import text_batches
-from training.data.ids import END_ID, PAD_ID, START_ID
 from training.data.pipeline import make_dataset
-from training.data.plan import Batching, choose_widths
-from training.data.tokenizers import train_tokenizer
-from training.data.tokenizing import tokenize
+from training.data.plan import Batching, choose_widths, plan_batches
+from training.data.store import END_ID, PAD_ID, START_ID
+from training.data.tokenizers import tokenize, train_tokenizer
 from training.sources.batches import source_batches
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -48,7 +46,7 @@ def pairs():
 def build(pairs, tokenizer, *, training=True, **options):
     defaults = {"batch_size": 7, "max_source_length": 40, "max_target_length": 40, "seed": 11}
     ids = [tokenize(texts, tokenizer) for texts in pairs]
-    return text_batches(Batching(**{**defaults, **options}), *ids, training=training)
+    return plan_batches(Batching(**{**defaults, **options}), *ids, training=training)
 
 
 def read_pairs(batches):
@@ -146,7 +144,7 @@ def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
     line = made.shapes_line()
     assert line.startswith("Batches have 4 shapes, source × target: ")
     assert 0.1 < float(line.split("; ")[1].partition("%")[0]) / 100 < 0.4
-    dev = text_batches(
+    dev = plan_batches(
         made.batching, made.source, made.target, training=False, shapes=made.plan.shapes
     )
     assert len(shapes(dev.epoch())) <= 5  # and one for what is longer than in training

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from training.config.load import load_preset
+from training.config.schema import load_preset
 from training.data import download
 from training.data.corpus import load
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from training.command.errors import ConfigError
-from training.command.parser import Parser
+from training.command.options import Parser
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError

@@ -11,14 +11,16 @@ import sentencepiece
 
 from tests.training.conftest import tiny_config
 from training.data.corpus import load
-from training.data.ids import PAD_ID, UNK_ID
-from training.data.pieces import model_of, train_sentencepiece
+from training.data.pieces import (
+    SubwordSampler,
+    model_of,
+    train_sentencepiece,
+)
 from training.data.pipeline import make_dataset
-from training.data.store import Sequences
-from training.data.subwords import SubwordSampler
+from training.data.prepared import read_batches
+from training.data.store import PAD_ID, UNK_ID, Sequences
 from training.runs.files import RunFiles
 from training.runs.start import open_run
-from training.runs.tokens import read_batches
 
 CUT = ["source_tokenizer=sentencepiece", "target_tokenizer=sentencepiece"]
 
@@ -82,7 +84,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from training.data.store import Sequences
-from training.data.subwords import SubwordSampler
+from training.data.pieces import SubwordSampler
 ids = Sequences.of(np.arange(5, 105), np.full(20, 5))
 sampler = SubwordSampler(open(sys.argv[1], "rb").read(), 0.2)
 print(sampler.draw(ids, 7).values.tolist())

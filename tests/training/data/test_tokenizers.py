@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from training.config.sources import TOKENIZERS
-from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
+from training.config.keys import TOKENIZERS
 from training.data.pieces import train_sentencepiece
+from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import (
     SentencePieceTokenizer,
     load_tokenizer,

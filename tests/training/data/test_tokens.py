@@ -1,8 +1,8 @@
 """Token ids that are written in one pass, held to the texts that they spell."""
 
-import io
-import json
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -14,20 +14,19 @@ import pytest
 from tests.training.conftest import tiny_config
 from training import prepare
 from training.command.errors import ConfigError, RunError, UserError
-from training.config.load import load_config, override
+from training.config.schema import load_config, override
 from training.data import tokens
 from training.data.corpus import load
+from training.data.encoding import workers
 from training.data.lines import read_blocks
 from training.data.pair_files import CorpusError
-from training.data.prepared import Prepared
+from training.data.prepared import Prepared, read_batches
 from training.data.splits import load_split
 from training.data.tokenizers import load_tokenizer
 from training.data.tokens import digest_of, prepare_corpus, write_tokens
-from training.data.workers import workers
 from training.fit import train as texts
 from training.runs.files import RunFiles
 from training.runs.start import open_run, prepare_run
-from training.runs.tokens import read_batches
 
 
 @pytest.fixture(autouse=True)
@@ -117,29 +116,22 @@ def test_a_limit_draws_of_the_data_and_leaves_extra_data(text, tmp_path):
     assert prepared.rows() is None
 
 
-def test_the_digest_is_that_of_the_texts(text, tmp_path):
-    config = configured(text)
+def test_the_digest_is_that_of_all_files_that_are_read(text, tmp_path):
+    extra, dev = tmp_path / "extra.tsv", tmp_path / "dev.tsv"
+    for file in (extra, dev):
+        shutil.copyfile(text, file)
+    config = configured(text, f"extra_data=tsv:{extra}", f"dev=tsv:{dev}")
     prepared = write_tokens(tmp_path / "c", config)
+    hashes = [hashlib.sha256(file.read_bytes()).digest() for file in (text, extra, dev)]
+    assert prepared.manifest["digest"] == hashlib.sha256(b"".join(hashes)).hexdigest()
     assert digest_of(config) == digest_of(config, prepared) == prepared.manifest["digest"]
-    other = tmp_path / "other.tsv"
-    other.write_text(text.read_text().replace("Twice", "Once"))
-    assert digest_of(configured(other)) != prepared.manifest["digest"]
+    for file in (extra, dev):
+        file.write_text(file.read_text().replace("Twice", "Once"))
+        assert digest_of(config, prepared) != prepared.manifest["digest"]
+        shutil.copyfile(text, file)
+        assert digest_of(config, prepared) == prepared.manifest["digest"]
     named = tiny_config("train_limit=53")
     assert digest_of(named) == write_tokens(tmp_path / "n", named).manifest["digest"]
-
-
-def test_standard_input_is_read(text, tmp_path, monkeypatch, capsys):
-    expected = prepare_corpus(tmp_path / "c", configured(text), processes=0).manifest
-    data = io.BufferedReader(io.BytesIO(text.read_bytes()))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))
-    words = ["--preset", "tatoeba-en-fr", "--data", "tsv:-", "--corpus", str(tmp_path / "i")]
-    for side in ("source", "target"):
-        words += ["--set", f"{side}_vocab_size=300"]
-    prepare.main([*words, "--workers", "1"])
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["pairs"] == expected["pairs"]
-    assert not (tmp_path / "i" / "input").exists()
-    with pytest.raises(CorpusError, match=r"read again\. Received: tsv:-"):
-        write_tokens(tmp_path / "run", override(configured(text), ["data=tsv:-"]))
 
 
 def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_path, monkeypatch):
@@ -204,7 +196,7 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
     ):
         with pytest.raises(ConfigError, match=message):
             open_run(files, override(config, [setting]))
-    with pytest.raises(CorpusError, match=r"extra_data expected texts as data"):
+    with pytest.raises(CorpusError, match=r"extra_data expected texts beside texts"):
         open_run(files, override(config, ["extra_data=phrasebook-en-fr"]))
     with pytest.raises(ConfigError, match="expected no extra_data: put all texts into one file"):
         prepare_corpus(tmp_path / "new", configured(text, "extra_data=phrasebook-en-fr"))

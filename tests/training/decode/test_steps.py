@@ -7,8 +7,7 @@ from keras import ops
 
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.config.schema import Config
-from training.decode.search import encode, search
-from training.decode.settings import Search
+from training.decode.search import Search, encode, search
 from training.decode.steps import FixedStep, PlainStep, fixed_steps
 from training.model.seq2seq import build_seq2seq
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data.ids import END_ID
 from training.data.pieces import train_sentencepiece
+from training.data.store import END_ID
 from training.data.tokenizers import SentencePieceTokenizer, VocabularyTokenizer
-from training.decode.words import words_of
+from training.decode.texts import words_of
 
 
 def subwords():

@@ -4,12 +4,10 @@ import keras
 import numpy as np
 import pytest
 
-from training.config.load import override
-from training.config.schema import Config
+from training.config.schema import Config, override
 from training.data.plan import Statistics
 from training.fit.recorder import Recorder
-from training.runs.files import RunFiles
-from training.runs.history import summary
+from training.runs.files import RunFiles, summary
 from training.runs.run import load_best
 
 

@@ -82,7 +82,7 @@ def test_a_model_too_large_for_the_memory_is_one_line(folder, monkeypatch):
     def full(*args, **kwargs):
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
-    monkeypatch.setattr("training.model.build.build_seq2seq", full)
+    monkeypatch.setattr("training.model.seq2seq.build_seq2seq", full)
     with pytest.raises(UserError, match=r"[a-z]+_units = \d+ does not fit.*shape\[5,3000000000\]$"):
         COMMANDS["evaluate"]("new")
 

@@ -2,7 +2,7 @@ import pytest
 
 from training.config.schema import Config
 from training.fit.optimizer import make_schedule
-from training.runs.history import best, reason_to_stop
+from training.runs.files import best, reason_to_stop
 
 
 def records(*scores, key="bleu"):

@@ -5,9 +5,7 @@ from tests.training.sources.test_events import random_histories
 from training.command.errors import UserError
 from training.metrics import auc
 from training.score import labels as scores
-from training.score.label_baselines import BASELINES
 from training.score.labels import evaluate_labels
-from training.score.report import most_similar
 
 
 def pairs_in_order(labels, values):
@@ -67,18 +65,3 @@ def test_an_interval_takes_both_outcomes(rows):
     data.labels[1] = 1
     with pytest.raises(UserError, match=r"--bootstrap expected .*: 0 of \d examples came true"):
         evaluate_labels([], data.select(rows), bootstrap=True)
-
-
-@pytest.mark.parametrize("fit", BASELINES.values(), ids=BASELINES)
-def test_baselines_of_too_few_ids_are_refused(fit):
-    x, labels = np.arange(6.0)[:, None], np.array([0, 1, 0, 0, 0, 0])
-    with pytest.raises(UserError, match=r"--baseline expected 3 ids to train on\. Received: 2"):
-        fit(x, labels, np.array(list("aaabbb")))
-    with pytest.raises(UserError, match=r"--baseline expected both outcomes.*: 1 of 6 examples"):
-        fit(x, labels, np.array(list("aabbcc")))
-
-
-def test_the_translation_of_the_most_similar_source_is_taken():
-    pairs = [("a b c d", "one"), ("a b x y", "two"), ("d c b a", "three")]
-    found = most_similar(pairs, ["A b x z", "a b c d", "d c b q", "nothing known"])
-    assert found == ["two", "one", "three", "one"]

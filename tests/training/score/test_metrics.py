@@ -6,11 +6,18 @@ import pytest
 import sacrebleu
 
 from training import metrics
-from training.config.load import override
-from training.config.schema import Config
-from training.metrics import METRICS, Metric, bleu_of, percent, score
-from training.runs.history import best
-from training.score.intervals import bootstrap_interval, by_length, ratio
+from training.config.schema import Config, override
+from training.metrics import (
+    METRICS,
+    Metric,
+    bleu_of,
+    bootstrap_interval,
+    by_length,
+    percent,
+    ratio,
+    score,
+)
+from training.runs.files import best
 from training.score.links import alignment_error_rate, alignment_errors
 
 HYPOTHESES = ["Elle mange une pomme verte.", "il n'aime pas les pommes .", "Je sais", "Où est-il ?"]

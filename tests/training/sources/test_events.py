@@ -6,8 +6,7 @@ import pytest
 
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.model.build import build_model
-from training.score.label_baselines import last_known
+from training.model.seq2seq import build_model
 from training.sources.events.histories import Histories, Schema
 from training.sources.events.source import EventFeatures, EventSource, Statistics, last_events
 
@@ -144,16 +143,3 @@ def test_a_source_reads_back_as_it_was_saved(tmp_path):
     (tmp_path / "source.events").write_text(json.dumps(state))
     with pytest.raises(UserError, match="is of another version: train the run again"):
         EventSource.load(config, tmp_path)
-
-
-def test_last_known_values_are_those_of_a_loop():
-    data = random_histories()
-    found = last_known(data)
-    for row, (start, end) in enumerate(zip(data.starts, data.ends, strict=True)):
-        known = [NAN] * 3
-        for event in data.values[start:end]:
-            known = [k if np.isnan(v) else v for k, v in zip(known, event, strict=True)]
-        known[1] = math.log(known[1]) if not np.isnan(known[1]) else NAN
-        wanted = [*known, *np.isnan(data.values[end - 1]), data.times[end - 1]]
-        np.testing.assert_allclose(found[row, :-1], wanted, rtol=1e-5)
-        assert found[row, -1] == pytest.approx(math.log(end - start))

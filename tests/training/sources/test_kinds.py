@@ -5,7 +5,7 @@ from training.sources.source import Source
 
 
 def test_each_kind_has_a_reader_keys_and_settings_for_own_data():
-    from training.config.load import load_config
+    from training.config.schema import load_config
 
     assert KINDS.keys() == SOURCES.keys()
     for name, kind in KINDS.items():

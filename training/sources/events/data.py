@@ -1,15 +1,24 @@
-"""Histories of events: by name, or from a table, `events:PATH`."""
+"""Histories of events: two cohorts of the Mayo Clinic by name, or a table, `events:PATH`.
+
+The cohorts are of R's package `survival`. `pbcseq` (primary biliary cirrhosis, 312 patients, 1,945
+visits; Murtaugh et al. 1994): at each visit, whether death or a transplant follows within two
+years. `nafld` (fatty liver disease and controls, 17,549 people, 400,123 laboratory values; Allen et
+al. 2018): at the index date, whether death follows within five years. Where somebody is lost to
+follow-up before, there is no example.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 
-from training.data.corpus import unknown
-from training.data.pair_files import CorpusError, chosen
-from training.sources.events import mayo
-from training.sources.events.histories import Histories, Schema
+from training.data.corpus import find_folder, unknown
+from training.data.pair_files import CorpusError, chosen, read_text
+from training.sources.events.histories import MISSING, Histories, Schema
 from training.sources.events.table import read_table
 
 
@@ -31,15 +40,15 @@ def load(
     form, colon, path = spec.partition(":")
     if colon and form == "events":
         histories = read_table(Path(path).expanduser(), schema)
-    elif spec in mayo.NAMES:
+    elif spec in COHORTS:
         splits = {"train": range(30, 100), "dev": range(20, 30), "test": range(20)}
-        histories = mayo.load(spec)
+        histories = load_cohort(spec)
         if split in splits:
             histories = histories.of_people(splits[split], 100)
         elif split != "all":
             raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(splits)}, all")
     else:
-        raise unknown("events", spec, "events:PATH", mayo.NAMES)
+        raise unknown("events", spec, "events:PATH", COHORTS)
     if schema is not None and schema != histories.schema:
         raise CorpusError(f"{spec} expected the columns {', '.join(schema.inputs())}")
     return histories.select(chosen(len(histories.labels), limit, seed))
@@ -61,3 +70,107 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Histories, 
                 f"{len(np.unique(everything.people))}"
             )
     return train.select(chosen(len(train.labels), limit, seed)), dev
+
+
+COHORTS = ("pbcseq", "nafld")
+FOLDER = "events-mayo"
+_TWO_YEARS, _FIVE_YEARS = 730, 1826  # days
+_YEAR = 365.25
+_PBC_LOG = ("bili", "albumin", "protime", "ast", "alk.phos", "chol", "platelet")
+_PBC_PLAIN = ("edema", "stage", "ascites", "hepato", "spiders")
+_NAFLD_TESTS = ("hdl", "chol", "sbp", "dbp", "smoke", "fib4")
+
+
+def load_cohort(name: str) -> Histories:
+    """Read a cohort whole; a CorpusError where its files cannot be had."""
+    files = ("pbcseq",) if name == "pbcseq" else ("nafld1", "nafld2", "nafld3")
+    folder = find_folder(name, FOLDER, [f"{file}.csv.gz" for file in files])
+    tables = [_read(folder / f"{file}.csv.gz") for file in files]
+    return _pbcseq(*tables) if name == "pbcseq" else _nafld(*tables)
+
+
+def _pbcseq(rows: list[dict[str, str]]) -> Histories:
+    schema = Schema(dict.fromkeys((*_PBC_LOG, *_PBC_PLAIN, "age", "female")), [*_PBC_LOG])
+    times: list[float] = []
+    values, examples = [], []
+    patients: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in rows:
+        patients[row["id"]].append(row)
+    for patient, visits in patients.items():
+        visits = sorted(visits, key=lambda visit: float(visit["day"]))
+        start = len(times)
+        until, ended = float(visits[0]["futime"]), visits[0]["status"] not in ("0", "0.0")
+        for visit in visits:
+            day = float(visit["day"])
+            age = float(visit["age"]) + day / _YEAR
+            measured = [_cell(visit[name]) for name in (*_PBC_LOG, *_PBC_PLAIN)]
+            times.append(day)
+            values.append([*measured, age, float(visit["sex"] == "f")])
+            remaining = until - day
+            if remaining <= 0 or (remaining <= _TWO_YEARS and not ended):
+                continue
+            examples.append((start, len(times), float(remaining <= _TWO_YEARS), patient))
+    return _histories(schema, times, values, examples)
+
+
+def _nafld(
+    people: list[dict[str, str]], tests: list[dict[str, str]], diagnoses: list[dict[str, str]]
+) -> Histories:
+    names = sorted({row["event"] for row in diagnoses} - {"nafld"})
+    schema = Schema(dict.fromkeys((*_NAFLD_TESTS, *names, "age", "male", "bmi")))
+    column = {name: number for number, name in enumerate(schema.columns)}
+    by_person: dict[str, dict[float, dict[str, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for row in tests:
+        if (
+            float(row["days"]) <= 0
+            and row["value"].lower() not in MISSING
+            and row["test"] in column
+        ):
+            by_person[row["id"]][float(row["days"])][row["test"]].append(float(row["value"]))
+    for row in diagnoses:
+        if float(row["days"]) <= 0 and row["event"] in column:
+            by_person[row["id"]][float(row["days"])][row["event"]].append(1.0)
+    times: list[float] = []
+    values, examples = [], []
+    for row in people:
+        until, died = float(row["futime"]), row["status"] in ("1", "1.0")
+        if until <= 0 or (until <= _FIVE_YEARS and not died):
+            continue
+        history = by_person[row["id"]]
+        for name in ("age", "male", "bmi"):
+            history[0.0][name].append(_cell(row[name]))
+        start = len(times)
+        for day in sorted(history):
+            numbers = np.full(len(column), np.nan, np.float32)
+            for name, several in history[day].items():
+                numbers[column[name]] = np.mean(several)
+            times.append(day)
+            values.append(numbers)
+        examples.append((start, len(times), float(until <= _FIVE_YEARS), row["id"]))
+    return _histories(schema, times, values, examples)
+
+
+def _histories(schema: Schema, times: list, values: list, examples: list[tuple]) -> Histories:
+    starts, ends, labels, people = zip(*examples, strict=True)
+    return Histories(
+        schema,
+        np.array(times, np.float64),
+        np.array(values, np.float32),
+        np.array(starts, np.int64),
+        np.array(ends, np.int64),
+        np.array(labels, np.float32),
+        np.array(people),
+    )
+
+
+def _cell(text: str) -> float:
+    return float("nan") if text.lower() in MISSING else float(text)
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    rows = list(csv.DictReader(io.StringIO(read_text(path))))
+    if not rows:
+        raise CorpusError(f"{path} is empty")
+    return rows

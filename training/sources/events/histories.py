@@ -52,15 +52,10 @@ def input_name(column: str, category: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table.
+    """The columns of a table."""
 
-    Attributes:
-        columns: of each its categories, or None where it holds numbers.
-        log: columns of numbers whose logarithm is taken.
-    """
-
-    columns: dict[str, list[str] | None]
-    log: list[str] = field(default_factory=list)
+    columns: dict[str, list[str] | None]  # of each its categories, or None where it holds numbers
+    log: list[str] = field(default_factory=list)  # columns of numbers whose logarithm is taken
 
     def inputs(self) -> list[str]:
         """Return the names of the numbers that are read: see `input_name`."""
@@ -84,27 +79,15 @@ class Schema:
 
 @dataclass(frozen=True)
 class Histories:
-    """Examples with a label: of each, what had happened up to then.
+    """Examples with a label: of each, what had happened up to then."""
 
-    Attributes:
-        schema: of the columns.
-        times: float64 `(events,)`, which never go back within a history.
-        values: float32 `(events, inputs)`, NaN where missing.
-        starts: int64 `(examples,)`, where each history begins.
-        ends: int64 `(examples,)`, where it ends.
-        labels: float32 `(examples,)`, 0 or 1.
-        people: whose each history is; examples of one id are not independent.
-        scores: published scores of the examples, by name.
-    """
-
-    schema: Schema
-    times: np.ndarray
-    values: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    labels: np.ndarray
-    people: np.ndarray
-    scores: dict[str, np.ndarray] = field(default_factory=dict)
+    schema: Schema  # of the columns
+    times: np.ndarray  # float64 `(events,)`, which never go back within a history
+    values: np.ndarray  # float32 `(events, inputs)`, NaN where missing
+    starts: np.ndarray  # int64 `(examples,)`, where each history begins
+    ends: np.ndarray  # int64 `(examples,)`, where it ends
+    labels: np.ndarray  # float32 `(examples,)`, 0 or 1
+    people: np.ndarray  # whose each history is; examples of one id are not independent
 
     def select(self, indices: Sequence[int] | np.ndarray) -> Histories:
         """Return the examples at these positions."""
@@ -115,7 +98,6 @@ class Histories:
             ends=self.ends[rows],
             labels=self.labels[rows],
             people=self.people[rows],
-            scores={name: values[rows] for name, values in self.scores.items()},
         )
 
     def inputs(self, example: int, most: int) -> dict[str, list[float]]:

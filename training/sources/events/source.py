@@ -17,8 +17,7 @@ from training.config.schema import Config
 from training.data.store import Sequences
 from training.sources.events import data as events
 from training.sources.events.histories import Histories, Schema
-from training.sources.recurrent import read_sequence
-from training.sources.source import Source, encoded
+from training.sources.source import Source, encoded, read_sequence
 
 Tensor = Any
 SMALLEST = 1e-6  # what logarithms are taken of, at least
@@ -27,29 +26,19 @@ OUTLYING = 0.001  # share of numbers at either end that are taken as the next le
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of the training examples, by which numbers are standardised.
+    """Statistics of the training examples, by which numbers are standardised."""
 
-    Attributes:
-        lowest: lower bound of each input, after its logarithm if any: one number in a thousand lies
-            below.
-        highest: upper bound, likewise. A pressure of 13,682 is a slip of the pen, beside which all
-            others would be alike.
-        mean: of each input, after that.
-        deviation: standard deviation of each.
-        time_mean: of the times of events.
-        time_deviation: of the times.
-        gap: mean time between an event and the next.
-        log: 1 for inputs whose logarithm is taken, else 0.
-    """
-
+    # lower bound of each input, after its logarithm if any: one number in a thousand lies below
     lowest: list[float]
+    # upper bound, likewise. A pressure of 13,682 is a slip of the pen, beside which all others
+    # would be alike
     highest: list[float]
-    mean: list[float]
-    deviation: list[float]
-    time_mean: float
-    time_deviation: float
-    gap: float
-    log: list[float]
+    mean: list[float]  # of each input, after that
+    deviation: list[float]  # standard deviation of each
+    time_mean: float  # of the times of events
+    time_deviation: float  # of the times
+    gap: float  # mean time between an event and the next
+    log: list[float]  # 1 for inputs whose logarithm is taken, else 0
 
     @classmethod
     def of(cls, data: Histories) -> Statistics:

@@ -30,7 +30,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,8 +67,7 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
             raise CorpusError(
                 f"{path}, line {line}: the {about['id']}, whose row it is, is missing"
             )
-    events = (_long_events if long else _wide_events)(path, about, rows, schema)
-    return _assemble(path, about, events, schema)
+    return _assemble(path, about, _events_of(path, about, header, rows, schema), schema)
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
@@ -100,90 +98,73 @@ class _Cell(NamedTuple):
     text: str
 
 
-@dataclass
-class _Event:
-    """A row, or the rows of one time: its line, its time, its cells, and the outcome if any."""
+class _Event(NamedTuple):
+    """A row of a table of visits, or the rows of one time: its line, its time and its cells."""
 
     line: int
     time: float
-    values: dict[str, _Cell]
-    outcome: _Cell
+    cells: dict[str, _Cell]
+
+    def cell(self, name: str) -> _Cell:
+        return self.cells.get(name, _Cell(self.line, ""))
 
 
-def _wide_events(
-    path: Path, about: dict[str, Any], rows: list[tuple[int, dict[str, str]]], schema: Schema | None
+def _events_of(
+    path: Path,
+    about: dict[str, Any],
+    header: list[str],
+    rows: list[tuple[int, dict[str, str]]],
+    schema: Schema | None,
 ) -> dict[str, list[_Event]]:
-    """Return the events of each id, from a row for each visit."""
-    header = list(rows[0][1]) if rows else []
-    roles = (about["id"], about["time"], about["outcome"])
-    names = about.get("columns") or [name for name in header if name not in roles]
-    if schema is not None:
-        names = list(schema.columns)
-    if missing := [name for name in names if name not in header]:
-        raise CorpusError(f"{path} has no column {_listed(missing)}; it has {', '.join(header)}")
-    people: dict[str, list[_Event]] = {}
-    for line, row in rows:
-        event = _Event(
-            line,
-            _number(path, about["time"], _Cell(line, row[about["time"]])),
-            {name: _Cell(line, row[name]) for name in names},
-            _Cell(line, row[about["outcome"]]),
-        )
-        _append(path, people.setdefault(row[about["id"]], []), event, row[about["id"]])
-    return people
-
-
-def _long_events(
-    path: Path, about: dict[str, Any], rows: list[tuple[int, dict[str, str]]], schema: Schema | None
-) -> dict[str, list[_Event]]:
-    """Return the events of each id, from a row for each value; those of one time are one event.
+    """Return the events of each id; in a table of events the rows of one time are one event.
 
     Of two values of one name and time, one that is missing gives way; of two others the later one
     holds, which is printed.
     """
+    long, outcome = "name" in about, about["outcome"]
+    columns = about.get("columns") or [name for name in header if name != outcome]
+    columns = [name for name in columns if name not in (about["id"], about["time"])]
+    if schema is not None:
+        columns = list(schema.columns)
     people: dict[str, list[_Event]] = {}
-    names = set()
-    clashes = []
+    names, clashes = {*header}, []
+    if long:
+        names = {row[about["name"]] for _, row in rows}
+    elif missing := [name for name in columns if name not in names]:
+        raise CorpusError(f"{path} has no column {_listed(missing)}; it has {', '.join(header)}")
     for line, row in rows:
-        time = _number(path, about["time"], _Cell(line, row[about["time"]]))
-        person, name, cell = row[about["id"]], row[about["name"]], _Cell(line, row[about["value"]])
-        names.add(name)
+        person, time = (
+            row[about["id"]],
+            _number(path, about["time"], _Cell(line, row[about["time"]])),
+        )
         history = people.setdefault(person, [])
-        if not history or history[-1].time != time:
-            _append(path, history, _Event(line, time, {}, _Cell(line, "")), person)
-        event, is_outcome = history[-1], name == about["outcome"]
-        before = event.outcome if is_outcome else event.values.get(name, _Cell(line, ""))
-        if before.text.lower() not in MISSING:
-            if cell.text.lower() in MISSING:
-                continue
-            if cell.text != before.text:
-                clashes.append(f"{name} of {person}, lines {before.line} and {line}")
-        if is_outcome:
-            event.outcome = cell
-        else:
-            event.values[name] = cell
+        if not (long and history and history[-1].time == time):
+            if history and time < history[-1].time:
+                raise CorpusError(
+                    f"{path}, line {line}: the time of {person} goes back from "
+                    f"{history[-1].time:g} to {time:g}"
+                )
+            history.append(_Event(line, time, {}))
+        texts = {name: row[name] for name in (*columns, outcome)} if not long else {}
+        for name, text in (texts or {row[about["name"]]: row[about["value"]]}).items():
+            before = history[-1].cell(name)
+            if before.text.lower() not in MISSING:
+                if text.lower() in MISSING:
+                    continue
+                if text != before.text:
+                    clashes.append(f"{name} of {person}, lines {before.line} and {line}")
+            history[-1].cells[name] = _Cell(line, text)
     if clashes:
         _print(f"{path}: {len(clashes)} values differ at one time, the last holds: {clashes[0]}")
-    if about["outcome"] not in names:
-        raise CorpusError(
-            f"{path} has no event {about['outcome']!r}, the outcome of {_about_path(path)}"
-        )
-    if schema is not None and (missing := [name for name in schema.columns if name not in names]):
+    if long and outcome not in names:
+        raise CorpusError(f"{path} has no event {outcome!r}, the outcome of {_about_path(path)}")
+    if long and schema and (missing := [name for name in columns if name not in names]):
         raise CorpusError(
             f"{path} has no {about['name']} {_listed(missing)}, which training had: add a row with "
             f"an empty {about['value']} where it was never measured. It has "
-            f"{', '.join(sorted(names))}"
+            f"{', '.join(sorted(names - {outcome}))}"
         )
     return people
-
-
-def _append(path: Path, history: list[_Event], event: _Event, person: str) -> None:
-    if history and event.time < history[-1].time:
-        raise CorpusError(
-            f"{path}, line {event.line}: the time of {person} goes back from "
-            f"{history[-1].time:g} to {event.time:g}"
-        )
-    history.append(event)
 
 
 def _assemble(
@@ -201,7 +182,7 @@ def _assemble(
         for event in history:
             times.append(event.time)
             values.append(list(_numbers(path, event, schema, placeholders)))
-            line, outcome = event.outcome
+            line, outcome = event.cell(about["outcome"])
             if outcome.lower() in MISSING:
                 continue
             if outcome not in ("0", "1", "0.0", "1.0"):
@@ -233,8 +214,9 @@ def _schema_of(path: Path, about: dict[str, Any], people: dict[str, list[_Event]
     cells: dict[str, list[_Cell]] = {}
     for history in people.values():
         for event in history:
-            for name, cell in event.values.items():
+            for name, cell in event.cells.items():
                 cells.setdefault(name, []).append(cell)
+    cells.pop(about["outcome"], None)
     names = about.get("columns") or list(cells)
     for key, available in (("columns", list(cells)), ("log", names), ("categories", names)):
         if unknown := [name for name in about.get(key, []) if name not in available]:
@@ -278,7 +260,7 @@ def _numbers(
 ) -> Iterator[float]:
     """Yield the numbers of an event, NaN where missing; `placeholders` gets the cells to print."""
     for name, categories in schema.columns.items():
-        cell = event.values.get(name, _Cell(event.line, ""))
+        cell = event.cell(name)
         if categories is None:
             if cell.text.lower() not in PLACEHOLDERS:
                 yield _number(path, name, cell)

@@ -73,7 +73,7 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
 def _make(name: str, split: str, count: int, seed: int) -> list[Example]:
     if name == "digits":
         return digits.make(count, seed, test=split == "test")
-    file = data_folders()[-1] / "captcha" / f"{captchas.VERSION}-{count}-{seed}.npz"
+    file = data_folders()[-1] / "captcha" / f"{captchas.VERSION}-{count}-{seed}.json"
     return cached(file, lambda: captchas.make(count, seed))  # a minute or two for 20,000
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
-import zipfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from training.command.files import replacing
 
@@ -19,44 +17,28 @@ LABELS = "labels.tsv"
 
 
 class Example(NamedTuple):
-    """An image and its text.
+    """An image and its text."""
 
-    Attributes:
-        image: PNG.
-        text: that stands in it.
-        boxes: of each character, left, top, right and bottom as fractions of the image's size.
-    """
-
-    image: bytes
-    text: str
+    image: bytes  # PNG
+    text: str  # that stands in it
+    # of each character, left, top, right and bottom as fractions of the image's size
     boxes: list[Box]
 
 
 def cached(file: Path, make: Callable[[], list[Example]]) -> list[Example]:
     """Return the examples in a file; make them and write it where it cannot be read."""
-    try:
-        # NumPy leaves a file open that turns out to be no archive.
-        with file.open("rb") as opened, np.load(opened) as arrays:
-            files, ends = arrays["files"].tobytes(), arrays["ends"].tolist()
-            labels = json.loads(arrays["labels"].tobytes())
-        starts = [0, *ends[:-1]]
-        images = [files[start:end] for start, end in zip(starts, ends, strict=True)]
+    with suppress(OSError, ValueError, TypeError):
         return [
-            Example(image, text, [tuple(box) for box in boxes])
-            for image, (text, boxes) in zip(images, labels, strict=True)
+            Example(base64.b64decode(image), text, [tuple(box) for box in boxes])
+            for image, text, boxes in json.loads(file.read_bytes())
         ]
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-        made = make()
+    made = make()
+    rows = [(base64.b64encode(image).decode(), *rest) for image, *rest in made]
     own = file.with_name(f"writing-{os.getpid()}-{file.name}")  # another process may make them
     with suppress(OSError):  # without the file, they are made again
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file, own) as aside:
-            np.savez(
-                aside,
-                files=np.frombuffer(b"".join(example.image for example in made), np.uint8),
-                ends=np.cumsum([len(example.image) for example in made]),
-                labels=np.frombuffer(json.dumps([each[1:] for each in made]).encode(), np.uint8),
-            )
+            aside.write_text(json.dumps(rows))
     return made
 
 

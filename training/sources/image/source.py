@@ -32,15 +32,10 @@ class ImageError(UserError):
 
 @dataclass(frozen=True)
 class Images:
-    """Images of one size.
+    """Images of one size."""
 
-    Attributes:
-        values: uint8 `(N, H, W, C)`.
-        shift: pixels by which each is moved at most, both ways, anew each time.
-    """
-
-    values: np.ndarray
-    shift: int = 0
+    values: np.ndarray  # uint8 `(N, H, W, C)`
+    shift: int = 0  # pixels by which each is moved at most, both ways, anew each time
 
     @property
     def lengths(self) -> np.ndarray:

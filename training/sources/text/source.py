@@ -11,10 +11,8 @@ from keras import ops
 
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.ids import PAD_ID, UNK_ID
-from training.data.store import Sequences
-from training.sources.recurrent import read_sequence
-from training.sources.source import Source, encoded
+from training.data.store import PAD_ID, UNK_ID, Sequences
+from training.sources.source import Source, encoded, read_sequence
 
 if TYPE_CHECKING:
     from training.data.pair_files import Split
@@ -63,7 +61,7 @@ class TextSource(Source):
 
     def rows(self, raw: Sequence[str], training: bool = False) -> Sequences:
         """Return the token ids of all texts; a UserError for anything else than a list of them."""
-        from training.data.tokenizing import tokenize
+        from training.data.tokenizers import tokenize
 
         wrong = [raw] if isinstance(raw, str) else [t for t in raw if not isinstance(t, str)]
         if wrong:
@@ -91,7 +89,7 @@ class TextSource(Source):
 
 def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:
     """Give a new model the words that both vocabularies have."""
-    from training.data.tokenizing import shared_words
+    from training.data.tokenizers import shared_words
 
     model.get_layer("source_words").words.assign(shared_words(*vocabularies(source, target)))
 

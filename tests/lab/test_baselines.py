@@ -1,0 +1,73 @@
+"""Baselines of texts and of outcomes."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+
+from lab import baselines
+from lab.__main__ import main
+from lab.baselines import BASELINES, last_known, mayo_risk, most_similar
+from tests.training.conftest import tiny_config
+from tests.training.sources.test_events import random_histories
+from training.command.errors import UserError
+from training.config.schema import load_preset
+from training.sources.events import data as events
+
+
+@pytest.mark.parametrize("fit", BASELINES.values(), ids=BASELINES)
+def test_baselines_of_too_few_ids_are_refused(fit):
+    x, labels = np.arange(6.0)[:, None], np.array([0, 1, 0, 0, 0, 0])
+    with pytest.raises(UserError, match=r"baselines expected 3 ids to train on\. Received: 2"):
+        fit(x, labels, np.array(list("aaabbb")))
+    with pytest.raises(UserError, match=r"baselines expected both outcomes.*: 1 of 6 examples"):
+        fit(x, labels, np.array(list("aabbcc")))
+
+
+def test_the_translation_of_the_most_similar_source_is_taken():
+    pairs = [("a b c d", "one"), ("a b x y", "two"), ("d c b a", "three")]
+    found = most_similar(pairs, ["A b x z", "a b c d", "d c b q", "nothing known"])
+    assert found == ["two", "one", "three", "one"]
+
+
+def test_last_known_values_are_those_of_a_loop():
+    data = random_histories()
+    found = last_known(data)
+    for row, (start, end) in enumerate(zip(data.starts, data.ends, strict=True)):
+        known = [math.nan] * 3
+        for event in data.values[start:end]:
+            known = [k if np.isnan(v) else v for k, v in zip(known, event, strict=True)]
+        known[1] = math.log(known[1]) if not np.isnan(known[1]) else math.nan
+        wanted = [*known, *np.isnan(data.values[end - 1]), data.times[end - 1]]
+        np.testing.assert_allclose(found[row, :-1], wanted, rtol=1e-5)
+        assert found[row, -1] == pytest.approx(math.log(end - start))
+
+
+def test_the_mayo_score_is_its_formula(monkeypatch):
+    values = {"bili": "2.0", "albumin": "3.5", "protime": "11", "edema": "0.5", "stage": "3"}
+    values |= dict.fromkeys(("ast", "alk.phos", "platelet", "ascites", "hepato", "spiders"), "1")
+    values |= {"chol": "", "sex": "f", "age": "50", "id": "1", "day": "0"}
+    data = events._pbcseq([{**values, "futime": "1000", "status": "2"}])
+    expected = 0.04 * 50 + 0.87 * math.log(2) - 2.53 * math.log(3.5) + 2.38 * math.log(11) + 0.43
+    assert mayo_risk(data) == pytest.approx([expected])
+
+
+@pytest.mark.parametrize("kind", ["texts", "outcome"])
+def test_the_study_ends_in_a_table(tmp_path, monkeypatch, kind):
+    config = tiny_config("metric=bleu") if kind == "texts" else load_preset("nafld")
+    (tmp_path / "run").mkdir()
+    config.save(tmp_path / "run" / "config.toml")
+    train, test = random_histories(count=31, inputs=2), random_histories(count=29, inputs=2)
+    monkeypatch.setattr(baselines.events, "load_training", lambda *_: (train, test))
+    monkeypatch.setattr(baselines.events, "load", lambda *_, **__: test)
+    main(["baselines", "--run", str(tmp_path / "run"), "--output", str(tmp_path / "study")])
+    with (tmp_path / "study" / "baselines.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    if kind == "texts":
+        assert [row["model"] for row in rows] == ["most similar"]
+        assert 0 < float(rows[0]["bleu"]) < 100
+        return
+    assert [row["model"] for row in rows] == list(BASELINES)
+    for row in rows:
+        assert float(row["auc_low"]) <= float(row["auc"]) <= float(row["auc_high"])

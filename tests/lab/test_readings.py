@@ -1,0 +1,96 @@
+import math
+
+import numpy as np
+import pytest
+
+from lab import readings
+from lab.readings import Reading
+from training.score.links import WordWeights
+
+
+def read(weights, source, target, *settings):
+    """The links of some weights; the end is said without looking."""
+    end = np.zeros((1, weights.shape[1]))
+    sentence = WordWeights(np.concatenate([weights, end]), source, target)
+    return readings.read(sentence, Reading(*settings))
+
+
+def linked(weights, *settings):
+    """The links of some weights whose tokens are words."""
+    target, source = weights.shape
+    return read(weights, range(source), range(target), *settings)
+
+
+def one_hot(columns, width):
+    return np.eye(width, dtype="float32")[columns]
+
+
+@pytest.mark.parametrize(
+    ("shift", "expected"),
+    [
+        (0, {(2, 0), (0, 1), (1, 2)}),
+        (1, {(0, 0), (1, 1), (3, 2)}),
+        (-1, {(2, 0), (2, 1), (0, 2)}),
+        (7, {(3, 0), (3, 1), (3, 2)}),
+    ],
+)
+def test_a_shift_takes_the_weights_of_a_later_step_and_stops_at_the_ends(shift, expected):
+    sentence = WordWeights(one_hot([2, 0, 1, 3], 5), [0, 1, 2, 3, 4], [0, 1, 2])
+    for method in ("argmax", "threshold"):
+        assert readings.read(sentence, Reading(method, shift=shift)) == expected
+
+
+def test_symmetrised_links_are_those_of_both_directions(rng):
+    weights = rng.dirichlet(np.ones(7), size=5)
+    forwards = {(int(weights[t].argmax()), t) for t in range(5)}
+    backwards = {(s, int(weights[:, s].argmax())) for s in range(7)}
+    assert forwards - backwards
+    assert backwards - forwards
+    assert linked(weights, "argmax", 0.0, 0, "intersection") == forwards & backwards
+    assert linked(weights, "argmax", 0.0, 0, "union") == forwards | backwards
+    shares = weights / weights.sum(axis=0)
+    expected = {(s, t) for t in range(5) for s in range(7) if shares[t, s] >= 0.3}
+    expected |= {(s, t) for t in range(5) for s in range(7) if weights[t, s] >= 0.3}
+    assert linked(weights, "threshold", 0.3, 0, "union") == expected
+
+
+def test_random_weights_are_joined_as_in_a_loop():
+    rng = np.random.default_rng(7)
+    weights = rng.dirichlet(np.ones(11), size=7)
+    source, target = rng.integers(-1, 4, 11), rng.integers(-1, 3, 7)
+    joined = np.full((3, 4), -1.0)
+    for word in set(target.tolist()) - {-1}:
+        for other in set(source.tolist()) - {-1}:
+            rows = [t for t in range(7) if target[t] == word]
+            columns = [s for s in range(11) if source[s] == other]
+            joined[word, other] = sum(weights[t, s] for t in rows for s in columns) / len(rows)
+    expected = {(s, t) for t in range(3) for s in range(4) if joined[t, s] >= 0.2}
+    assert 0 < len(expected) < 12
+    received = read(weights, source, target, "threshold", 0.2)
+    assert received == expected
+    best = {(int(joined[t].argmax()), t) for t in range(3) if (joined[t] >= 0).any()}
+    assert read(weights, source, target, "argmax") == best
+
+
+def test_grow_diag_adds_neighbours_of_words_without_a_link_only():
+    # Target word 1 looks at word 1, which looks back; 0 and 2 look there too, 3 at word 0.
+    weights = np.array(
+        [[0.1, 0.7, 0.2, 0.0], [0.0, 0.9, 0.1, 0.0], [0.0, 0.6, 0.4, 0.0], [0.8, 0.1, 0.1, 0.0]]
+    )
+    # Forwards (1,0) (1,1) (1,2) (0,3); backwards (0,3) (1,1) (2,2) and (3,0) of a word unseen.
+    assert linked(weights, "argmax", 0.0, 0, "intersection") == {(1, 1), (0, 3)}
+    found = linked(weights, "argmax", 0.0, 0, "grow-diag")
+    assert found == {(1, 1), (0, 3), (1, 0), (1, 2), (2, 2)}  # (3, 0) has no neighbour
+
+
+def test_a_prior_draws_links_to_the_diagonal(rng):
+    weights = rng.dirichlet(np.ones(11), size=7).astype("float32")
+    drawn = readings.near_the_diagonal(weights, 5.0)
+    for t in range(7):
+        prior = [math.exp(-5.0 * abs((t + 0.5) / 7 - (s + 0.5) / 11)) for s in range(11)]
+        total = sum(weights[t, s] * prior[s] for s in range(11))
+        expected = [weights[t, s] * prior[s] / total for s in range(11)]
+        np.testing.assert_allclose(drawn[t], expected, rtol=1e-5)
+    twice = WordWeights(np.array([[0.4, 0.1, 0.5], [0.2, 0.5, 0.3], [0, 0, 1]]), [0, 1, 2], [0, 1])
+    assert readings.read(twice, Reading("argmax")) == {(2, 0), (1, 1)}
+    assert readings.read(twice, Reading("argmax", tension=2.0)) == {(0, 0), (1, 1)}
