@@ -103,19 +103,11 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def locked_folder(folder: Path, name: Path) -> Iterator[list[Path]]:
-    """Make a folder, and keep other processes from writing to it.
+    """Make a folder, and keep other processes out; yield the folders that were missing.
 
-    The lock is the operating system's and ends with the process, however that ends.
-
-    Args:
-        folder: it has a file `.lock` then.
-        name: of the folder, for errors.
-
-    Yields:
-        The folders that were missing, the innermost first.
-
-    Raises:
-        UserError: the folder cannot be made or written to, or another process has it.
+    The lock, a file `.lock`, is the operating system's and ends with the process, however that
+    ends. Raises UserError, which says `name`, where the folder cannot be made or written to, or
+    another process has it.
     """
     refuse_windows()
     import fcntl  # which Windows has not

@@ -42,11 +42,8 @@ FLAG = "--tf_xla_persistent_cache_directory"
 def keep_programs() -> Path | None:
     """Have TensorFlow keep its programs in the user's cache; call this before it is imported.
 
-    The folder is made for its user alone: what lies there is run. A folder that the variable names
-    already stays.
-
-    Returns:
-        The folder, or None where it cannot be made or named.
+    The folder, which is returned, is made for its user alone: what lies there is run. One that the
+    variable names already stays; None where none can be made or named.
     """
     flags = os.environ.get(VARIABLE, "")
     if FLAG in flags:

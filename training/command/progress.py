@@ -23,13 +23,10 @@ Tell = Callable[..., None]
 
 @contextmanager
 def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """Show how much of some work is done, and how long the rest takes.
+    """Show how much of some work is done; yield a function to be called with how much more is.
 
     Nothing is written to standard output, so that results can be sent to a file; and nothing at
     all where standard error is no terminal.
-
-    Yields:
-        A function to be called with how much more is done.
     """
     if not _is_shown():
         yield lambda count: None

@@ -30,17 +30,10 @@ def key(
     most: int = 2**31 - 1,
     later: bool = False,
 ) -> Any:
-    """Declare a key of the configuration.
+    """Declare a key of the configuration; the type of the default is its type.
 
-    Args:
-        default: its value where nothing else is said; its type is the key's.
-        meaning: what it is, in a few words, for `--help`.
-        choices: the values it can have.
-        least: the smallest value; 1 for whole numbers unless said.
-        above: what the value must be more than.
-        below: what the value must be less than.
-        most: the largest value of a whole number.
-        later: whether a run that has begun can go on with another value.
+    `least`, `above`, `below` and `most` limit a number; whole numbers are 1 or more unless said.
+    `later`: whether a run that has begun can go on with another value.
     """
     if isinstance(default, int) and not isinstance(default, bool) and least is None:
         least = 1

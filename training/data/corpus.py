@@ -40,19 +40,11 @@ class SpecError(CorpusError, UsageError):
 
 
 def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
-    """Read one split of a corpus.
+    """Read one split of a corpus: `train`, `dev`, `test`, or another that it has.
 
-    In every split but `train`, lines with the same source are one sentence with several
-    references.
-
-    Args:
-        spec: a name or a SPEC of files, see the module's text.
-        split: `train`, `dev`, `test`, or another that the corpus has.
-        limit: most sentences; a random sample is taken.
-        seed: seed of the sample.
-
-    Raises:
-        CorpusError: the corpus or the split is not there, or a file cannot be read as one.
+    In every split but `train`, lines with the same source are one sentence with several references.
+    Of more than `limit` sentences a random sample is taken. Raises CorpusError where the corpus or
+    the split is not there, or a file cannot be read as one.
     """
     if files_of(spec):
         loaded = read_split(spec)

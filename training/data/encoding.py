@@ -40,12 +40,9 @@ Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 def workers(count: int) -> Iterator[Run]:
     """Start so many processes; for 0 all is done in this one.
 
-    Yields:
-        A function that calls another in them with each of some tuples of arguments, and yields what
-        it returns, in order. The tuples are taken as they are needed.
-
-    Raises:
-        UserError: if one of them is killed.
+    Yield a function that calls another in them with each of some tuples of arguments, which are
+    taken as they are needed, and yields what it returns, in order. Raises UserError where one is
+    killed.
     """
     if not count:
         yield lambda function, tasks: (function(*task) for task in tasks)
@@ -128,16 +125,10 @@ def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, st
 def train_state(
     side: str, kind: str, size: int, lines: Callable[[], Iterable[str]]
 ) -> dict[str, Any]:
-    """Train the tokenizer of a side, whose rule unifies characters; return its file's content.
+    """Train the tokenizer of "source" or "target", and return its file's content.
 
-    Args:
-        side: "source" or "target".
-        kind: one of the configuration's tokenizers.
-        size: of the vocabulary.
-        lines: gives the texts to learn from, each time that it is called.
-
-    Raises:
-        ConfigError: it cannot be trained with these settings.
+    `lines` gives the texts to learn from, each time that it is called. Raises ConfigError where it
+    cannot be trained with these settings.
     """
     try:
         if kind == KIND:

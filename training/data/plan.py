@@ -384,20 +384,16 @@ def plan_batches(
     samplers: Samplers = (None, None),
     shapes: np.ndarray | None = None,
 ) -> Batches:
-    """Return the batches of examples: in order, or planned anew in each epoch for training.
+    """Return the batches of examples: in order, or planned anew in each epoch for `training`.
 
     Args:
         batching: the settings.
-        source: of the examples, see `Batches`.
-        target: likewise.
-        training: whether they are to learn from.
+        source: of the examples, as `target` see `Batches`.
         rows: examples to learn from; None for all.
-        samplers: see `training.data.pieces`.
+        samplers: of subwords, see `training.data.pieces`.
         shapes: of the batches for training, see `InOrder`.
 
-    Raises:
-        UserError: no example is left.
-        ValueError: there are not as many targets as sources.
+    Raises UserError where no example is left.
     """
     texts = isinstance(source, Sequences) and isinstance(target, Sequences)
     if isinstance(target, Sequences):

@@ -40,14 +40,7 @@ def write_manifest(folder: Path, values: dict[str, Any]) -> None:
 class Prepared:
     """Token ids that `training.data.tokens` wrote, in a folder or named by a SPEC.
 
-    Attributes:
-        path: the folder.
-        manifest: what it holds.
-        count: training pairs.
-        tokenizers: the files of both sides.
-
-    Raises:
-        CorpusError: if there are none, or a file is missing or has another size than it had.
+    Raises CorpusError where there are none, or a file is missing or has another size than it had.
     """
 
     def __init__(self, place: str | Path) -> None:
@@ -114,15 +107,10 @@ class Prepared:
 def read_batches(
     config: Config, folder: Path, tokenizers: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[Batches, Batches]:
-    """Return the batches for training and those of the dev set.
+    """Return the batches for training and those of the dev set, of a run's token ids.
 
-    Args:
-        config: of the run.
-        folder: of its token ids.
-        tokenizers: what the files of both sides hold, to train with `subword_sampling`.
-
-    Raises:
-        CorpusError: the ids of the run, or of its prepared corpus, are damaged.
+    `tokenizers`, what the files of both sides hold, are for training with `subword_sampling`.
+    Raises CorpusError where the ids of the run, or of its prepared corpus, are damaged.
     """
     own = Prepared(folder)
     corpus = own if own.count else Prepared(config.data)

@@ -29,12 +29,8 @@ def load_split(
 ) -> tuple[Split, dict[str, str]]:
     """Read a split of what a run is about: at most `limit` sentences, a random sample of them.
 
-    Returns:
-        The sentences, and what was really read: the SPEC, `data`, and its `split`, which is "all"
-        for files that were read whole.
-
-    Raises:
-        CorpusError: there is no such split, or it cannot be read.
+    Return what was really read, too: the SPEC, `data`, and its `split`, which is "all" for files
+    that were read whole. Raises CorpusError where there is no such split, or it cannot be read.
     """
     setting = {"dev": config.dev, "test": config.test}.get(name, "")
     if setting and _share(config, name) is None:

@@ -66,13 +66,8 @@ class Sequences:
     def padded(self, width: int = 1, multiple: int = 1, end: bool = False) -> np.ndarray:
         """Return sequences, which must lie one after another, as one array `(n, width, …)`.
 
-        Args:
-            width: least width.
-            multiple: of which the width is one.
-            end: whether END follows the last token.
-
-        Returns:
-            Token ids are int32.
+        The width is at least `width`, and a multiple of `multiple`; with `end`, END follows the
+        last token. Token ids are int32.
         """
         width = max(width, int(self.lengths.max(initial=0)) + end)
         places = np.arange(-(-width // multiple) * multiple)

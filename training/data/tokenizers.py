@@ -239,17 +239,12 @@ class VocabularyTokenizer(Tokenizer):
 
 
 def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Make a tokenizer from text.
+    """Make a tokenizer of a kind in TOKENIZERS from text.
 
-    Args:
-        kind: `sentencepiece`, `words`, `characters`, `letters` or `symbols`.
-        lines: the texts to learn from.
-        vocab_size: the largest number of ids, special ids included; a text too small for it
-            gives a smaller vocabulary, one of more characters a larger one, which is printed, as
-            is the number of words or symbols that are left out.
-
-    Raises:
-        ValueError: unknown kind, no text, or a vocabulary too small for the text.
+    `vocab_size` is the largest number of ids, special ids included; a text too small for it gives a
+    smaller vocabulary, one of more characters a larger one, which is printed, as is the number of
+    words or symbols that are left out. Raises ValueError for an unknown kind, no text, or a
+    vocabulary too small for the text.
     """
     lines = [line for line in lines if line.strip()]
     if not lines:

@@ -51,9 +51,6 @@ def prepare_corpus(
         tokenizers: a folder whose tokenizers are taken; None to train new ones.
         processes: workers; None for as many as the texts are worth.
         unique: whether pairs that came before are left out.
-
-    Raises:
-        UserError: as `write_tokens`, or the folder cannot be written.
     """
     for key, spec in (("extra_data", config.extra_data), ("copy", config.copy)):
         if spec:

@@ -143,11 +143,8 @@ def train_epochs(
 ) -> Record:
     """Train the epochs that are missing, and try the mean of the last; return the last record.
 
-    Args:
-        recorder: of the run, with its model.
-        batches: from an epoch's number to its batches, in their order.
-        steps: batches of an epoch, where they do not tell.
-        gradient_norm: mean over an epoch's steps, which is recorded.
+    `batches` gives those of an epoch by its number, `steps` how many there are, where they do not
+    tell. `gradient_norm`, a mean over an epoch's steps, is recorded.
     """
     config, history = recorder.config, recorder.history
     while (reason := reason_to_stop(history, config)) is None:

@@ -123,14 +123,8 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
 def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Record:
     """Go on with a run from its last checkpoint, to the same losses as if it had not stopped.
 
-    Args:
-        output: the run directory.
-        changes: settings, `KEY=VALUE`, that the run has from now on.
-        force: go on although the corpus has other sentences than the run began with.
-
-    Raises:
-        ConfigError: a key cannot change.
-        UserError: as `train`.
+    It has the settings `changes`, `KEY=VALUE`, from now on; with `force` the corpus may have other
+    sentences than the run began with. Raises ConfigError where a key cannot change, or as `train`.
     """
     files = RunFiles(output)
     if not files.config.is_file():

@@ -145,15 +145,9 @@ def _decided(opened: Opened) -> Opened:
 
 
 def prepare_run(config: Config, output: Path) -> dict[str, int]:
-    """Make a run directory with all that training needs; a prepared corpus stays where it is.
+    """Make a run directory ready to be trained; return how many pairs `train` and `dev` have.
 
-    Returns:
-        Numbers of pairs, `train` and `dev`.
-
-    Raises:
-        CorpusError: if the data cannot be read.
-        ConfigError: if the configuration does not fit the data.
-        RunError: if the directory cannot be used.
+    A prepared corpus stays where it is.
     """
     if not KINDS[config.source].tokens:
         raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")

@@ -28,18 +28,14 @@ def evaluate_labels(
 ) -> dict[str, Any]:
     """Score the probabilities that runs give, or their mean.
 
-    Args:
-        runs: one or several.
-        data: the examples.
-        bootstrap: whether to add 95 % intervals, by resampling people with all their examples.
-        figure: where the calibration is drawn, a PNG, if anywhere.
+    With `bootstrap` there are 95 % intervals, by resampling people with all their examples; a
+    `figure` of the calibration is drawn as a PNG.
 
     Returns:
         `auc`, `auprc`, `cross_entropy`, `calibration_error`; `examples`, `people`, `positive`,
         `seconds`.
 
-    Raises:
-        UserError: all examples have one outcome, with `bootstrap`.
+    Raises UserError where all examples have one outcome, with `bootstrap`.
     """
     positive = int(data.labels.sum())
     if bootstrap and positive in (0, len(data.labels)):

@@ -104,13 +104,8 @@ def alignment_error_rate(
 ) -> float:
     """AER, `1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` over all sentences (Och and Ney 2003).
 
-    Args:
-        predicted: links `(source word, target word)` of each sentence, A.
-        sure: links that must be found, S.
-        possible: links that may be found, P; sure links are possible.
-
-    Returns:
-        A fraction: 0 is perfect, 1 is all wrong.
+    A are the predicted links `(source word, target word)` of each sentence, S those that must be
+    found, P those that may be. A fraction: 0 is perfect, 1 is all wrong.
     """
     return ratio(alignment_errors(predicted, sure, possible).sum(axis=0))
 

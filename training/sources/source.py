@@ -70,13 +70,9 @@ class Source(ABC):
 
     @classmethod
     def load_training(cls, config: Config) -> tuple[Any, Any]:
-        """Read what a run trains on and what it measures progress on; texts become token ids.
+        """Read what a run trains on and what it measures progress on: splits, or `Histories`.
 
-        Returns:
-            Two `Split`; for a label two `events.Histories`.
-
-        Raises:
-            UserError: if the data cannot be read.
+        Texts become token ids instead.
         """
         raise NotImplementedError
 

@@ -110,17 +110,10 @@ def shortlist(
 def lookup(
     embeddings: keras.Variable, kernel: Tensor, bias: Tensor, dtype: str, single: bool
 ) -> Callable[[Tensor], Tensor]:
-    """Return the products of embeddings with a constant kernel, from a table if that is not large.
+    """Return the products of embeddings `(V, m)` with a constant kernel `(m, n)`, see `product`.
 
-    Args:
-        embeddings: `(V, m)`.
-        kernel: `(m, n)`, eager.
-        bias: `(n,)`, eager.
-        dtype: what products are rounded to, "bfloat16" or "float32"; those of a table once.
-        single: see `product`.
-
-    Returns:
-        A function from int32 ids `(rows,)` to float32 `(rows, n)`.
+    Where they are not too many they are a table, rounded once. A function from int32 ids `(rows,)`
+    to float32 `(rows, n)`.
     """
     import tensorflow as tf
 

@@ -25,17 +25,11 @@ from training.sources.events.table import read_table
 def load(
     spec: str, split: str, *, schema: Schema | None = None, limit: int | None = None, seed: int = 0
 ) -> Histories:
-    """Read one split, or a random sample of its examples.
+    """Read one split, or a random sample of at most `limit` of its examples.
 
-    Args:
-        spec: a name or `events:PATH`; a table has no splits and is read whole.
-        split: `train`, `dev`, `test` or `all`; a patient is in one of the first three alone.
-        schema: the columns that a run was trained on; those of the table if not given.
-        limit: most examples.
-        seed: seed of the sample.
-
-    Raises:
-        CorpusError: there is no such set or split, or the table cannot be read as one.
+    A name has the splits `train`, `dev`, `test`, of which a patient is in one alone, and `all`; a
+    table, `events:PATH`, is read whole. `schema` has the columns that a run was trained on. Raises
+    CorpusError where there is no such set or split, or the table cannot be read as one.
     """
     form, colon, path = spec.partition(":")
     if colon and form == "events":

@@ -46,12 +46,8 @@ _LIKE_NUMBER = re.compile(r"[-+<>=≤≥~]*\s*[.,]?\d[\d.,_' ]*(e[-+]?\d+)?\s*%?
 def read_table(path: Path, schema: Schema | None = None) -> Histories:
     """Read a table with the TOML file beside it.
 
-    Args:
-        path: of the table.
-        schema: the columns that a run was trained on, which the table must have.
-
-    Raises:
-        CorpusError: the table cannot be read as one; the message names the line.
+    It must have the columns of `schema`, that a run was trained on. Raises CorpusError, which names
+    the line, where it cannot be read.
     """
     about = _read_about(path)
     header, rows = _read_rows(path)

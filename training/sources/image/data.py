@@ -23,16 +23,10 @@ NAMES = tuple(_MADE)
 
 
 def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
-    """Read one split of a set of images.
+    """Read one split of a set of images, as bytes or paths, with their texts and boxes if known.
 
-    At most `limit` are read: of a folder a random sample, of what is made the first ones.
-
-    Returns:
-        A `Split` whose sources are image files, as bytes or as paths, each with its text as the one
-        reference; with the boxes of the characters where they are known.
-
-    Raises:
-        CorpusError: there is no such set or split, or the folder cannot be read as one.
+    At most `limit` are read: of a folder a random sample, of what is made the first ones. Raises
+    CorpusError where there is no such set or split, or the folder cannot be read as one.
     """
     form, colon, path = spec.partition(":")
     if colon and form == "images":
