@@ -104,7 +104,7 @@ def _pbcseq(rows: list[dict[str, str]]) -> Histories:
             if remaining <= 0 or (remaining <= _TWO_YEARS and not ended):
                 continue
             examples.append((start, len(times), float(remaining <= _TWO_YEARS), patient))
-    return _histories(schema, times, values, examples)
+    return Histories.of(schema, times, values, examples)
 
 
 def _nafld(
@@ -143,20 +143,7 @@ def _nafld(
             times.append(day)
             values.append(numbers)
         examples.append((start, len(times), float(until <= _FIVE_YEARS), row["id"]))
-    return _histories(schema, times, values, examples)
-
-
-def _histories(schema: Schema, times: list, values: list, examples: list[tuple]) -> Histories:
-    starts, ends, labels, people = zip(*examples, strict=True)
-    return Histories(
-        schema,
-        np.array(times, np.float64),
-        np.array(values, np.float32),
-        np.array(starts, np.int64),
-        np.array(ends, np.int64),
-        np.array(labels, np.float32),
-        np.array(people),
-    )
+    return Histories.of(schema, times, values, examples)
 
 
 def _cell(text: str) -> float:

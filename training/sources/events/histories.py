@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,26 @@ class Histories:
     ends: np.ndarray  # int64 `(examples,)`, where it ends
     labels: np.ndarray  # float32 `(examples,)`, 0 or 1
     people: np.ndarray  # whose each history is; examples of one id are not independent
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        times: list[float],
+        values: list[Any],
+        examples: list[tuple[int, int, float, str]],
+    ) -> Histories:
+        """Make them of all events, and of examples: start, end, label and person of each."""
+        starts, ends, labels, people = zip(*examples, strict=True)
+        return cls(
+            schema,
+            np.array(times, np.float64),
+            np.array(values, np.float32).reshape(len(times), -1),
+            np.array(starts, np.int64),
+            np.array(ends, np.int64),
+            np.array(labels, np.float32),
+            np.array(people),
+        )
 
     def select(self, indices: Sequence[int] | np.ndarray) -> Histories:
         """Return the examples at these positions."""

@@ -33,8 +33,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from training.data.pair_files import CorpusError, read_text
 from training.sources.events.histories import MISSING, PLACEHOLDERS, Histories, Schema, parse_number
 
@@ -193,16 +191,7 @@ def _assemble(
         first = min(cells)
         counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
         _print(f"{path}: {counted} taken as missing in {name}: line {first.line}, {first.text!r}")
-    starts, ends, labels, ids = zip(*examples, strict=True)
-    return Histories(
-        schema,
-        np.array(times, np.float64),
-        np.array(values, np.float32).reshape(len(times), -1),
-        np.array(starts, np.int64),
-        np.array(ends, np.int64),
-        np.array(labels, np.float32),
-        np.array(ids),
-    )
+    return Histories.of(schema, times, values, examples)
 
 
 def _schema_of(path: Path, about: dict[str, Any], people: dict[str, list[_Event]]) -> Schema:
