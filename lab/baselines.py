@@ -1,15 +1,12 @@
-"""Baselines of a run's task, scored on its test split.
+"""Baselines of an outcome, scored on the test split of a run's data.
 
-Of texts the target of the most similar training sentence; of an outcome logistic regression and
-boosted trees of the last known values, and published scores.
+Logistic regression and boosted trees of the last known values, and published scores.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Hashable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +23,6 @@ from threadpoolctl import threadpool_limits
 from lab import shared
 from training.command.errors import UserError
 from training.config.schema import Config, load_config
-from training.data.splits import load_split
-from training.metrics import score
 from training.runs.files import RunFiles
 from training.score.labels import SCORES, bootstrap_people, interval
 from training.sources.events import data as events
@@ -140,38 +135,6 @@ def published(spec: str, data: Histories) -> dict[str, np.ndarray]:
     return {"mayo": mayo_risk(data)} if spec == "pbcseq" else {}
 
 
-def most_similar(pairs: Sequence[tuple[str, str]], sources: Sequence[str]) -> list[str]:
-    """Translate each source by the target of the training pair whose source shares most words.
-
-    Similarity is the Dice coefficient of the sets of words and of neighbouring words; of equally
-    similar pairs the first is taken.
-    """
-    features: dict[Hashable, int] = {}
-    features_of_pairs = [_features(source) for source, _ in pairs]
-    for words in features_of_pairs:
-        for word in words:
-            features.setdefault(word, len(features))
-    rows_of: list[list[int]] = [[] for _ in features]
-    for row, words in enumerate(features_of_pairs):
-        for word in words:
-            rows_of[features[word]].append(row)
-    rows_with = [np.array(rows) for rows in rows_of]
-    sizes = np.array([len(words) for words in features_of_pairs])
-    result = []
-    for source in sources:
-        words = _features(source)
-        shared = np.zeros(len(pairs))
-        for word in words & features.keys():
-            shared[rows_with[features[word]]] += 1
-        result.append(pairs[int(np.argmax(2 * shared / (sizes + len(words))))][1])
-    return result
-
-
-def _features(text: str) -> set[Hashable]:
-    words = re.findall(r"\w+|[^\w\s]", text.lower())
-    return {*words, *pairwise(words)}
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
     parser.add_argument("--run", type=Path, required=True, metavar="DIR", help="of the same data")
@@ -181,22 +144,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Do the study; return what its last line says."""
     config = load_config(RunFiles(options.run).config)
-    if config.source == "image":
-        raise UserError(f"--run expected texts or an outcome. Received: {options.run}, of images")
-    score_split = _score_outcomes if config.target == "label" else _score_texts
-    rows = score_split(config, options.split)
+    if config.target != "label":
+        raise UserError(f"--run expected target = label. Received: {config.target}")
+    rows = _scores(config, options.split)
     shared.write_table(options.output / "baselines.csv", rows)
     return {"baselines": rows}
 
 
-def _score_texts(config: Config, name: str) -> list[dict[str, Any]]:
-    train, _ = load_split(config, "train", limit=config.train_limit or None, seed=config.seed)
-    split, _ = load_split(config, name)
-    similar = most_similar(train.pairs(), split.sources)
-    return [{"model": "most similar", **score(config.metric, similar, split.references)}]
-
-
-def _score_outcomes(config: Config, name: str) -> list[dict[str, Any]]:
+def _scores(config: Config, name: str) -> list[dict[str, Any]]:
     train, _ = events.load_training(config.data, config.train_limit, config.seed)
     data = events.load(config.data, name, schema=train.schema)
     x, numbers = last_known(train), last_known(data)

@@ -8,8 +8,7 @@ import pytest
 
 from lab import baselines
 from lab.__main__ import main
-from lab.baselines import BASELINES, last_known, mayo_risk, most_similar
-from tests.training.conftest import tiny_config
+from lab.baselines import BASELINES, last_known, mayo_risk
 from tests.training.sources.test_events import random_histories
 from training.command.errors import UserError
 from training.config.schema import load_preset
@@ -23,12 +22,6 @@ def test_baselines_of_too_few_ids_are_refused(fit):
         fit(x, labels, np.array(list("aaabbb")))
     with pytest.raises(UserError, match=r"baselines expected both outcomes.*: 1 of 6 examples"):
         fit(x, labels, np.array(list("aabbcc")))
-
-
-def test_the_translation_of_the_most_similar_source_is_taken():
-    pairs = [("a b c d", "one"), ("a b x y", "two"), ("d c b a", "three")]
-    found = most_similar(pairs, ["A b x z", "a b c d", "d c b q", "nothing known"])
-    assert found == ["two", "one", "three", "one"]
 
 
 def test_last_known_values_are_those_of_a_loop():
@@ -53,21 +46,19 @@ def test_the_mayo_score_is_its_formula(monkeypatch):
     assert mayo_risk(data) == pytest.approx([expected])
 
 
-@pytest.mark.parametrize("kind", ["texts", "outcome"])
-def test_the_study_ends_in_a_table(tmp_path, monkeypatch, kind):
-    config = tiny_config("metric=bleu") if kind == "texts" else load_preset("nafld")
+def test_the_study_ends_in_a_table(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
-    config.save(tmp_path / "run" / "config.toml")
+    load_preset("nafld").save(tmp_path / "run" / "config.toml")
     train, test = random_histories(count=31, inputs=2), random_histories(count=29, inputs=2)
     monkeypatch.setattr(baselines.events, "load_training", lambda *_: (train, test))
     monkeypatch.setattr(baselines.events, "load", lambda *_, **__: test)
-    main(["baselines", "--run", str(tmp_path / "run"), "--output", str(tmp_path / "study")])
+    command = ["baselines", "--run", str(tmp_path / "run"), "--output", str(tmp_path / "study")]
+    main(command)
     with (tmp_path / "study" / "baselines.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    if kind == "texts":
-        assert [row["model"] for row in rows] == ["most similar"]
-        assert 0 < float(rows[0]["bleu"]) < 100
-        return
     assert [row["model"] for row in rows] == list(BASELINES)
     for row in rows:
         assert float(row["auc_low"]) <= float(row["auc"]) <= float(row["auc_high"])
+    load_preset("cmudict").save(tmp_path / "run" / "config.toml")
+    with pytest.raises(UserError, match="expected target = label"):
+        main(command)
