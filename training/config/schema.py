@@ -1,7 +1,6 @@
-"""The configuration of a run: keys with a meaning, a type and limits.
+"""The configuration of a run, read from presets, from files and from `KEY=VALUE` settings.
 
 Sources and targets have keys of their own; all others are shared.
-`training.config.schema` reads a configuration from a preset, a file or `--set`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model that is ready to be trained: Adam on clipped gradients, at a rate that changes."""
+"""A model that is ready to be trained: its loss, and Adam on clipped gradients at a rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each epoch is scored, recorded and saved, and the last ones averaged, on any backend."""
+"""Epochs are trained, scored, recorded and saved, and the last ones averaged, on any backend."""
 
 from __future__ import annotations
 

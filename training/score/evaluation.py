@@ -1,4 +1,4 @@
-"""Runs scored on a split: translations against references, links against gold links."""
+"""Runs scored on a split: translations against references, links and regions against gold ones."""
 
 from __future__ import annotations
 
