@@ -2,13 +2,12 @@
 
 from keras_attention import addons, distributions, losses, mechanisms, scores
 from keras_attention.attention import Attention, Memory
-from keras_attention.fast.switch import exporting, fast_paths
 from keras_attention.layers.pointer import PointerGenerator
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.positions import SinePositionEncoding
 from keras_attention.mechanisms.additive import AdditiveAttention
 from keras_attention.mechanisms.chunkwise import MonotonicChunkwiseAttention
-from keras_attention.mechanisms.coverage import CoverageAttention
+from keras_attention.mechanisms.history import CoverageAttention
 from keras_attention.mechanisms.local import LocalAttention
 from keras_attention.mechanisms.location import LocationAttention
 from keras_attention.mechanisms.location_sensitive import LocationSensitiveAttention
@@ -18,12 +17,8 @@ from keras_attention.plot import plot_attention
 from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.recurrent.hoisted_rnn import HoistedRNN
 from keras_attention.recurrent.rnn import AttentionRNN
-from keras_attention.search import (
-    SearchResult,
-    Shortlist,
-    beam_search,
-    greedy_search,
-)
+from keras_attention.search import SearchResult, Shortlist, beam_search, greedy_search
+from keras_attention.switch import exporting, fast_paths
 
 __all__ = [
     "AdditiveAttention",

@@ -51,17 +51,17 @@ def read_checkpoint(path: str, prefix: str = "") -> dict[str, np.ndarray[Any, An
     """
     from keras_attention.backend.on_tensorflow import checkpoint_arrays
 
-    arrays = {name: x for name, x in checkpoint_arrays(path).items() if name.endswith(SUFFIX)}
-    named = {
-        name.removeprefix(prefix).removesuffix(SUFFIX): np.asarray(x)
-        for name, x in arrays.items()
-        if name.startswith(prefix) and ".OPTIMIZER_SLOT" not in name
+    arrays = {
+        name.removesuffix(SUFFIX): np.asarray(x)
+        for name, x in checkpoint_arrays(path).items()
+        if name.endswith(SUFFIX) and ".OPTIMIZER_SLOT" not in name
     }
+    named = {n.removeprefix(prefix): x for n, x in arrays.items() if n.startswith(prefix)}
     if not named:
-        begun = sorted({name.partition("/")[0] for name in arrays})
+        roots = sorted({name.partition("/")[0] for name in arrays})
         raise ValueError(
             f"read_checkpoint expected names that begin with {prefix!r}. "
-            f"Received: names that begin with {', '.join(begun)}"
+            f"Received: names that begin with {', '.join(roots)}"
         )
     return named
 
@@ -96,7 +96,7 @@ def load_weights(
             f"input_feeding={layer.input_feeding}, gate={layer.gate}"
         )
     _load_mechanism(layer.attention, weights)
-    parts = keras_cells.parts(layer.cell)
+    parts, size = keras_cells.parts(layer.cell), layer.cell_output_size
     for number, cell in enumerate(parts):
         place = "_cell/" if len(parts) == 1 else f"_cell/cells/{number}/"
         for variable in cell.weights:
@@ -108,14 +108,11 @@ def load_weights(
             array = _find(weights, place + variable.name)
             if variable.name == "kernel" and number == 0 and not layer.units:
                 # Addons feeds the context alone; the rest of `[c; s]` counts for nothing.
-                array = np.concatenate(
-                    [array, np.zeros((layer.cell_output_size, array.shape[1]), array.dtype)]
-                )
+                array = np.pad(array, [(0, size), (0, 0)])
             _assign(variable, array, place + variable.name)
     if layer.units:
         name = "_attention_layers/0/kernel"
-        kernel = _find(weights, name)
-        size = layer.cell_output_size  # the rows are [s; c] there, [c; s] here
+        kernel = _find(weights, name)  # its rows are [s; c], [c; s] here
         _assign(layer.output_kernel, np.concatenate([kernel[size:], kernel[:size]]), name)
         if any(key.endswith("_attention_layers/0/bias") for key in weights):
             raise ValueError(
@@ -126,8 +123,7 @@ def load_weights(
 def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
     named: dict[str, keras.Variable | None] = {}
     if isinstance(layer, MonotonicAttention) and not isinstance(layer, MonotonicChunkwiseAttention):
-        named["attention_score_bias"] = layer.score_bias
-        layer = layer.attention
+        named["attention_score_bias"], layer = layer.score_bias, layer.attention
     general = isinstance(layer, MultiplicativeAttention) and layer.score == "general"
     if type(layer) is AdditiveAttention:
         named |= {
@@ -146,10 +142,8 @@ def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]
         )
     for name, what in _OPTIONAL.items():
         if named.get(name) is None and _keys(weights, name):
-            raise ValueError(
-                f"load_weights expected a layer with {what}, which {name} belongs to. "
-                f"Received: {layer!r}"
-            )
+            expected = f"a layer with {what}, which {name} belongs to"
+            raise ValueError(f"load_weights expected {expected}. Received: {layer!r}")
     for name, variable in named.items():
         if variable is not None:
             array = _find(weights, name)

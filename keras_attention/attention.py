@@ -1,14 +1,12 @@
 """The contract that every attention mechanism keeps.
 
-A mechanism is a Keras layer that can be used in two ways that give the same result:
-
-- all at once: `layer(query, value, key, ...)` for queries `(B, Tq, dq)`;
-- one step at a time: `memory = layer.prepare(value)`, `state = layer.initial_state(memory)`, then
-  `context, weights, state = layer.step(query, memory, state)` for each query `(B, dq)`.
+A mechanism is a Keras layer that can be used in two ways that give the same result: all at once,
+`layer(query, value, key, ...)` for queries `(B, Tq, dq)`, or one step at a time:
+`memory = layer.prepare(value)`, `state = layer.initial_state(memory)`, then
+`context, weights, state = layer.step(query, memory, state)` for each query `(B, dq)`.
 
 Both prepare the memory once (`keys`), project the queries (`queries`), and `attend`: masks, then
-`compute_scores`, then `weigh`, then the average of the values. Queries of a `sequential` mechanism
-attend one after the other.
+`compute_scores`, then `weigh`, then the average of the values.
 
 A memory may also be a grid, `(B, H, W, dim)`, as convolutions over an image make it: it is read
 row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.03044).
@@ -22,10 +20,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops, tree
 
-from keras_attention import backend
-from keras_attention.fast import switch
+from keras_attention import backend, switch
 from keras_attention.layer import AveragingLayer, keeps
-from keras_attention.sequential import arranged
+from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
     both,
     causal_mask,
@@ -144,18 +141,11 @@ class Attention(AveragingLayer):
     def state_spec(self, batch: int | None, length: int | None) -> Any:
         """Return the state's shapes and dtypes as `keras.KerasTensor`s: here none, `()`.
 
-        A state is a structure of tensors whose first axis is the batch. A mechanism with a state
-        overrides this and `initial_state`.
-
-        Args:
-            batch: number of rows, or None.
-            length: `Tv`, the length of the memory, or None.
+        A state is a structure of tensors whose first axis is the batch; its size and `Tv` are
+        given, or None. A mechanism with a state overrides this and `initial_state`.
         """
-        self._expect(
-            keeps(self.initial_state, Attention.initial_state),
-            "a state_spec beside an initial_state",
-            "a mechanism without",
-        )
+        if not keeps(self.initial_state, Attention.initial_state):
+            self._refuse("a state_spec beside an initial_state", "a mechanism without")
         return ()
 
     def initial_state(self, memory: Memory) -> Any:
@@ -166,16 +156,10 @@ class Attention(AveragingLayer):
     def states_at_once(
         self, state: Any, query_mask: Tensor | None, batch: Any, length: Any
     ) -> tuple[Any, Any]:
-        """Return, if not `sequential`, the states before each query of a sequence and after it.
+        """Return, if not `sequential`, the states before each query, `(B·Tq, ...)`, and the last.
 
-        Args:
-            state: before the first query, `(B, ...)`.
-            query_mask: boolean `(B, Tq)` or None; the state stays where it is False.
-            batch: B.
-            length: `Tq`.
-
-        Returns:
-            The states before each query, `(B·Tq, ...)`, and the state after the last, `(B, ...)`.
+        The state, `(B, ...)`, stays where the mask, boolean `(B, Tq)` or None, is False. `batch` is
+        B, `length` is `Tq`.
         """
         return state, state
 
@@ -185,9 +169,7 @@ class Attention(AveragingLayer):
         """Return the attention weights of queries that do not depend on one another.
 
         Args:
-            scores: from `compute_scores`.
-            query: from `queries`.
-            memory: from `prepare`.
+            scores: from `compute_scores`, `query` from `queries`, `memory` from `prepare`.
             state: from `initial_state` or the last step, with `B·n` rows.
             mask: boolean, broadcasts to the weights, or None.
             noise: in training from `draw_noise`, for weights of this shape; otherwise None.
@@ -198,10 +180,7 @@ class Attention(AveragingLayer):
         return self.distribute(scores, mask), state
 
     def draw_noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
-        """Draw, before any loop, the random numbers of training for weights of this shape.
-
-        Args:
-            shape: `(..., n, Tv)`.
+        """Draw, before any loop, the random numbers of training for weights `(..., n, Tv)`.
 
         Returns:
             Tensors of this shape by name: `"dropout"`, factors for the weights.
@@ -217,13 +196,10 @@ class Attention(AveragingLayer):
         key_shape: tuple[Any, ...] | None = None,
     ) -> None:
         """Make the weights for queries, values and keys of these shapes."""
-        self._expect(value_shape is not None, "to be called as layer(query, value)", "one input")
+        if value_shape is None:
+            self._refuse("to be called as layer(query, value)", "one input")
         check_shapes(self, query_shape, value_shape, key_shape)
-        self._expect(
-            value_shape[-1] % self.num_heads == 0,
-            f"a value of a width that num_heads={self.num_heads} divides",
-            f"value {tuple(value_shape)}",
-        )
+        self._expect_divided("a value", value_shape)
         self.query_width, self.key_width = query_shape[-1], (key_shape or value_shape)[-1]
         self.build_score(self.query_width, self.key_width)
 
@@ -249,6 +225,7 @@ class Attention(AveragingLayer):
             value_mask = checked_mask(self, "value_mask", value_mask, value.shape[:-1])
         if key_mask is not None:
             key_mask = checked_mask(self, "key_mask", key_mask, value.shape[:-1])
+            value_mask = both(value_mask, key_mask)
         if attention_mask is not None:
             shape = (*query.shape[:-1], flat_length(value.shape))
             attention_mask = checked_attention_mask(self, attention_mask, shape)
@@ -257,18 +234,15 @@ class Attention(AveragingLayer):
             query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
         elif self.sequential:
             expect_known_length(self, query)
-        if key_mask is not None:
-            value_mask = both(value_mask, key_mask)
-        memory = self.prepare(value, key, value_mask)
+        own = type(self).prepare is not Attention.prepare
+        memory = (self.prepare if own else self._memory)(value, key, value_mask)
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
         state = self.initial_state(memory)
-        attend, *rest, _ = arranged(
-            self, query, memory, state, query_mask, training, attention_mask
+        context, weights, _ = self.attend_all(
+            query, memory, state, query_mask, training, attention_mask
         )
-        with switch.training() if training else contextlib.nullcontext():
-            context, weights, _ = attend(*rest)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
         return (context, weights) if return_attention_scores else context
@@ -280,8 +254,9 @@ class Attention(AveragingLayer):
         state: Any,
         query_mask: Tensor | None = None,
         training: bool | None = None,
+        mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Any]:
-        """Attend with a sequence of queries to a prepared memory.
+        """Attend with a sequence of queries, which may depend on one another.
 
         Args:
             query: `(B, Tq, dq)`.
@@ -289,26 +264,34 @@ class Attention(AveragingLayer):
             state: from `initial_state`, or after the queries before.
             query_mask: boolean `(B, Tq)` or None.
             training: whether there is dropout and noise.
+            mask: boolean `(B | 1, Tq | 1, Tv | 1)` or None, for the weights.
 
         Returns:
-            Contexts `(B, Tq, dv)`, weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`, and the
-            state after the last query.
+            As `step`, for all queries: contexts `(B, Tq, dv)`, weights `(B, [heads,] Tq, Tv)`.
         """
-        attend, *rest, last = arranged(self, query, memory, state, query_mask, training)
-        context, weights, state = attend(*rest)
-        return context, weights, state if last is None else last
+        query = ops.cast(query, self.compute_dtype)
+        batch, length = ops.shape(query)[:2]
+        if query_mask is not None:
+            mask = both(mask, ops.expand_dims(query_mask, -1))
+        noise = None
+        if training:
+            steps = (length,) if self.sequential else ()
+            shape = self.weights_shape(memory, 1 if self.sequential else length)
+            noise = self.draw_noise((*steps, *shape))
+        query = self.queries(query)
+        if self.sequential:
+            return attend_in_turn(self.attend, query, memory, state, query_mask, mask, noise)
+        state, last = self.states_at_once(state, query_mask, batch, length)
+        with switch.within(training=True) if training else contextlib.nullcontext():
+            context, weights, _ = self.attend(query, memory, state, mask, noise)
+        return context, weights, last
 
     def attend(
         self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Tensor, Any]:
         """Weigh the memory and average it, for queries that do not depend on one another.
 
-        Args:
-            query: from `queries`.
-            memory: from `prepare`.
-            state: from `initial_state` or the last step, with `B·n` rows.
-            mask: boolean `(B | 1, n | 1, Tv | 1)` or None, combined with the memory's mask.
-            noise: in training from `draw_noise`, for weights of this shape; otherwise None.
+        Args are those of `weigh`; the mask `(B | 1, n | 1, Tv | 1)` is combined with the memory's.
 
         Returns:
             The contexts `(B, n, dv)`, the weights of `weigh` in the compute dtype, and the state.
@@ -325,7 +308,7 @@ class Attention(AveragingLayer):
         return self.average(factors, memory.value), weights, state
 
     def linear_query(self) -> keras.Variable | None:
-        """Return the kernel, if `queries` does nothing but multiply with it, or None."""
+        """Return the kernel, if `step` does nothing but multiply the query before `attend`."""
         return None
 
     def averages(self) -> bool:
@@ -342,18 +325,7 @@ class Attention(AveragingLayer):
     def expect_memory(self, memory: Any) -> None:
         """Raise a ValueError for a memory that was not prepared."""
         if not isinstance(memory, Memory):
-            self._expect(False, "a memory from prepare(value)", f"a {type(memory).__name__}")
-
-    def _expect_state(self, state: Any, rows: Any, length: Any) -> None:
-        """Raise a ValueError for a state that is not of so many rows, of such a memory."""
-        expected = [tuple(x.shape) for x in tree.flatten(self.state_spec(rows, length))]
-        states = [] if state is None else tree.flatten(state)
-
-        def form() -> str:
-            sizes = ", ".join(map(str, expected)) or "()"
-            return f"a state {sizes}, from initial_state(memory) or the last step"
-
-        check_states(self, states, expected, form)
+            self._refuse("a memory from prepare(value)", f"a {type(memory).__name__}")
 
     def prepare(
         self, value: Tensor, key: Tensor | None = None, mask: Tensor | None = None
@@ -366,9 +338,6 @@ class Attention(AveragingLayer):
             mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; the mask that a Keras layer has put
                 on the value if not given.
 
-        Returns:
-            A `Memory` to pass to `initial_state` and `step`.
-
         Raises:
             ValueError: for a value of another rank, a key or a mask that does not fit it, and if
                 the layer is not built.
@@ -376,10 +345,15 @@ class Attention(AveragingLayer):
         self._expect_built()
         self._expect_dense(value, key, mask)
         if not hasattr(value, "shape") or isinstance(value, Memory):
-            self._expect(False, "a tensor to prepare", f"a {type(value).__name__}")
+            self._refuse("a tensor to prepare", f"a {type(value).__name__}")
         check_shapes(self, None, value.shape, None if key is None else key.shape)
         mask = getattr(value, "_keras_mask", None) if mask is None else mask
-        mask = checked_mask(self, "mask", mask, value.shape[:-1])
+        if mask is not None:
+            mask = checked_mask(self, "mask", mask, value.shape[:-1])
+        return self._memory(value, key, mask)
+
+    def _memory(self, value: Tensor, key: Tensor | None, mask: Tensor | None) -> Memory:
+        """Return the memory of checked arguments."""
         value = flat_memory(ops.cast(value, self.compute_dtype))
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
         return Memory(self.split_heads(value), self.keys(key, mask), mask)
@@ -410,36 +384,30 @@ class Attention(AveragingLayer):
         """
         self.expect_memory(memory)
         self._expect_dense(query)
+        rows, batch = query.shape[0], memory.value.shape[0]
         if tuple(query.shape[1:]) != (self.query_width,):
             expected = f"a query (rows, {self.query_width}) of one step"
-            self._expect(False, expected, f"query {tuple(query.shape)}")
-        query = ops.cast(query, self.compute_dtype)
-        rows, batch = query.shape[0], memory.value.shape[0]
+            self._refuse(expected, f"query {tuple(query.shape)}")
         if rows and batch and rows % batch:
-            self._expect(
-                False,
+            expected = (
                 f"a multiple of {batch} queries, those of one memory row next to one another: a "
-                "memory is shared by the beams of a search, and never tiled",
-                f"query {tuple(query.shape)}",
+                "memory is shared by the beams of a search, and never tiled"
             )
-        self._expect_state(state, rows, memory.value.shape[-2])
-        total, count = ops.shape(query)[0], 1
-        if rows is not None and rows == batch:
-            query = ops.expand_dims(query, 1)
-        else:
-            batch = ops.shape(memory.value)[0]
-            count = backend.share(total, batch)
-            query = ops.reshape(query, (batch, count, query.shape[-1]))
+            self._refuse(expected, f"query {tuple(query.shape)}")
+        length = memory.value.shape[-2]
+        shapes = [tuple(x.shape) for x in tree.flatten(self.state_spec(rows, length))]
+        check_states(self, state, shapes, "a state", "from initial_state(memory) or the last step")
+        total, batch = ops.shape(query)[0], ops.shape(memory.value)[0]
+        count = backend.share(total, batch)
+        query = ops.reshape(ops.cast(query, self.compute_dtype), (batch, count, self.query_width))
         if training and noise is None:
             noise = self.draw_noise(self.weights_shape(memory, count))
         context, weights, state = self.attend(self.queries(query), memory, state, None, noise)
         # (B, n, dv) and (B, [heads,] n, Tv): beams join the batch axis
-        length = ops.shape(memory.value)[-2]
         context = ops.reshape(context, (-1, context.shape[-1]))
-        if self.num_heads == 1:
-            return context, ops.reshape(weights, (total, length)), state
-        weights = ops.reshape(ops.moveaxis(weights, 1, 2), (total, self.num_heads, length))
-        return context, weights, state
+        heads = [self.num_heads] if self.num_heads > 1 else []
+        weights = ops.moveaxis(weights, 1, 2) if heads else weights
+        return context, ops.reshape(weights, (total, *heads, ops.shape(weights)[-1])), state
 
     # Keras.
 
@@ -450,6 +418,4 @@ class Attention(AveragingLayer):
         if not kwargs.get("return_attention_scores"):
             return context
         batch, *steps = query.shape[:-1]
-        heads = [self.num_heads] if self.num_heads > 1 else []
-        shape = (batch, *heads, *steps, flat_length(value.shape))
-        return context, keras.KerasTensor(shape, self.compute_dtype)
+        return context, self.weights_spec(batch, steps, value.shape)

@@ -1,8 +1,9 @@
 """Distributions: scores and a mask in, attention weights out.
 
 Masked positions get weight exactly 0, and a row with nothing to attend to gets zeros throughout.
-All are computed in at least float32 and return the dtype of the scores. A layer also takes a
-function `(scores, mask) -> weights` as its `distribution`, registered with Keras where it is saved.
+Scores are `(..., Tv)`, a mask is boolean and broadcasts to them. All are computed in at least
+float32 and return the shape and dtype of the scores. A layer also takes such a function as its
+`distribution`, registered with Keras where it is saved.
 """
 
 from __future__ import annotations
@@ -15,38 +16,28 @@ from keras import backend as keras_backend
 from keras import ops
 
 from keras_attention import backend
-from keras_attention.shapes import is_empty
 
 Tensor = Any
 
 MODES = ("parallel", "hard")
 PAIRED = 256  # positions up to which the softmax of a loop on a GPU is made of pairs
+LEAST = float(np.finfo("float32").min)  # of the highest score, where all is masked
 LONGEST = 2**16  # positions of monotonic attention in a graph of ONNX, whose lengths are open
 
 
 def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the last axis, restricted to the positions that the mask allows.
-
-    Args:
-        scores: float tensor `(..., Tv)`.
-        mask: boolean tensor that broadcasts to the shape of the scores; False gets weight 0.
-
-    Returns:
-        Weights of the shape and dtype of the scores. Rows sum to 1, fully masked rows to 0.
-    """
-    if is_empty(scores):
-        return _nothing(scores, mask)
+    """Softmax over the positions that the mask allows."""
     scores, dtype = _raised(scores)
-    if mask is None and scores.shape[-1] == 1:
-        mask = ops.ones((1,), "bool")  # Keras warns of a softmax of one score
-    if mask is None:
-        return ops.cast(ops.softmax(scores, axis=-1), dtype)
-    if backend.in_loop() and backend.for_gpu():
-        return ops.cast(_softmax_by_pairs(scores, mask), dtype)
-    return ops.cast(_masked_softmax(scores, mask), dtype)
+    if mask is None and scores.shape[-1] != 1:  # of one score Keras's warns
+        weights = ops.softmax(scores, axis=-1)
+    elif mask is not None and backend.in_gpu_loop():
+        weights = _softmax_by_pairs(scores, mask)
+    else:
+        weights = _masked_softmax(scores, mask)
+    return ops.cast(weights, dtype)
 
 
-def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     weights = ops.exp(_shifted(scores, mask))
     total = ops.sum(weights, axis=-1, keepdims=True)
     # Only a fully masked row sums to 0. A maximum would do, but for its gradient at a tie.
@@ -95,19 +86,10 @@ def _either(first: Any, make: Callable[[], Tensor], make_other: Callable[[], Ten
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Sparsemax: the nearest point of the simplex (Martins and Astudillo 2016, arXiv 1602.02068).
 
-    Args:
-        scores: float tensor `(..., Tv)`.
-        mask: boolean tensor that broadcasts to the shape of the scores.
-
-    Returns:
-        Weights like those of `softmax`, most of them exactly 0.
+    Most weights are exactly 0.
     """
-    if is_empty(scores):
-        return _nothing(scores, mask)
     scores, dtype = _raised(scores)
-    z = _clipped(scores, mask)
-    ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
-    rank = ops.cast(ops.arange(1, ops.shape(z)[-1] + 1), z.dtype)
+    z, ordered, rank = _ordered(scores, mask)
     # Algorithm 1: the support is a prefix of the ordered scores, the threshold follows from it.
     inside = ops.cast(1 + rank * ordered > ops.cumsum(ordered, axis=-1), z.dtype)
     size = ops.sum(inside, axis=-1, keepdims=True)
@@ -122,19 +104,10 @@ def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """1.5-entmax, between softmax and sparsemax (Peters et al. 2019, arXiv 1905.05702).
 
-    Args:
-        scores: float tensor `(..., Tv)`.
-        mask: boolean tensor that broadcasts to the shape of the scores.
-
-    Returns:
-        Weights like those of `softmax`, some of them exactly 0.
+    Some weights are exactly 0.
     """
-    if is_empty(scores):
-        return _nothing(scores, mask)
     scores, dtype = _raised(scores)
-    z = _clipped(scores / 2, mask)
-    ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
-    rank = ops.cast(ops.arange(1, ops.shape(z)[-1] + 1), z.dtype)
+    z, ordered, rank = _ordered(scores / 2, mask)
     # Algorithm 2: the threshold that each prefix of the ordered scores would have.
     mean = ops.cumsum(ordered, axis=-1) / rank
     square = ops.cumsum(ops.square(ordered), axis=-1) / rank
@@ -162,14 +135,11 @@ def monotonic(
     query before. They sum to less than 1 where the walk may reach the end without a stop.
 
     Args:
-        scores: `e`, float tensor `(..., Tv)`.
-        previous: `a'`, float tensor `(..., Tv)`; before the first query 1 at position 0, else 0.
-        mask: boolean tensor that broadcasts to the scores. Masked positions are passed.
+        scores: `e`.
+        previous: `a'`, of their shape; before the first query 1 at position 0, else 0.
+        mask: masked positions are passed.
         mode: `"parallel"` finds the weights in `log2(Tv)` steps, exact for any length; `"hard"`
             stops for certain where `e > 0` (algorithm 1; not differentiable).
-
-    Returns:
-        Weights of the shape and dtype of the scores.
 
     Raises:
         ValueError: if the mode is unknown.
@@ -178,8 +148,6 @@ def monotonic(
         raise ValueError(
             f"monotonic expected mode to be one of {', '.join(MODES)}. Received: mode={mode!r}"
         )
-    if is_empty(scores):
-        return _nothing(scores, mask)
     scores, dtype = _raised(_visible(scores, mask))
     previous = ops.cast(previous, scores.dtype)
     if mode == "hard":
@@ -229,16 +197,7 @@ def _moved(x: Tensor, distance: int) -> Tensor:
     return ops.concatenate([ops.zeros_like(x[..., :distance]), x[..., :-distance]], axis=-1)
 
 
-BY_NAME = {
-    "softmax": softmax,
-    "sparsemax": sparsemax,
-    "entmax15": entmax15,
-}
-
-
-def _nothing(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the weights of empty scores, which have no highest."""
-    return scores if mask is None else ops.where(mask, scores, 0.0)
+BY_NAME = {"softmax": softmax, "sparsemax": sparsemax, "entmax15": entmax15}
 
 
 def _raised(scores: Tensor) -> tuple[Tensor, str]:
@@ -253,13 +212,17 @@ def _shifted(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Return the scores less the highest that is visible; -inf where masked."""
     # No finite number would do: a visible score may be as low.
     scores = scores if mask is None else ops.where(mask, scores, -np.inf)
-    highest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
-    return scores - ops.where(highest == -np.inf, 0.0, highest)
+    return scores - ops.stop_gradient(backend.greatest(scores, LEAST, axis=-1, keepdims=True))
 
 
-def _clipped(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the scores as `_shifted`, at least -2: below -1 the weight is 0 anyway."""
-    return ops.clip(_shifted(scores, mask), -2.0, 1.0)
+def _ordered(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the scores as `_shifted`, these from the highest on, and ranks from 1.
+
+    They are at least -2: below -1 the weight is 0 anyway. The second have no gradient.
+    """
+    z = ops.clip(_shifted(scores, mask), -2.0, 1.0)
+    ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
+    return z, ordered, ops.cast(ops.arange(1, ops.shape(z)[-1] + 1), z.dtype)
 
 
 def _visible(weights: Tensor, mask: Tensor | None) -> Tensor:

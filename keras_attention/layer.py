@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from numbers import Integral, Real
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend, distributions
-from keras_attention.shapes import join_heads, note_length, split_heads
+from keras_attention.shapes import flat_length, join_heads, note_length, split_heads
 
 Tensor = Any
 
@@ -76,15 +77,17 @@ class BaseLayer(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        # Of sums over many positions or queries.
+        self.wide_dtype = "float64" if self.compute_dtype == "float64" else "float32"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call as Keras does; a ValueError for inputs of another form."""
-        inputs = _inputs(self)
+        inputs = _inputs(type(self).call)
         several = len(args) == 1 and isinstance(args[0], (list, tuple))
         if several or not kwargs.keys() >= set(inputs[len(args) :]):
             count = len(args) + len(kwargs.keys() & set(inputs[len(args) :]))
             received = f"a list of {len(args[0])}" if several else f"{count} inputs"
-            self._expect(False, f"to be called as layer({', '.join(inputs)})", received)
+            self._refuse(f"to be called as layer({', '.join(inputs)})", received)
         self._expect_dense(*args, *kwargs.values())
         return super().__call__(*args, **kwargs)
 
@@ -99,14 +102,12 @@ class BaseLayer(keras.layers.Layer):
             **kwargs,
         )
 
-    @property
-    def wide_dtype(self) -> str:
-        """Dtype of sums over many positions or queries: float32 or wider."""
-        return "float64" if self.compute_dtype == "float64" else "float32"
+    def _refuse(self, expected: str, received: str) -> None:
+        raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
 
     def _expect(self, holds: bool, expected: str, received: str) -> None:
         if not holds:
-            raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
+            self._refuse(expected, received)
 
     def _expect_count(self, name: str, value: Any, or_none: bool = False) -> None:
         """Raise a ValueError unless the value is an integer from 1 on."""
@@ -119,12 +120,11 @@ class BaseLayer(keras.layers.Layer):
         for x in inputs:
             kind = type(x).__name__
             if kind in _NOT_DENSE or getattr(x, "ragged", False) or getattr(x, "is_nested", False):
-                self._expect(
-                    False,
+                expected = (
                     "padded tensors and masks, such as x.to_tensor() and "
-                    "tf.sequence_mask(x.row_lengths()) of a RaggedTensor",
-                    kind,
+                    "tf.sequence_mask(x.row_lengths()) of a RaggedTensor"
                 )
+                self._refuse(expected, kind)
 
     def _expect_number(
         self, name: str, value: Any, least: float, below: float | None = None
@@ -177,11 +177,8 @@ class BaseLayer(keras.layers.Layer):
 
     def _expect_built(self) -> None:
         if not self.built:
-            self._expect(
-                False,
-                "to be called, or build(...) with shapes, before it takes single steps",
-                "a layer without weights",
-            )
+            expected = "to be called, or build(...) with shapes, before it takes single steps"
+            self._refuse(expected, "a layer without weights")
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
@@ -196,9 +193,10 @@ class BaseLayer(keras.layers.Layer):
         return cls(**{n: deserialize(x) if isinstance(x, dict) else x for n, x in config.items()})
 
 
-def _inputs(layer: BaseLayer) -> list[str]:
-    """Return the names of the arguments that a call of the layer needs."""
-    parameters = inspect.signature(layer.call).parameters.values()
+@functools.cache
+def _inputs(call: Any) -> list[str]:
+    """Return the names of the arguments that a layer's `call` needs."""
+    parameters = list(inspect.signature(call).parameters.values())[1:]
     return [each.name for each in parameters if each.default is each.empty]
 
 
@@ -246,11 +244,32 @@ class AveragingLayer(BaseLayer):
         self._expect_count("num_heads", num_heads)
         self._expect_number("dropout", dropout, 0, 1)
         self.distribution = distribution
+        # From scores and a mask, or None, to weights.
+        self.distribute = distributions.BY_NAME.get(distribution, distribution)
         self.num_heads = num_heads
         self.dropout = dropout
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
         self.supports_masking = True
+
+    def _expect_units(self, units: Any) -> None:
+        """Raise a ValueError unless this is a number of units that the heads divide."""
+        self._expect_count("units", units)
+        received = f"units={units}, num_heads={self.num_heads}"
+        self._expect(units % self.num_heads == 0, "units that num_heads divides", received)
+
+    def _expect_divided(self, name: str, shape: tuple[Any, ...]) -> None:
+        """Raise a ValueError unless the heads divide the last axis."""
+        self._expect(
+            shape[-1] % self.num_heads == 0,
+            f"{name} of a width that num_heads={self.num_heads} divides",
+            f"a shape {tuple(shape)}",
+        )
+
+    def weights_spec(self, batch: Any, steps: Any, memory: tuple[Any, ...]) -> keras.KerasTensor:
+        """Return the symbolic weights of so many steps, `(T,)` or `()`, and a memory's shape."""
+        heads = [self.num_heads] if self.num_heads > 1 else []
+        return keras.KerasTensor((batch, *heads, *steps, flat_length(memory)), self.compute_dtype)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
@@ -260,11 +279,6 @@ class AveragingLayer(BaseLayer):
         """Draw the factors of weights of this shape: 0 for what is dropped."""
         ones = ops.ones(shape, self.compute_dtype)
         return keras.random.dropout(ones, self.dropout, seed=self.seed_generator)
-
-    def distribute(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the weights of scores, by the layer's distribution."""
-        weigh = self.distribution
-        return (weigh if callable(weigh) else distributions.BY_NAME[weigh])(scores, mask)
 
     def average(self, weights: Tensor, value: Tensor) -> Tensor:
         """Return the averages `(B, n, ·)` of values that are split among the heads."""

@@ -15,7 +15,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import BaseLayer
-from keras_attention.shapes import checked_mask, is_empty
+from keras_attention.shapes import checked_mask
 
 Tensor = Any
 
@@ -97,16 +97,14 @@ class AttentionLoss(BaseLayer):
         memory_mask: Tensor | None = None,
     ) -> Tensor:
         """Add the loss; arguments and result as the class says."""
-        self._expect(
-            len(attention_weights.shape) in (3, 4),
-            "attention weights (B, T, S) or (B, heads, T, S)",
-            f"{tuple(attention_weights.shape)}",
-        )
-        batch, *_, time, length = attention_weights.shape
+        shape = tuple(attention_weights.shape)
+        self._expect(len(shape) in (3, 4), "weights (B, T, S) or (B, heads, T, S)", str(shape))
+        batch, *_, time, length = shape
         target = checked_mask(self, "outputs_mask", outputs_mask, (batch, time))
         source = checked_mask(self, "memory_mask", memory_mask, (batch, length))
         values = BY_NAME[self.loss](attention_weights, target, source)
-        self.add_loss(self.weight * (ops.sum(values) if is_empty(values) else ops.mean(values)))
+        mean = ops.sum(values) if values.shape[0] == 0 else ops.mean(values)
+        self.add_loss(self.weight * mean)
         return outputs
 
     def output_spec(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:

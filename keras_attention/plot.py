@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Sequence
 from os import PathLike
 from typing import IO, Any
@@ -13,18 +11,12 @@ import numpy as np
 # For characters that matplotlib's own font lacks: the first of these that are installed.
 CJK_FONTS = (
     "Noto Sans CJK SC",
-    "Noto Sans SC",
-    "Source Han Sans SC",
     "WenQuanYi Zen Hei",
-    "WenQuanYi Micro Hei",
-    "Droid Sans Fallback",
     "PingFang SC",
     "Hiragino Sans GB",
     "Microsoft YaHei",
-    "SimHei",
     "Arial Unicode MS",
 )
-
 
 MAX_INCHES = 20.0  # of a figure's side: 3,000 dots, and 36 MB to draw it
 MAX_LABELS = 120  # along a side
@@ -42,7 +34,7 @@ def plot_attention(
     """Draw attention weights: the source across, target tokens down, darker is more.
 
     Over an image each target token has a panel, brighter where the weight is greater. Where there
-    is no room for all tokens or numbers, some are left out. A warning names characters that no
+    is no room for all tokens or numbers, some are left out. Matplotlib warns of characters that no
     installed font has.
 
     Args:
@@ -50,8 +42,7 @@ def plot_attention(
             or the image that was read, an array `(H, W)` or `(H, W, channels)`.
         target: the T target tokens.
         weights: float array `(T, S)`; for an image the weights of its grid, `(T, rows, columns)`.
-            Rows and columns past the tokens are padding: they hold
-            0, and are left out.
+            Rows and columns past the tokens are padding: they hold 0, and are left out.
         path: file to write (PNG, SVG, PDF by its ending), an open one (PNG), or None.
         title: text above the map.
         ax: matplotlib axes to draw on, not for an image; a new figure by default.
@@ -78,7 +69,7 @@ def plot_attention(
     else:
         figure = _draw_map(source, target, weights, title, ax, timed=array is not None)
     if path is not None:
-        _save(figure, path)
+        figure.savefig(path, dpi=150)
     return figure
 
 
@@ -102,7 +93,7 @@ def _draw_map(
         size = (min(2.0 + 0.45 * columns, MAX_INCHES), min(1.5 + 0.4 * rows, MAX_INCHES))
         ax = _figure(size).add_subplot()
     colors = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0}
-    style = {"fontfamily": _font_families(), "parse_math": False}
+    text = {"fontfamily": _font_families(), "parse_math": False}
     if timed:
         edges = _edges(np.asarray(source, "float64"))
         ax.pcolormesh(edges, np.arange(rows + 1) - 0.5, weights, rasterized=True, **colors)
@@ -111,15 +102,19 @@ def _draw_map(
         ax.imshow(weights, aspect="auto", **colors)
         shown = _some(columns)
         labels = [source[i] for i in shown]
-        ax.set_xticks(shown, labels, rotation=60, ha="left", rotation_mode="anchor", **style)
+        ax.set_xticks(shown, labels, rotation=60, ha="left", rotation_mode="anchor", **text)
         ax.xaxis.tick_top()
     shown = _some(rows)
-    ax.set_yticks(shown, [target[i] for i in shown], **style)
+    ax.set_yticks(shown, [target[i] for i in shown], **text)
     ax.tick_params(length=0, **({"axis": "y"} if timed else {}))
     if not timed and weights.size <= MAX_NUMBERS:
-        _write_numbers(ax, weights)
+        for row, column in np.argwhere(weights >= 0.1):
+            weight = weights[row, column]
+            number = f"{weight:.2f}"[1:] if weight < 0.995 else "1"
+            style = {"color": "white" if weight > 0.5 else "black", "fontsize": 8}
+            ax.text(column, row, number, ha="center", va="center", **style)
     if title:
-        ax.set_title(title, **style)
+        ax.set_title(title, **text)
     return ax.figure
 
 
@@ -169,22 +164,6 @@ def _figure(size: tuple[float, float]) -> Any:
     return Figure(figsize=size, layout="constrained")
 
 
-def _write_numbers(ax: Any, weights: Any) -> None:
-    """Write into the cells what is not small."""
-    for row, column in np.argwhere(weights >= 0.1):
-        weight = weights[row, column]
-        color = "white" if weight > 0.5 else "black"
-        ax.text(
-            column,
-            row,
-            f"{weight:.2f}"[1:] if weight < 0.995 else "1",
-            color=color,
-            ha="center",
-            va="center",
-            fontsize=8,
-        )
-
-
 def _some(count: int) -> range:
     """Return which of so many labels there is room for."""
     return range(0, count, -(-count // MAX_LABELS) or 1)
@@ -208,25 +187,3 @@ def _font_families() -> list[str]:
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return [*rcParams["font.family"], *(name for name in CJK_FONTS if name in installed)]
-
-
-def _save(figure: Any, path: str | PathLike[str] | IO[bytes]) -> None:
-    """Write the figure; of matplotlib's warnings for each missing glyph make one."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        figure.savefig(path, dpi=150)
-    missing = []
-    for warning in caught:
-        code = re.match(r"Glyph (\d+) .* missing from", str(warning.message))
-        if code:
-            missing.append(chr(int(code[1])))
-        else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
-    if missing:
-        warnings.warn(
-            f"no installed font has {''.join(dict.fromkeys(missing))}: install one that does, "
-            "such as Noto Sans CJK",
-            stacklevel=3,
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -13,13 +13,11 @@ from keras import ops, tree
 from keras_attention import backend
 
 Tensor = Any
+Shape = Sequence[Any]
 
 
 def check_shapes(
-    layer: keras.layers.Layer,
-    query: tuple[Any, ...] | None,
-    value: tuple[Any, ...],
-    key: tuple[Any, ...] | None,
+    layer: keras.layers.Layer, query: Shape | None, value: Shape, key: Shape | None
 ) -> None:
     """Raise a ValueError if query, value and key do not fit together, or a built layer.
 
@@ -27,20 +25,22 @@ def check_shapes(
     """
     shapes = {"query": query, "value": value, "key": key}
     key = value if key is None else key
-    query = (value[0], value[-1]) if query is None else query
+    query = (value[0], layer.query_width or value[-1]) if query is None else query
     expected = ""
     if len(query) not in (2, 3) or len(value) not in (3, 4) or len(key) not in (3, 4):
         expected = (
             "a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or (B, H, W, dim) and a key "
             "like it"
         )
-    elif not (alike(query[0], value[0]) and alike(value[0], key[0])):
+    elif not fits((query[0], key[0]), (value[0], value[0])):
         expected = "one batch size"
     elif key is not value and not fits(key[1:-1], value[1:-1]):
         expected = "key and value of the same length"
+    elif 0 in (*query[1:], *value[1:]):
+        expected = "a query and a position at least"
     elif None in (query[-1], value[-1], key[-1]):
         expected = "a known last axis"
-    elif shapes["query"] is not None and layer.query_width not in (None, query[-1]):
+    elif layer.query_width not in (None, query[-1]):
         expected = f"a query of width {layer.query_width}, as it was built"
     elif layer.key_width not in (None, key[-1]):
         expected = f"a key of width {layer.key_width}, as it was built"
@@ -51,9 +51,17 @@ def check_shapes(
         )
 
 
-def checked_mask(
-    layer: keras.layers.Layer, name: str, mask: Any, shape: tuple[Any, ...]
-) -> Tensor | None:
+def fits(shape: Shape, expected: Shape) -> bool:
+    """Return whether two shapes may be the same, where None is unknown."""
+    if len(shape) != len(expected):
+        return False
+    for a, b in zip(shape, expected, strict=True):
+        if a is not None and b is not None and a != b:
+            return False
+    return True
+
+
+def checked_mask(layer: keras.layers.Layer, name: str, mask: Any, shape: Shape) -> Tensor | None:
     """Return a mask, an array or a list, as a boolean tensor; None for None.
 
     The mask of a grid `(B, H, W)` may be flat, and is made so.
@@ -61,24 +69,19 @@ def checked_mask(
     Raises:
         ValueError: if the mask's shape is not the one given.
     """
-    if mask is None:
-        return None
-    if len(shape) < 3:
-        return _checked(layer, name, mask, [tuple(shape)])
-    return flat_mask(
-        _checked(layer, name, mask, [tuple(shape), (shape[0], flat_length((*shape, None)))])
-    )
+    if mask is None or (len(shape) == 2 and tuple(getattr(mask, "shape", ())) == tuple(shape)):
+        return mask if mask is None else ops.cast(mask, "bool")
+    shapes = [tuple(shape)]
+    if len(shape) == 3:
+        shapes.append((shape[0], flat_length((*shape, None))))
+    return flat_mask(_checked(layer, name, mask, shapes))
 
 
-def checked_attention_mask(layer: keras.layers.Layer, mask: Any, shape: tuple[Any, ...]) -> Tensor:
+def checked_attention_mask(layer: keras.layers.Layer, mask: Any, shape: Shape) -> Tensor:
     """Return an attention mask as boolean `(B | 1, Tq | 1, Tv)`.
 
-    It may leave out the batch axis, and its other axes but the last may be 1.
-
-    Args:
-        layer: names the error.
-        mask: an array or a list.
-        shape: `(B, Tq, Tv)`, or `(B, Tv)` for one step.
+    It may leave out the batch axis, and its other axes but the last may be 1. The shape that it
+    should have is `(B, Tq, Tv)`, or `(B, Tv)` for one step.
     """
     *lead, last = shape
     choices = [(size, 1) for size in lead]
@@ -91,14 +94,10 @@ def checked_attention_mask(layer: keras.layers.Layer, mask: Any, shape: tuple[An
     return ops.expand_dims(mask, 1 if len(shape) == 2 else 0)
 
 
-def _checked(
-    layer: keras.layers.Layer, name: str, mask: Any, shapes: list[tuple[Any, ...]]
-) -> Tensor:
+def _checked(layer: keras.layers.Layer, name: str, mask: Any, shapes: list[Any]) -> Tensor:
     """Return the mask if it has one of the shapes, the first of which the error names."""
     mask = ops.convert_to_tensor(mask) if isinstance(mask, (list, tuple)) else mask
     mask, shape = ops.cast(mask, "bool"), shapes[0]
-    if tuple(mask.shape) == shape:
-        return mask
     if any(fits(mask.shape, each) for each in shapes):
         return mask
     hint = ""
@@ -110,78 +109,43 @@ def _checked(
     )
 
 
+def check_states(
+    layer: keras.layers.Layer, states: Any, expected: list[Any], form: str, source: str
+) -> None:
+    """Raise a ValueError unless a structure of tensors has these shapes; None is unknown.
+
+    The error names the form of the states, and where they come from.
+    """
+    states = [] if states is None else tree.flatten(states)
+    shapes = [tuple(getattr(x, "shape", ())) for x in states]
+    if len(shapes) != len(expected) or not all(map(fits, shapes, expected)):
+        wanted, received = (", ".join(map(str, each)) or "()" for each in (expected, shapes))
+        raise ValueError(
+            f"{type(layer).__name__} expected {form} {wanted}, {source}. Received: {received}"
+        )
+
+
 def note_length(layer: keras.layers.Layer, sequence: Any) -> None:
     """Keep the number of steps of a symbolic call, None where unknown: `expect_known_length`."""
-    vars(layer).setdefault("_symbolic_lengths", set()).add(tuple(sequence.shape[1:2]))
+    vars(layer).setdefault("_symbolic_lengths", set()).add(sequence.shape[1:2])
 
 
 def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
     """Raise a ValueError where an export to ONNX would unroll a loop over an unknown length.
 
-    Keras traces unknown lengths as 1.
-
-    Args:
-        layer: one that is being called, whose symbolic calls `note_length` has seen.
-        sequence: `(B, T, ...)`, what it goes through step by step.
+    Keras traces unknown lengths as 1: `note_length` has seen the layer's symbolic calls.
     """
-    if not backend.traces_onnx() or sequence.shape[1] != 1:
-        return
     lengths = vars(layer).get("_symbolic_lengths", {(None,)})
-    if (None,) not in lengths:
-        return
-    raise ValueError(
-        f"{type(layer).__name__} expected a known number of steps in an export from PyTorch to "
-        "ONNX, where its loop is unrolled: give the input a length, or export a SavedModel from "
-        "TensorFlow or JAX. Received: an unknown number"
-    )
-
-
-def is_empty(x: Tensor) -> bool:
-    """Return whether a tensor is known to have no elements."""
-    return 0 in tuple(x.shape)
-
-
-def at_least_one(x: Tensor) -> Tensor:
-    """Pad `(T, ...)` to a `T` of at least 1: a loop in a graph cannot stack no steps."""
-    missing = ops.maximum(1 - ops.shape(x)[0], 0)
-    return ops.pad(x, [[0, missing]] + [[0, 0]] * (len(x.shape) - 1))
-
-
-def alike(a: int | None, b: int | None) -> bool:
-    """Return whether two sizes, None where unknown, can be the same."""
-    return a is None or b is None or a == b
-
-
-def fits(shape: Sequence[int | None], expected: Sequence[int | None]) -> bool:
-    """Return whether two shapes may be the same, where None is unknown."""
-    return len(shape) == len(expected) and all(map(alike, shape, expected))
-
-
-def check_states(
-    layer: keras.layers.Layer,
-    states: list[Any],
-    expected: list[tuple[Any, ...]],
-    form: Callable[[], str],
-) -> None:
-    """Raise a ValueError unless tensors have the shapes expected, in which None is unknown.
-
-    Args:
-        layer: names the error.
-        states: a flat list.
-        expected: a shape for each.
-        form: returns the form that the error asks for, which no step makes otherwise.
-    """
-    shapes = [tuple(getattr(x, "shape", ())) for x in states]
-    if len(shapes) == len(expected) and all(map(fits, shapes, expected)):
-        return
-    received = ", ".join(map(str, shapes)) or "nothing"
-    raise ValueError(f"{type(layer).__name__} expected {form()}. Received: {received}")
+    if sequence.shape[1] == 1 and (None,) in lengths and backend.traces_onnx():
+        raise ValueError(
+            f"{type(layer).__name__} expected a known number of steps in an export from PyTorch to "
+            "ONNX, where its loop is unrolled: give the input a length, or export a SavedModel "
+            "from TensorFlow or JAX. Received: an unknown number"
+        )
 
 
 def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """Combine two masks, either of which may be None."""
-    a = None if a is None else ops.cast(a, "bool")
-    b = None if b is None else ops.cast(b, "bool")
+    """Combine two boolean masks, either of which may be None."""
     if a is None or b is None:
         return a if b is None else b
     return ops.logical_and(a, b)
@@ -194,7 +158,7 @@ def causal_mask(queries: Any, length: Any) -> Tensor:
     return ops.expand_dims(rows >= columns, 0)
 
 
-def flat_length(shape: tuple[Any, ...]) -> int | None:
+def flat_length(shape: Shape) -> int | None:
     """Return the number of positions of a memory `(B, Tv, dim)` or grid `(B, H, W, dim)`."""
     sizes = shape[1:-1]
     return None if None in sizes else math.prod(sizes)
@@ -218,8 +182,7 @@ def flat_mask(mask: Tensor | None) -> Tensor | None:
 
 def first_place(mask: Tensor) -> Tensor:
     """Return the first position that a mask `(B, Tv)` allows, int32 `(B, 1, 1)`; 0 if none."""
-    # There is always a position to find, also in a memory without any.
-    first = ops.argmax(ops.pad(ops.cast(mask, "int32"), [[0, 0], [0, 1]]), axis=1)
+    first = ops.argmax(ops.cast(mask, "int32"), axis=1)
     return ops.reshape(ops.cast(first, "int32"), (-1, 1, 1))
 
 

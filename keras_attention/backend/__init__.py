@@ -12,22 +12,21 @@ from keras_attention.backend.generic import (
     gather,
     gather_in_rows,
     greatest,
-    in_loop,
+    in_gpu_loop,
     is_concrete,
-    is_tensorflow,
-    matmul,
     on_gpu,
     project,
     saved,
     scan,
     share,
-    times_transposed,
     traces_onnx,
     under_xla,
     unfold,
 )
 
-if keras.backend.backend() == "tensorflow":
+IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+
+if IS_TENSORFLOW:
     from keras_attention.backend.gpu_scan import saved
     from keras_attention.backend.on_tensorflow import (
         additive,
@@ -35,14 +34,11 @@ if keras.backend.backend() == "tensorflow":
         gather,
         gather_in_rows,
         is_concrete,
-        is_tensorflow,
         project,
         scan,
-        share,
-        times_transposed,
         unfold,
     )
-    from keras_attention.backend.tensorflow_graphs import for_gpu, in_loop, on_gpu, under_xla
+    from keras_attention.backend.tensorflow_graphs import for_gpu, in_gpu_loop, on_gpu, under_xla
 elif keras.backend.backend() == "jax":
     from keras_attention.backend.on_jax import (
         additive,

@@ -14,14 +14,10 @@ from typing import Any
 from keras import ops, tree
 
 Tensor = Any
+Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
-def scan(
-    step: Callable[[Any, Any], tuple[Any, Any]],
-    state: Any,
-    inputs: Any,
-    output_dtypes: Any,
-) -> tuple[Any, Any]:
+def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn.
 
     Args:
@@ -34,9 +30,6 @@ def scan(
         The outputs of all steps, stacked to `(T, ...)`, and the last state.
     """
     outputs: list[Any] = []
-    length = tree.flatten(inputs)[0].shape[0]
-    if length == 0:
-        return nothing(step, state, inputs), state
     # Unstacked, not indexed: an ONNX graph then refuses other lengths than the one that was traced.
     for row in zip(*(ops.unstack(x) for x in tree.flatten(inputs)), strict=True):
         output, state = step(tree.pack_sequence_as(inputs, row), state)
@@ -44,22 +37,9 @@ def scan(
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state
 
 
-def nothing(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, inputs: Any) -> Any:
-    """Return the outputs `(0, ...)` of no steps: those of a step with zeros say their shapes."""
-    rows = tree.map_structure(lambda x: ops.zeros(ops.shape(x)[1:], x.dtype), inputs)
-    return tree.map_structure(
-        lambda x: ops.zeros((0, *ops.shape(x)), x.dtype), step(rows, state)[0]
-    )
-
-
 def unfold(
-    step: Callable[[Tensor, Any], tuple[Any, Any]],
-    state: Any,
-    done: Callable[[Any], Tensor],
-    max_length: int | Tensor,
-    pause: Callable[[Any], Tensor] | None = None,
-    resume: Callable[[Any], Any] | None = None,
-) -> tuple[Any, Any, Tensor]:
+    step: Step, state: Any, done: Any, max_length: Any, pause: Any = None, resume: Any = None
+) -> tuple[Any, Any, Any]:
     """Call `step` until the state is done or `max_length` steps are taken.
 
     Args:
@@ -87,19 +67,9 @@ def unfold(
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state, t
 
 
-def matmul(x: Tensor, y: Tensor) -> Tensor:
-    """Return the product of `(..., n, k)` and `(..., k, m)`, in float64 where both are."""
-    return ops.matmul(x, y)
-
-
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`."""
     return ops.matmul(x, kernel)
-
-
-def times_transposed(x: Tensor, y: Tensor) -> Tensor:
-    """Return the product of `(..., n, k)` and the transpose of `(..., m, k)`."""
-    return ops.matmul(x, ops.swapaxes(y, -1, -2))
 
 
 def average(weights: Tensor, value: Tensor) -> Tensor:
@@ -141,17 +111,14 @@ def traces_onnx() -> bool:
 
 def share(rows: Any, batch: Any) -> Any:
     """Return how many of `rows` rows share each of `batch` rows, where `batch` may be 0."""
-    return rows // (batch or 1) if isinstance(batch, int) else rows // batch
+    if isinstance(batch, int):
+        return rows // (batch or 1)
+    return rows // (ops.maximum(batch, 1) if ops.is_tensor(batch) else batch)
 
 
 def is_concrete(x: Tensor) -> bool:
     """Whether the values of a tensor can be read: no function of it is being traced."""
     return True
-
-
-def is_tensorflow() -> bool:
-    """Whether the backend is TensorFlow."""
-    return False
 
 
 def under_xla() -> bool:
@@ -178,21 +145,17 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
 def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
     """Return the size of the formula's tensor `(B, Tq, Tv, units)`; 0 where the formula serves.
 
-    Args:
-        query: `(B, Tq, units)`.
-        key: `(B, Tv, units)`.
-        batch: an unknown `B`; 0 for none.
+    An unknown `B` is `batch`, or nothing if that is 0.
     """
     rows, queries, units = query.shape
     sizes = (rows or batch, queries, key.shape[1], units)
     numbers = all(isinstance(size, int) for size in sizes)
-    if rows != key.shape[0] or not numbers or queries == 1 or key.shape[1] == 1:
-        return 0
-    return math.prod(sizes)
+    served = rows != key.shape[0] or not numbers or 1 in (queries, key.shape[1])
+    return 0 if served else math.prod(sizes)
 
 
-def in_loop() -> bool:
-    """Whether a step of `scan` or `unfold` is being traced; False where nobody asks."""
+def in_gpu_loop() -> bool:
+    """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
     return False
 
 

@@ -3,7 +3,6 @@
 A kernel of a recurrent step computes for 1 to 5 microseconds, and takes as long to launch. So
 
 - an iteration of the loop takes several steps, which share its reads, writes and counters;
-- values of a step that are alike are written as one array;
 - the gradient is a loop of its own. Its trip count is known, so that the host is not asked at each
   iteration. It reads the states before each step and takes the step again, where automatic
   differentiation writes each intermediate value by a kernel of its own. Values that are dear, those
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -24,10 +22,10 @@ from typing import Any
 import tensorflow as tf
 from keras import tree
 
+from keras_attention.backend.generic import Step
 from keras_attention.backend.tensorflow_graphs import graph
 
 Tensor = Any
-Step = Callable[[Any, Any], tuple[Any, Any]]
 
 STEPS = 4  # of an iteration: 2 launch a tenth more kernels, 8 compile twice as long
 NO_SECOND_DERIVATIVE = (
@@ -144,7 +142,7 @@ class _Loop:
         def run(*arguments: Tensor) -> Any:
             first = list(arguments[: len(state)])
             arrays = [chunks.array(x) for x in arguments[len(state) :][: len(inputs)]]
-            written = _Written([*self.outputs, *[first[i] for i in alone], *self.saves], chunks)
+            like = [*self.outputs, *[first[i] for i in alone], *self.saves]
 
             def forward(t: Tensor, state: list[Tensor], rows: list[Any]) -> Any:
                 values = []
@@ -152,15 +150,15 @@ class _Loop:
                     saves = _Saved()
                     state, outputs = self.take(state, step_inputs, saves)
                     values.append([*outputs, *[state[i] for i in alone], *saves.values])
-                return t + 1, state, written.write(rows, t, values)
+                return t + 1, state, chunks.write(rows, t, values)
 
             _, last, rows = tf.while_loop(
                 lambda t, *_: t < chunks.count,
                 forward,
-                (tf.constant(0), first, written.empty()),
+                (tf.constant(0), first, chunks.empty(like)),
                 maximum_iterations=chunks.count,
             )
-            values = written.stack(rows)
+            values = chunks.stack(rows)
             outputs = values[: len(self.outputs)]
             after = dict(zip(alone, values[len(outputs) :], strict=False))
             after |= {i: outputs[j] for i, j in self.as_output.items()}
@@ -197,7 +195,6 @@ class _Loop:
         """Return the gradients of the first states, the inputs, and of what the step captures."""
         floats = [i for i, x in enumerate(self.inputs) if x.dtype.is_floating]
         specs = [tf.TensorSpec(self.inputs[i].shape[1:], self.inputs[i].dtype) for i in floats]
-        written = _Written(specs, chunks)
         read = [chunks.array(x) for x in (*before, *saves, *g_outputs)]
         ends = len(before), len(before) + len(saves)
 
@@ -211,7 +208,7 @@ class _Loop:
                 )
                 of_inputs.append([g_inputs[i] for i in floats])
                 sums = [x + y for x, y in zip(sums, more, strict=True)]
-            return k + 1, g_state, written.write(rows, t, of_inputs[::-1]), sums
+            return k + 1, g_state, chunks.write(rows, t, of_inputs[::-1]), sums
 
         g_last = [
             g if x.dtype.is_floating else _zeros(x) for x, g in zip(self.state, g_last, strict=True)
@@ -220,10 +217,10 @@ class _Loop:
         _, g_first, rows, sums = tf.while_loop(
             lambda k, *_: k < chunks.count,
             backward,
-            (tf.constant(0), g_last, written.empty(), zeros),
+            (tf.constant(0), g_last, chunks.empty(specs), zeros),
             maximum_iterations=chunks.count,
         )
-        results = iter(_without_gradient(*g_first, *written.stack(rows), *sums))
+        results = iter(_without_gradient(*g_first, *chunks.stack(rows), *sums))
         g_first = [next(results) for _ in g_first]
         g_inputs = [next(results) if i in floats else None for i in range(len(self.inputs))]
         return g_first, g_inputs, list(results)
@@ -263,99 +260,49 @@ class _Loop:
 
 
 class _Chunks:
-    """The steps of a loop, so many for each of `count` iterations.
+    """The steps of a loop, so many for each of `count` iterations, and the arrays of their values.
 
     XLA compiles no loop, of no iterations either, that reads an array of no rows: an array has one.
     """
 
     def __init__(self, count: Any, steps: int) -> None:
         self.count, self.steps = count, steps
-        self.rows = max(count, 1) if isinstance(count, int) else tf.maximum(count, 1)
+        self._rows = max(count, 1) if isinstance(count, int) else tf.maximum(count, 1)
 
     def array(self, x: Tensor) -> tf.TensorArray:
         """Return an array of a row an iteration, of `x` `(count · steps, ...)`."""
-        missing = (self.rows - self.count) * self.steps
-        shape = x.shape[1:]
-        x = tf.pad(x, [[0, missing], *[[0, 0]] * (len(x.shape) - 1)])
-        if self.steps > 1:
-            x = tf.reshape(x, tf.concat([[self.rows, self.steps], tf.shape(x)[1:]], 0))
-            shape = tf.TensorShape([self.steps]).concatenate(shape)
-        return tf.TensorArray(x.dtype, self.rows, element_shape=shape).unstack(x)
+        missing = (self._rows - self.count) * self.steps
+        padded = tf.pad(x, [[0, missing], *[[0, 0]] * (len(x.shape) - 1)])
+        rows = tf.reshape(padded, tf.concat([[self._rows, self.steps], tf.shape(x)[1:]], 0))
+        return self._empty(x.dtype, x.shape[1:]).unstack(rows)
 
     def read(self, arrays: list[tf.TensorArray], t: Tensor) -> list[list[Tensor]]:
         """Return for each step of an iteration its values of all arrays."""
-        rows = [[x.read(t)] if self.steps == 1 else tf.unstack(x.read(t)) for x in arrays]
+        rows = [tf.unstack(x.read(t)) for x in arrays]
         return [[row[i] for row in rows] for i in range(self.steps)]
 
+    def empty(self, like: list[Any]) -> list[tf.TensorArray]:
+        """Return the arrays to write, before the first iteration, for values of a step."""
+        return [self._empty(x.dtype, x.shape) for x in like]
 
-class _Written:
-    """The arrays that a loop writes: values that differ in their last axis alone are one array.
-
-    Args:
-        like: a tensor, or its spec, like each value of a step.
-        chunks: of the loop.
-    """
-
-    def __init__(self, like: list[Any], chunks: _Chunks) -> None:
-        self._like, self._chunks = like, chunks
-        groups: dict[Any, list[int]] = {}
-        for i, x in enumerate(like):
-            *lead, last = x.shape.as_list() or [None]
-            joins = chunks.steps > 1 and lead and last is not None and lead.count(None) < 2
-            lead = tuple(size for size in lead if size != 1)
-            groups.setdefault((x.dtype, lead) if joins else i, []).append(i)
-        self._groups = list(groups.values())
-
-    def empty(self) -> list[tf.TensorArray]:
-        """Return the arrays before the first iteration."""
-        arrays = []
-        for group in self._groups:
-            first = self._like[group[0]]
-            shape = first.shape
-            if len(group) > 1:
-                lead = shape.as_list()[:-1]
-                width = sum(self._like[i].shape[-1] for i in group)
-                shape = tf.TensorShape([None if None in lead else math.prod(lead), width])
-            if self._chunks.steps > 1:
-                shape = tf.TensorShape([self._chunks.steps]).concatenate(shape)
-            arrays.append(tf.TensorArray(first.dtype, self._chunks.rows, element_shape=shape))
-        return arrays
+    def _empty(self, dtype: Any, shape: tf.TensorShape) -> tf.TensorArray:
+        shape = tf.TensorShape([self.steps]).concatenate(shape)
+        return tf.TensorArray(dtype, self._rows, element_shape=shape)
 
     def write(self, arrays: list[Any], t: Tensor, values: list[list[Tensor]]) -> list[Any]:
         """Write the values of an iteration's steps."""
-        written = []
-        for array, group in zip(arrays, self._groups, strict=True):
-            rows = [
-                step[group[0]]
-                if len(group) == 1
-                else tf.concat([tf.reshape(step[i], [-1, step[i].shape[-1]]) for i in group], -1)
-                for step in values
-            ]
-            written.append(array.write(t, rows[0] if len(rows) == 1 else tf.stack(rows)))
-        return written
+        rows = zip(*values, strict=True)
+        return [array.write(t, tf.stack(row)) for array, row in zip(arrays, rows, strict=True)]
 
     def stack(self, arrays: list[Any]) -> list[Tensor]:
         """Return the values of all steps, `(count · steps, ...)` each."""
-        values: list[Any] = list(self._like)
-        steps = self._chunks.rows * self._chunks.steps
-        for array, group in zip(arrays, self._groups, strict=True):
-            x = array.stack()
-            if self._chunks.steps > 1:
-                x = tf.reshape(x, tf.concat([[steps], tf.shape(x)[2:]], 0))
-            if len(group) == 1:
-                values[group[0]] = x
-                continue
-            widths = [self._like[i].shape[-1] for i in group]
-            for i, part in zip(group, tf.split(x, widths, -1), strict=True):
-                shape = [-1 if size is None else size for size in self._like[i].shape]
-                values[i] = tf.reshape(part, [steps, *shape])
-        return [x[: self._chunks.count * self._chunks.steps] for x in values]
+        rows = [x.stack() for x in arrays]
+        flat = [tf.reshape(x, tf.concat([[-1], tf.shape(x)[2:]], 0)) for x in rows]
+        return [x[: self.count * self.steps] for x in flat]
 
 
 def _zeros(x: Any) -> Tensor:
-    return tf.raw_ops.ZerosLike(
-        x=x
-    )  # of a known shape, `tf.zeros_like` is a constant of the program
+    return tf.raw_ops.ZerosLike(x=x)  # where `tf.zeros_like` is a constant of the program
 
 
 @tf.custom_gradient

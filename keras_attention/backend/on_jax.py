@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,6 +9,7 @@ from jax import numpy as jnp
 from keras import ops
 
 from keras_attention.backend import generic
+from keras_attention.backend.generic import Step
 
 Tensor = Any
 
@@ -18,12 +18,7 @@ LARGEST_FORMULA, LARGEST_ON_GPU = 2**18, 2**26
 STEPS = 4  # of an iteration on a GPU
 
 
-def scan(
-    step: Callable[[Any, Any], tuple[Any, Any]],
-    state: Any,
-    inputs: Any,
-    output_dtypes: Any,
-) -> tuple[Any, Any]:
+def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
 
     def advance(state: Any, row: Any) -> tuple[Any, Any]:
@@ -37,13 +32,8 @@ def scan(
 
 
 def unfold(
-    step: Callable[[Tensor, Any], tuple[Any, Any]],
-    state: Any,
-    done: Callable[[Any], Tensor],
-    max_length: int | Tensor,
-    pause: Callable[[Any], Tensor] | None = None,
-    resume: Callable[[Any], Any] | None = None,
-) -> tuple[Any, Any, Tensor]:
+    step: Step, state: Any, done: Any, max_length: Any, pause: Any = None, resume: Any = None
+) -> tuple[Any, Any, Any]:
     """Call `step` until the state is done: see `generic.unfold`."""
     shapes = jax.eval_shape(step, jnp.int32(0), state)[0]
     outputs = jax.tree.map(lambda x: jnp.zeros((max_length, *x.shape), x.dtype), shapes)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import ops, tree
 
 from keras_attention.backend import generic, gpu_scan, tensorflow_additive
-from keras_attention.backend.generic import nothing
+from keras_attention.backend.generic import Step
 from keras_attention.backend.tensorflow_graphs import (
     for_gpu,
     graph,
@@ -30,36 +30,29 @@ LARGEST_FORMULA = 2**20
 USUAL_BATCH = 64  # of a batch that is not known
 
 
-def scan(
-    step: Callable[[Any, Any], tuple[Any, Any]],
-    state: Any,
-    inputs: Any,
-    output_dtypes: Any,
-) -> tuple[Any, Any]:
+def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
     first = tree.flatten(inputs)[0]
     length = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
-    if first.shape[0] == 0:
-        return nothing(step, state, inputs), state
     if for_gpu():
 
         def traced(row: Any, state: Any) -> tuple[Any, Any]:
-            with tracing_a_step():
+            with tracing_a_step(gpu=True):
                 return step(row, state)
 
         return gpu_scan.scan(traced, state, inputs, output_dtypes)
 
-    def array(dtype: str, shape: Any = None) -> tf.TensorArray:
-        return tf.TensorArray(dtype, length, element_shape=shape)
-
     # TensorArrays on both sides: their gradients are per step, those of slices are whole tensors.
-    flat_inputs = [array(x.dtype, x.shape[1:]).unstack(x) for x in tree.flatten(inputs)]
-    flat_outputs = [array(dtype) for dtype in tree.flatten(output_dtypes)]
+    flat_inputs = [
+        tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x)
+        for x in tree.flatten(inputs)
+    ]
+    flat_outputs = [tf.TensorArray(dtype, length) for dtype in tree.flatten(output_dtypes)]
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
 
     def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
         row = tree.pack_sequence_as(inputs, [x.read(t) for x in flat_inputs])
-        with tracing_a_step():
+        with tracing_a_step(gpu=False):
             output, new = step(row, tree.pack_sequence_as(state, flat_state))
         new = tree.flatten(new)
         for x, old in zip(new, flat_state, strict=True):
@@ -78,13 +71,8 @@ def scan(
 
 
 def unfold(
-    step: Callable[[Tensor, Any], tuple[Any, Any]],
-    state: Any,
-    done: Callable[[Any], Tensor],
-    max_length: int | Tensor,
-    pause: Callable[[Any], Tensor] | None = None,
-    resume: Callable[[Any], Any] | None = None,
-) -> tuple[Any, Any, Tensor]:
+    step: Step, state: Any, done: Any, max_length: Any, pause: Any = None, resume: Any = None
+) -> tuple[Any, Any, Any]:
     """Call `step` until the state is done: see `generic.unfold`."""
     if tf.executing_eagerly():
         return generic.unfold(step, state, done, max_length, pause, resume)
@@ -107,7 +95,7 @@ def unfold(
     # The step is traced once, before the loop, which has to know what it puts out.
     @graph()
     def traced(t: Tensor, *flat_state: Tensor) -> tuple[Any, list[Tensor]]:
-        with tracing_a_step():
+        with tracing_a_step(for_gpu()):
             output, new = step(t, pack(flat_state))
         return output, flatten(new)
 
@@ -166,19 +154,9 @@ def unfold(
     return tree.pack_sequence_as(output_specs, stacked), pack(last), steps
 
 
-def share(rows: Any, batch: Any) -> Any:
-    """Return how many of `rows` rows share each of `batch` rows, where `batch` may be 0."""
-    return rows // (batch or 1) if isinstance(batch, int) else rows // tf.maximum(batch, 1)
-
-
 def is_concrete(x: Tensor) -> bool:
     """Whether the values of a tensor can be read."""
     return bool(tf.executing_eagerly())
-
-
-def is_tensorflow() -> bool:
-    """Whether the backend is TensorFlow."""
-    return True
 
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
@@ -207,11 +185,6 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     rows = tf.reshape(x, [-1, x.shape[-1]])
     columns = tf.reshape(kernel, [x.shape[-1], -1])
     return tf.reshape(rows @ columns, tf.concat([tf.shape(x)[:-1], tf.shape(kernel)[1:]], 0))
-
-
-def times_transposed(x: Tensor, y: Tensor) -> Tensor:
-    """Return the product of `(..., n, k)` and the transpose of `(..., m, k)`."""
-    return tf.matmul(x, y, transpose_b=True)
 
 
 def average(weights: Tensor, value: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from keras import ops
 from torch import Tensor
 
 from keras_attention.backend import generic
+from keras_attention.backend.generic import Step
 
 # Exponentials of twice a number below it are finite in float32.
 LARGEST = 44.0
@@ -122,12 +123,7 @@ def _blocks(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]
 
 
 def unfold(
-    step: Callable[[Tensor, Any], tuple[Any, Any]],
-    state: Any,
-    done: Callable[[Any], Tensor],
-    max_length: int | Tensor,
-    pause: Callable[[Any], Tensor] | None = None,
-    resume: Callable[[Any], Any] | None = None,
+    step: Step, state: Any, done: Any, max_length: Any, pause: Any = None, resume: Any = None
 ) -> tuple[Any, Any, Any]:
     """Call `step` until the state is done: see `generic.unfold`.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -57,30 +57,20 @@ def _unseen(*args: Tensor) -> list[Tensor]:
     return [tf.stop_gradient(x) for x in args]
 
 
-class _Form(NamedTuple):
-    """A way to compute `r`.
-
-    Attributes:
-        prepare: applied to queries and to keys.
-        pairs: from slices of prepared queries and of keys to `r` of two slices at a time.
-    """
-
-    prepare: Term
-    pairs: Callable[[list[Tensor], list[Tensor]], Pairs]
-
-
 @graph(jit_compile=True)
 def _scores(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     """Return `Σ v - 2 Σ_d v_d r_d`."""
 
-    def block(form: _Form, queries: list[Tensor], key: Tensor) -> Tensor:
-        a = [tf.expand_dims(x, 2) for x in _slices(form.prepare(queries[0]), 2)]
-        b = [tf.expand_dims(x, 1) for x in _slices(form.prepare(key), 2)]
-        total = _sum(form.pairs(a, b), _slices(scale, 0), lambda r: r)  # (b, n, Tv, units / SLICES)
+    def block(finite: bool, queries: list[Tensor], key: Tensor) -> Tensor:
+        a = [tf.expand_dims(x, 2) for x in _slices(_prepared(queries[0], finite), 2)]
+        b = [tf.expand_dims(x, 1) for x in _slices(_prepared(key, finite), 2)]
+        total = _sum(
+            _pairs(a, b, finite), _slices(scale, 0), lambda r: r
+        )  # (b, n, Tv, units / SLICES)
         return tf.linalg.matvec(total, tf.ones(total.shape[-1], total.dtype))
 
     row = key.shape[1] * query.shape[2]
-    sums = _where_finite(query, key, lambda form: _map(block, form, [query], key, row))
+    sums = _where_finite(query, key, lambda finite: _map(block, finite, [query], key, row))
     return tf.reduce_sum(scale) - 2 * sums
 
 
@@ -88,12 +78,12 @@ def _scores(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 def _first_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
     """Return the gradients of `_scores`, by `d tanh = 4 r (1 - r)`."""
 
-    def gradients(form: _Form) -> tuple[Tensor, ...]:
+    def gradients(finite: bool) -> tuple[Tensor, ...]:
         turned = tf.transpose(upstream, [0, 2, 1])
         return (
-            _weighted(form, query, key, upstream, lambda r: r - r * r),
-            _weighted(form, key, query, turned, lambda r: r - r * r),
-            _weighted(form, query, key, upstream, lambda r: r),
+            _weighted(finite, query, key, upstream, lambda r: r - r * r),
+            _weighted(finite, key, query, turned, lambda r: r - r * r),
+            _weighted(finite, query, key, upstream, lambda r: r),
         )
 
     of_query, of_key, of_scale = _where_finite(query, key, gradients)
@@ -102,39 +92,37 @@ def _first_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor
     return 4 * scale * of_query, 4 * scale * of_key, tf.reduce_sum(of_scale, [0, 1])
 
 
-def _weighted(form: _Form, rows: Tensor, others: Tensor, weights: Tensor, term: Term) -> Tensor:
+def _weighted(finite: bool, rows: Tensor, others: Tensor, weights: Tensor, term: Term) -> Tensor:
     """Return `Σ_j weights_ij term(r_ij)`, `(B, T, units)`, for rows i and others j."""
 
-    def block(form: _Form, rows: list[Tensor], others: Tensor) -> Tensor:
-        a = tf.expand_dims(form.prepare(rows[0]), 2)
-        b = [tf.expand_dims(x, 1) for x in _slices(form.prepare(others), 1)]
+    def block(finite: bool, rows: list[Tensor], others: Tensor) -> Tensor:
+        a = tf.expand_dims(_prepared(rows[0], finite), 2)
+        b = [tf.expand_dims(x, 1) for x in _slices(_prepared(others, finite), 1)]
         factors = [tf.expand_dims(x, -1) for x in _slices(rows[1], 2)]
-        return tf.reduce_sum(_sum(form.pairs([a] * SLICES, b), factors, term), 2)
+        return tf.reduce_sum(_sum(_pairs([a] * SLICES, b, finite), factors, term), 2)
 
-    return _map(block, form, [rows, weights], others, others.shape[1] * rows.shape[2])
+    return _map(block, finite, [rows, weights], others, others.shape[1] * rows.shape[2])
 
 
-def _where_finite(query: Tensor, key: Tensor, function: Callable[[_Form], Any]) -> Any:
-    """Return a function of exponentials, or of sigmoids where those would leave float32."""
+def _where_finite(query: Tensor, key: Tensor, function: Callable[[bool], Any]) -> Any:
+    """Return a function of whether products of exponentials are finite in float32."""
     largest = sum(tf.nn.relu(tf.reduce_max(x)) for x in (query, key))
-    exponentials = _Form(lambda x: tf.exp(2 * x), _by_exponentials)
-    sigmoids = _Form(lambda x: -2 * x, _by_sigmoids)
-    return tf.cond(
-        largest < LARGEST_SUM, lambda: function(exponentials), lambda: function(sigmoids)
-    )
+    return tf.cond(largest < LARGEST_SUM, lambda: function(True), lambda: function(False))
 
 
-def _by_exponentials(a: list[Tensor], b: list[Tensor]) -> Pairs:
-    """Yield `r` of two slices with one division: `1/x = y/(xy)`."""
+def _prepared(x: Tensor, finite: bool) -> Tensor:
+    return tf.exp(2 * x) if finite else -2 * x
+
+
+def _pairs(a: list[Tensor], b: list[Tensor], finite: bool) -> Pairs:
+    """Yield `r` of two slices at a time: of exponentials with one division, `1/x = y/(xy)`."""
     for n in range(0, SLICES, 2):
-        x, y = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
-        inverse = 1 / (x * y)
-        yield y * inverse, x * inverse
-
-
-def _by_sigmoids(a: list[Tensor], b: list[Tensor]) -> Pairs:
-    for n in range(0, SLICES, 2):
-        yield tf.sigmoid(a[n] + b[n]), tf.sigmoid(a[n + 1] + b[n + 1])
+        if finite:
+            x, y = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
+            inverse = 1 / (x * y)
+            yield y * inverse, x * inverse
+        else:
+            yield tf.sigmoid(a[n] + b[n]), tf.sigmoid(a[n + 1] + b[n + 1])
 
 
 def _sum(pairs: Pairs, factors: list[Tensor], term: Term) -> Tensor:
@@ -151,16 +139,12 @@ def _slices(x: Tensor, axis: int) -> list[Tensor]:
 
 
 def _map(
-    function: Callable[..., Tensor], form: _Form, rows: list[Tensor], others: Tensor, row: int
+    function: Callable[..., Tensor], finite: bool, rows: list[Tensor], others: Tensor, row: int
 ) -> Tensor:
     """Apply a function to one block of sentences, or of rows of a long sentence, after the other.
 
-    Args:
-        function: of the form, a list of `(b, n, ·)` and others `(b, m, ·)` to `(b, n, ·)`.
-        form: its first argument.
-        rows: list of `(B, T, ·)`.
-        others: `(B, m, ·)`.
-        row: number of values of `r` in a row.
+    It makes `(b, n, ·)` of finite, a list of `(b, n, ·)` and others `(b, m, ·)`; a row has so many
+    values of `r`.
     """
     batch, length = others.shape[0], rows[0].shape[1]
     count = max(1, BLOCK // (length * row))  # sentences of a block
@@ -179,7 +163,7 @@ def _map(
     rows = [blocks(x, parts * size - length, size) for x in rows]
     others = blocks(others, 0, others.shape[1])
     results = tf.map_fn(
-        lambda n: function(form, [x[n] for x in rows], others[n // parts]),
+        lambda n: function(finite, [x[n] for x in rows], others[n // parts]),
         tf.range(tf.shape(rows[0])[0]),
         fn_output_signature=others.dtype,
     )

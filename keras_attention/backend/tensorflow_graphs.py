@@ -18,7 +18,8 @@ try:
 except ImportError:
     GraphOrParentsInXlaContext = None
 
-_in_step: ContextVar[bool] = ContextVar("in_step", default=False)
+# Whether a step of `scan` or `unfold` is being traced, and for which device.
+_step_device: ContextVar[str] = ContextVar("step_device", default="")
 
 
 def graph(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -39,13 +40,13 @@ def graph(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 @contextlib.contextmanager
-def tracing_a_step() -> Iterator[None]:
-    """Within this, a step of `scan` or `unfold` is being traced."""
-    token = _in_step.set(True)
+def tracing_a_step(gpu: bool) -> Iterator[None]:
+    """Within this, a step of `scan` or `unfold` is being traced, for XLA on a GPU or not."""
+    token = _step_device.set("gpu" if gpu else "cpu")
     try:
         yield
     finally:
-        _in_step.reset(token)
+        _step_device.reset(token)
 
 
 def under_xla() -> bool:
@@ -56,7 +57,12 @@ def under_xla() -> bool:
 
 def in_loop() -> bool:
     """Whether a step of `scan` or `unfold` is being traced."""
-    return _in_step.get()
+    return _step_device.get() != ""
+
+
+def in_gpu_loop() -> bool:
+    """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
+    return _step_device.get() == "gpu"
 
 
 def on_gpu() -> bool:

@@ -1,7 +1,19 @@
-"""The steps of simple, GRU and LSTM cells in a loop, and the gradients that belong to them.
+"""The steps of simple, GRU and LSTM cells in a loop, whose kernels get their gradients after it.
 
 A cell's input has two parts. The first is known before the loop: its product with its rows of the
 kernel is computed once for all steps. The second, a context or the last output, comes in the step.
+
+Automatic differentiation adds the gradient of a kernel up step by step, at the cost of reading and
+writing the whole kernel each time. It is a sum over steps of small outer products: one large
+product does it, once all steps are known.
+
+In the loop a kernel is constant, see `constant_product`: it gets no gradient there. The term that
+is added to the product at each step, an input of the loop, is `deferred`: its gradient is the
+gradient of the product at all steps, from which the kernel's is made. Both can be differentiated
+repeatedly in reverse mode.
+
+JAX traces a gradient before the loop has run: there a product is a product, and nothing is
+deferred.
 """
 
 from __future__ import annotations
@@ -14,10 +26,68 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attention import backend
-from keras_attention.fast.deferred import Trace, constant_product, deferred, outer
 
 Tensor = Any
 Activation = Callable[[Tensor], Tensor]
+
+
+class Trace:
+    """The results of a loop's steps, by name `(T, B, ·)`, for the gradients after the loop."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.steps:  # forward mode asks for gradients as it goes
+            raise NotImplementedError(
+                "Forward mode expected a loop that has its gradients step by step: take the "
+                "derivative within keras_attention.fast_paths(False). Received: the fast loop"
+            )
+        return self.steps[name]
+
+    def before(self, name: str, first: Tensor) -> Tensor:
+        """Return the result before each step: `first` `(B, ·)`, then that of the step before."""
+        return ops.concatenate([first[None], self[name][:-1]], axis=0)
+
+
+def constant_product(y: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the product of `(..., n, m)` with `y` `(..., m, k)` that gives `y` no gradient.
+
+    Its gradient is a product with the transpose, which is taken once, here: a few rows times a
+    transpose that is taken on the way cost three times as much (64 rows, 512 x 2048: 4.8 ms of
+    processor time against 1.7).
+    """
+    if not backend.IS_TENSORFLOW:
+        return lambda x: ops.matmul(x, y)
+    y = ops.copy(y)  # of the graph that holds the loop, whose gradients may not capture others
+    constant = ops.stop_gradient(y)
+    transposed, saves = ops.swapaxes(y, -1, -2), backend.for_gpu()
+
+    def times(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        product = backend.saved(ops.matmul, x, constant) if saves else ops.matmul(x, constant)
+        return product, lambda g: ops.matmul(g, transposed)
+
+    product: Callable[[Tensor], Tensor] = ops.custom_gradient(times)
+    return product
+
+
+def deferred(
+    x: Tensor, parameters: list[Tensor], gradients: Callable[[Tensor], list[Tensor]]
+) -> Tensor:
+    """Return `x`; give `parameters` the `gradients` that the gradient of `x` implies."""
+    if not backend.IS_TENSORFLOW:
+        return x
+
+    def identity(x: Tensor, *parameters: Tensor) -> tuple[Tensor, Any]:
+        return x, lambda g: (g, *gradients(g))
+
+    return ops.custom_gradient(identity)(x, *parameters)
+
+
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    """Return the sum of outer products over all steps: `(T, B, m)`, `(T, B, n)` to `(m, n)`."""
+    a = ops.reshape(a, (-1, a.shape[-1]))
+    return ops.matmul(ops.transpose(a), ops.reshape(b, (-1, b.shape[-1])))
 
 
 class Gates(NamedTuple):
@@ -40,12 +110,6 @@ class Gates(NamedTuple):
     activation: Activation
     recurrent_activation: Activation
     dtype: str
-
-    @property
-    def units(self) -> int:
-        """Width of the state."""
-        units: int = self.recurrent_kernel.shape[0]
-        return units
 
 
 class Cell:
@@ -74,8 +138,7 @@ class Cell:
         name: str = "output",
     ) -> None:
         self._gates, self._dtype, self._trace, self._fed = gates, gates.dtype, trace, fed
-        self._name = name
-        self._first = first
+        self._name, self._first = name, first
         # Half precision is for products alone: a state that adds up keeps its small parts.
         half = self._dtype in ("float16", "bfloat16")
         self.state_dtype = "float32" if half else self._dtype
@@ -94,9 +157,9 @@ class Cell:
         self, inputs: Tensor, of_fed: Tensor | None, recurrent: Tensor, bias: Tensor
     ) -> tuple[list[Tensor], Tensor]:
         """Return what gets deferred gradients, and what is added to the products of inputs."""
-        kernel = recurrent if of_fed is None else ops.concatenate([of_fed, recurrent], axis=0)
-        self._kernel, self._times = kernel, constant_product(kernel)
-        return [kernel], bias
+        self._kernel = recurrent if of_fed is None else ops.concatenate([of_fed, recurrent], axis=0)
+        self._times = constant_product(self._kernel)
+        return [self._kernel], bias
 
     def beside(self, *others: Cell) -> Cell:
         """Return a cell whose step is that of this one and of others, `(cells, B, ·)`."""
@@ -111,13 +174,7 @@ class Cell:
         return self._trace.before(self._name, self._first)
 
     def step(self, row: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
-        """Take a step.
-
-        Args:
-            row: `steps` at this step, each `(B, ·)`.
-            fed: list of `(B, ·)`, the rest of the cell's input.
-            state: list of the cell's states, each `(B, units)`, in `state_dtype`.
-        """
+        """Take a step, of `steps` at it, the rest of the cell's input and its states, `(B, ·)`."""
         fed = [*fed, ops.cast(state[0], self._dtype)]
         gates = ops.cast(row["gates"] + self._times(_join(fed)), self.state_dtype)
         if self._gates.kind == "lstm":
@@ -137,7 +194,7 @@ class GRU(Cell):
     ) -> tuple[list[Tensor], Tensor]:
         self._kernel, self._times = recurrent, constant_product(recurrent)
         self._times_fed = None if of_fed is None else constant_product(of_fed)
-        units = self._gates.units
+        units = recurrent.shape[0]
         of_gates, of_candidate = ops.split(recurrent, [2 * units], axis=-1)
         self._times_both = None
         if of_fed is not None and backend.for_gpu():
@@ -158,14 +215,14 @@ class GRU(Cell):
         return [of_gates, *([] if of_fed is None else [of_fed])], bias
 
     def _gradients(self, gates: Tensor) -> list[Tensor]:
-        of_state = outer(self._before(), gates[..., : 2 * self._gates.units])
+        of_state = outer(self._before(), gates[..., : 2 * self._first.shape[-1]])
         return [of_state, *([outer(_join(self._fed()), gates)] if self._times_fed else [])]
 
     def step(self, row: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step: see `Cell.step`."""
         h, gates = ops.cast(state[0], self._dtype), row["gates"]
         if self._times_both:
-            units = self._gates.units
+            units = h.shape[-1]
             both = self._times_both(_join([*fed, h]))
             of_gates, of_candidate = ops.split(both, [3 * units], axis=-1)
             gates, inner = gates + of_gates, ops.pad(of_candidate, [[0, 0], [2 * units, 0]])
@@ -181,12 +238,8 @@ class GRU(Cell):
 class Stack:
     """Cells above one another: each but the first gets the output of that below in the same step.
 
-    Args:
-        gates: of the cells, bottom first.
-        inputs: `(T, B, ·)`, what is known of the bottom cell's input before the loop.
-        first: the states of all cells before the first step, `(B, units)` each.
-        trace: of the loop; it must get the first state of each cell under its name in `names`.
-        fed: see `Cell`; of the bottom cell.
+    Arguments as those of `Cell`: gates and first states of all cells, bottom first; `inputs` and
+    `fed` of the bottom one. The trace must get the first state of each under its name in `names`.
     """
 
     def __init__(
@@ -198,34 +251,26 @@ class Stack:
         fed: Callable[[], list[Tensor]] = list,
     ) -> None:
         self.names = [f"output_{i}" for i in range(len(gates) - 1)] + ["output"]
-        self._cells, self._starts, start = [], [], 0
+        self._cells, self.starts, start = [], [], 0
         for each, name in zip(gates, self.names, strict=True):
             self._cells.append(hoisted_cell(each, inputs, first[start], trace, fed, name))
-            self._starts.append(start)
+            self.starts.append(start)
             start += 2 if each.kind == "lstm" else 1
             # All of the input of a cell above comes in the step.
-            inputs, fed = inputs[..., :0], partial(_below, trace, name)
-        self.top = self._starts[-1]  # the first state of the top cell, its output, among all
+            inputs, fed = inputs[..., :0], partial(lambda name: [trace[name]], name)
+        self.top = self.starts[-1]  # the first state of the top cell, its output, among all
         self.steps = [cell.steps for cell in self._cells]
         self.state_dtype, self._dtype = self._cells[0].state_dtype, gates[0].dtype
-
-    def outputs(self, state: list[Tensor]) -> list[Tensor]:
-        """Return the first state of each cell; the last is the output of the stack."""
-        return [state[start] for start in self._starts]
 
     def step(self, row: list[Any], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step: see `Cell.step`."""
         new: list[Tensor] = []
-        ends = [*self._starts[1:], len(state)]
-        for cell, inputs, start, end in zip(self._cells, row, self._starts, ends, strict=True):
+        ends = [*self.starts[1:], len(state)]
+        for cell, inputs, start, end in zip(self._cells, row, self.starts, ends, strict=True):
             states = cell.step(inputs, fed, state[start:end])
             fed = [ops.cast(states[0], self._dtype)]
             new += states
         return new
-
-
-def _below(trace: Trace, name: str) -> list[Tensor]:
-    return [trace[name]]
 
 
 def hoisted_cell(gates: Gates, *args: Any) -> Cell:

@@ -2,7 +2,7 @@
 
 The product of a step's inputs and their kernel does not depend on the state: it is computed once
 for all steps, before the loop. The gradients of kernels are one product for all steps each, after
-the loop: see `deferred`. The steps of cells are in `gates`.
+the loop: see `gates`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,16 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.fast.deferred import Trace, constant_product, deferred, outer
-from keras_attention.fast.gates import Cell, Gates, Stack, hoisted_cell
+from keras_attention.fast.gates import (
+    Cell,
+    Gates,
+    Stack,
+    Trace,
+    constant_product,
+    deferred,
+    hoisted_cell,
+    outer,
+)
 from keras_attention.shapes import keep_where
 
 Tensor = Any
@@ -23,22 +31,15 @@ Tensor = Any
 def run_cell(
     gates: Gates, inputs: Tensor, state: list[Tensor], mask: Tensor | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """Run a cell over a sequence.
+    """Run a cell with states `(B, units)` over inputs `(T, B, dim)`; a mask is boolean `(T, B)`.
 
-    Args:
-        gates: of the cell.
-        inputs: `(T, B, dim)`.
-        state: the cell's states, each `(B, units)`.
-        mask: boolean `(T, B)`; where it is False the state stays.
-
-    Returns:
-        In the dtype of the products, the first state after all steps, `(T, B, units)`, and the last
-        states.
+    Where the mask is False the state stays. Returns, in the dtype of the products, the first state
+    after all steps, `(T, B, units)`, and the last states.
     """
     trace = Trace()
     cell = hoisted_cell(gates, inputs, state[0], trace)
     outputs, last = _run(cell, cell.steps, mask, state, gates.dtype)
-    trace.fill({"output": outputs})
+    trace.steps = {"output": outputs}
     return outputs, last
 
 
@@ -65,7 +66,7 @@ def run_cells(
     outputs, last = _run(cell, steps, mask, first, gates[0].dtype)
     outputs = ops.unstack(outputs, axis=1)
     for trace, x in zip(traces, outputs, strict=True):
-        trace.fill({"output": x})
+        trace.steps = {"output": x}
     of_cells = zip(*(ops.unstack(x) for x in last), strict=True)
     return [(x, list(state)) for x, state in zip(outputs, of_cells, strict=True)]
 
@@ -127,8 +128,8 @@ def run_attending(
             `(B, [heads,] S)` and the next attention state.
         query_kernel: what queries are multiplied with before `attend`, or None.
         noise: structure of tensors `(T, ...)`, or None.
-        order: `"bahdanau"` or `"luong"`, see `AttentionCell`.
-        feeding: whether the last output is fed to the cell.
+        order: see `AttentionCell`.
+        feeding: its `input_feeding`.
         readout: of the fed output; None if it is `[c_t; s_t]`, and without feeding.
 
     Returns:
@@ -192,8 +193,10 @@ def run_attending(
             new = new._replace(output=read_out(context, output, row))
         if "mask" in row:
             new = keep_where(row["mask"], new, old)
-        outputs = [ops.cast(x, dtype) for x in cell.outputs(new.cell)]
-        traced = dict(zip(cell.names, outputs, strict=True))
+        traced = {
+            name: ops.cast(new.cell[start], dtype)
+            for name, start in zip(cell.names, cell.starts, strict=True)
+        }
         if joins:
             traced["context"] = context
         if feeding:
@@ -204,7 +207,7 @@ def run_attending(
     dtypes = {"cell": dict.fromkeys(names, dtype), "weights": dtype}
     first = state._replace(cell=[ops.cast(x, cell.state_dtype) for x in state.cell])
     results, last = backend.scan(step, first, steps, dtypes)
-    trace.fill(results["cell"])
+    trace.steps = results["cell"]
     outputs, weights = trace["vector"] if feeding else _pairs(trace), results["weights"]
     if mask is not None:
         outputs, weights = (_where(mask, x, ops.zeros_like(x)) for x in (outputs, weights))

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_attention import backend
-from keras_attention.fast import switch
+from keras_attention import backend, switch
 
 Tensor = Any
+
+LARGE = 2000  # elements of a row: parts are 3.5 times as fast for 160 rows of 8,000, slower below
 
 
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -20,7 +21,8 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     those for the maxima, which run many at a time.
     """
     size = x.shape[1]
-    if not switch.splits_rows(size) or -(-size // _part_length(size)) < k:
+    pays = switch.current.get().fast and size is not None and size >= LARGE
+    if not pays or -(-size // _part_length(size)) < k:
         values, index = ops.top_k(x, k)
         return values, ops.cast(index, "int32")
     length = _part_length(size)

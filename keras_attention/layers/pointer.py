@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention import backend
 from keras_attention.layer import BaseLayer
-from keras_attention.shapes import alike, is_empty
+from keras_attention.shapes import fits
 
 Tensor = Any
 Shape = tuple[int | None, ...]
@@ -96,8 +96,6 @@ class PointerGenerator(BaseLayer):
         generated = ops.log_softmax(logits, axis=-1) + generate
         beyond = ops.broadcast_to(copy + math.log(TINY), ops.shape(weights))
         log_probs = ops.concatenate([generated, beyond], axis=-1)
-        if is_empty(weights):
-            return log_probs
         source_ids = ops.cast(source_ids, "int32")
         same = _same(source_ids)
         mixed = _mixed(
@@ -111,16 +109,12 @@ class PointerGenerator(BaseLayer):
         return ops.where(in_source, backend.add_in_rows(once * mixed, source_ids, size), log_probs)
 
     def _check(self, features: Shape, logits: Shape, weights: Shape, source: Shape) -> None:
-        steps = features, logits, weights
-        fits = len(source) == 2 and len(features) in (2, 3)
-        fits = fits and all(len(shape) == len(features) for shape in steps)
-        if fits:
-            pairs = [(features[0], source[0]), (weights[-1], source[-1])]
-            pairs += [(shape[i], features[i]) for shape in steps for i in range(len(features) - 1)]
-            fits = all(alike(a, b) for a, b in pairs)
+        steps, places = tuple(features[:-1]), (features[0], *weights[-1:])
+        valid = len(features) in (2, 3) and fits(source, places) and 0 not in source[1:]
+        valid = valid and fits(logits[:-1], steps) and fits(weights[:-1], steps)
         received = ", ".join(str(tuple(x)) for x in (features, logits, weights, source))
         self._expect(
-            fits,
+            valid,
             "features (B, T, dim), logits (B, T, V) and attention weights (B, T, S), or all three "
             "without T, and source_ids (B, S)",
             received,
@@ -174,10 +168,7 @@ def _same(source_ids: Tensor) -> Tensor:
 
 def _first_places(same: Tensor) -> Tensor:
     """Return for each place the first with the same word, int32 `(B, S)`."""
-    places = ops.arange(ops.shape(same)[-1], dtype="int32")
-    if is_empty(same):
-        return ops.zeros(ops.shape(same)[:-1], "int32")
-    return ops.min(ops.where(same, places, ops.shape(same)[-1]), axis=-1)
+    return ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")
 
 
 def _at_words(x: Tensor, words: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import AveragingLayer
-from keras_attention.shapes import checked_mask, flat_length, flat_memory
+from keras_attention.shapes import checked_mask, flat_memory
 
 Tensor = Any
 
@@ -65,22 +65,13 @@ class AttentionPooling(AveragingLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(distribution, num_heads, dropout, seed, **kwargs)
-        self._expect_count("units", units)
-        self._expect(
-            units % num_heads == 0,
-            "units that num_heads divides",
-            f"units={units}, num_heads={num_heads}",
-        )
+        self._expect_units(units)
         self.units = units
 
     def build(self, value_shape: tuple[Any, ...]) -> None:
         """Make the weights for values of this shape."""
         self._check_shape(value_shape)
-        self._expect(
-            value_shape[-1] % self.num_heads == 0,
-            f"a value of a width that num_heads={self.num_heads} divides",
-            f"value {tuple(value_shape)}",
-        )
+        self._expect_divided("a value", value_shape)
         self.width = value_shape[-1]
         self.kernel = self.add_kernel((value_shape[-1], self.units), "kernel")
         self.bias = self.add_weight((self.units,), "zeros", name="bias")
@@ -113,14 +104,12 @@ class AttentionPooling(AveragingLayer):
         return (pooled, ops.squeeze(weights, -2)) if return_attention_scores else pooled
 
     def _check_shape(self, value: tuple[Any, ...]) -> None:
-        self._expect(
-            len(value) in (3, 4),
-            "a value (B, T, dim) or (B, H, W, dim)",
-            f"value {tuple(value)}",
-        )
-        self._expect(value[-1] is not None, "a known last axis", f"value {tuple(value)}")
-        width = getattr(self, "width", value[-1])
-        self._expect(value[-1] == width, f"values of width {width}", f"value {tuple(value)}")
+        received, width = f"value {tuple(value)}", getattr(self, "width", value[-1])
+        valid = len(value) in (3, 4) and 0 not in value[1:]
+        expected = "a value (B, T, dim) or (B, H, W, dim) with a position at least"
+        self._expect(valid, expected, received)
+        self._expect(value[-1] is not None, "a known last axis", received)
+        self._expect(value[-1] == width, f"values of width {width}", received)
 
     # Keras.
 
@@ -133,6 +122,4 @@ class AttentionPooling(AveragingLayer):
         pooled = keras.KerasTensor((value.shape[0], value.shape[-1]), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):
             return pooled
-        heads = [self.num_heads] if self.num_heads > 1 else []
-        shape = (value.shape[0], *heads, flat_length(value.shape))
-        return pooled, keras.KerasTensor(shape, self.compute_dtype)
+        return pooled, self.weights_spec(value.shape[0], (), value.shape)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from keras_attention.attention import Attention
 from keras_attention.mechanisms.additive import AdditiveAttention
 from keras_attention.mechanisms.chunkwise import MonotonicChunkwiseAttention
-from keras_attention.mechanisms.coverage import CoverageAttention
+from keras_attention.mechanisms.history import CoverageAttention
 from keras_attention.mechanisms.local import LocalAttention
 from keras_attention.mechanisms.location import LocationAttention
 from keras_attention.mechanisms.location_sensitive import LocationSensitiveAttention

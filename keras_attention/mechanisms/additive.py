@@ -31,35 +31,17 @@ class AdditiveAttention(Attention):
         use_bias: whether a bias is added inside the tanh; by default only if `normalize`.
         normalize: whether the scale vector is weight-normalised.
         num_heads: number of heads, a divisor of `units`.
-        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W`, `U` and
-            `v`; `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: see `Attention`, as call arguments and output.
 
     Weights: `query_kernel` `(dq, units)`, `key_kernel` `(dk, units)`, `scale` `(units,)`; with bias
     `bias` `(units,)`; with `normalize` `gain` `()`.
-
-    Call arguments and output are those of `keras_attention.Attention`.
-
-    Example:
-        ```python
-        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
-        context = AdditiveAttention(8)(query, value)  # (2, 3, 6)
-        ```
     """
 
     def __init__(
-        self,
-        units: int,
-        use_bias: bool | None = None,
-        normalize: bool = False,
-        **kwargs: Any,
+        self, units: int, use_bias: bool | None = None, normalize: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self._expect_count("units", units)
-        self._expect(
-            units % self.num_heads == 0,
-            "units that num_heads divides",
-            f"units={units}, num_heads={self.num_heads}",
-        )
+        self._expect_units(units)
         self.units = units
         self.normalize = normalize
         self.use_bias = normalize if use_bias is None else use_bias
@@ -97,18 +79,13 @@ class AdditiveAttention(Attention):
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the additive scores of projected queries and keys."""
-        if self.num_heads == 1 and not self.normalize:
-            return scores.additive(query, key, ops.cast(self.scale, self.compute_dtype))
-        scale = self._effective_scale()  # (heads, units / heads)
-        if self.num_heads == 1:
-            return scores.additive(query, key, scale[0])
-        heads = range(self.num_heads)
-        return ops.stack([scores.additive(query[:, h], key[:, h], scale[h]) for h in heads], axis=1)
-
-    def _effective_scale(self) -> Tensor:
-        wide = self.wide_dtype
-        scale = ops.reshape(ops.cast(self.scale, wide), (self.num_heads, -1))
+        scale = ops.cast(self.scale, self.compute_dtype)
         if self.normalize:
-            length = ops.sqrt(ops.sum(ops.square(scale), axis=-1, keepdims=True))
-            scale = ops.cast(self.gain, wide) * scale / length
-        return ops.cast(scale, self.compute_dtype)
+            wide = ops.reshape(ops.cast(self.scale, self.wide_dtype), (self.num_heads, -1))
+            length = ops.sqrt(ops.sum(ops.square(wide), axis=-1, keepdims=True))
+            wide = ops.cast(self.gain, self.wide_dtype) * wide / length
+            scale = ops.cast(ops.reshape(wide, (-1,)), self.compute_dtype)
+        if self.num_heads == 1:
+            return scores.additive(query, key, scale)
+        of_heads = enumerate(ops.split(scale, self.num_heads))
+        return ops.stack([scores.additive(query[:, h], key[:, h], v) for h, v in of_heads], axis=1)

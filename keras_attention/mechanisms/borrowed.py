@@ -8,22 +8,13 @@ from keras_attention.attention import Attention, Tensor
 from keras_attention.layer import keeps
 
 # The methods beside `queries`, `keys` and `compute_scores`.
-_BESIDE_SCORES = (
-    "call",
-    "prepare",
-    "step",
-    "attend_all",
-    "attend",
-    "weigh",
-    "draw_noise",
-    "average",
-)
+_OTHERS = ("call", "prepare", "step", "attend_all", "attend", "weigh", "draw_noise", "average")
 
 
 def has_score_alone(attention: Any) -> bool:
     """Whether a layer is a score and a distribution alone, which others can borrow."""
     return isinstance(attention, Attention) and all(
-        keeps(getattr(attention, name), getattr(Attention, name)) for name in _BESIDE_SCORES
+        keeps(getattr(attention, name), getattr(Attention, name)) for name in _OTHERS
     )
 
 
@@ -53,15 +44,18 @@ class BorrowedScore(Attention):
         self._expect_dtype(attention)
         self.attention = attention
 
+    @property
+    def inner(self) -> list[Attention]:
+        """The layers whose scores are used."""
+        return [self.attention]
+
     def build(
-        self,
-        query_shape: tuple[Any, ...],
-        value_shape: Any = None,
-        key_shape: tuple[Any, ...] | None = None,
+        self, query_shape: Any, value_shape: Any = None, key_shape: Any | None = None
     ) -> None:
-        """Make the weights of the inner layer, then those of this one."""
-        if not self.attention.built:
-            self.attention.build(query_shape, value_shape, key_shape)
+        """Make the weights of the inner layers, then those of this one."""
+        for layer in self.inner:
+            if not layer.built:
+                layer.build(query_shape, value_shape, key_shape)
         super().build(query_shape, value_shape, key_shape)
 
     def queries(self, query: Tensor) -> Any:

@@ -27,11 +27,11 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         mode: as for `MonotonicAttention`.
         noise: as for `MonotonicAttention`.
         bias_initial: as for `MonotonicAttention`.
-        **kwargs: `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: see `Attention`, as call arguments and output.
 
     Weights: those of `MonotonicAttention` and of `chunk_attention`.
 
-    Call arguments and output are those of `keras_attention.Attention`. The state is `a`.
+    The state is `a`.
 
     Example:
         ```python
@@ -58,16 +58,10 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         self.chunk_attention = chunk_attention
         self.chunk_size = chunk_size
 
-    def build(
-        self,
-        query_shape: tuple[Any, ...],
-        value_shape: Any = None,
-        key_shape: tuple[Any, ...] | None = None,
-    ) -> None:
-        """Make the weights of both inner layers, then those of this one."""
-        if not self.chunk_attention.built:
-            self.chunk_attention.build(query_shape, value_shape, key_shape)
-        super().build(query_shape, value_shape, key_shape)
+    @property
+    def inner(self) -> list[Attention]:
+        """The layers whose scores are used, that of the chunks first."""
+        return [self.chunk_attention, self.attention]
 
     def queries(self, query: Tensor) -> dict[str, Tensor]:
         """Return what both inner layers make of the queries."""
@@ -83,14 +77,8 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         return {"stop": super().compute_scores(query["stop"], key["stop"]), "chunk": chunk}
 
     def weigh(
-        self,
-        scores: dict[str, Tensor],
-        query: Any,
-        memory: Memory,
-        state: Tensor,
-        mask: Tensor | None,
-        noise: Noise,
-    ) -> tuple[Tensor, Tensor]:
+        self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
+    ) -> tuple[Tensor, Any]:
         """Return `b`, and `a` as the next state; arguments as the contract says."""
         stops, state = super().weigh(scores["stop"], query, memory, state, mask, noise)
         chunk_scores = ops.cast(scores["chunk"], self.wide_dtype)
@@ -98,16 +86,10 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
 
 
 def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = None) -> Tensor:
-    """Spread the weight of each position over the chunk that ends there (MoChA).
+    """Spread the weights `a` `(..., Tv)` over the chunks that end there, by scores `u` (MoChA).
 
-    Args:
-        scores: `u`, float32 `(..., Tv)`.
-        stops: `a`, float32 `(..., Tv)`.
-        size: `w`, number of positions of a chunk; fewer at the start of the memory.
-        mask: boolean, broadcasts to the scores; what is False gets weight 0.
-
-    Returns:
-        Weights `(..., Tv)`.
+    A chunk has `size` positions, fewer at the start of the memory. A position whose mask is False
+    gets weight 0.
     """
     allowed = ops.ones_like(scores, dtype="bool")
     if mask is not None:

@@ -32,13 +32,10 @@ class LocalAttention(BorrowedScore):
         half_width: `D`; the paper takes 10.
         predictive: whether the position is predicted (local-p).
         units: width of `W_p`; by default that of the query.
-        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W_p` and
-            `v_p`; `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: see `Attention`, as call arguments and output.
 
     Weights: those of the score; for local-p `position_kernel` `(dq, units)` and `position_scale`
     `(units,)`.
-
-    Call arguments and output are those of `keras_attention.Attention`.
 
     Example:
         ```python
@@ -112,13 +109,7 @@ class LocalAttention(BorrowedScore):
         return super().compute_scores(query["query"], key)
 
     def weigh(
-        self,
-        scores: Tensor,
-        query: dict[str, Tensor],
-        memory: Memory,
-        state: Any,
-        mask: Tensor | None,
-        noise: Noise,
+        self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Any]:
         """Return the weights within the window; arguments as the contract says."""
         length = ops.shape(memory.value)[-2]

@@ -10,7 +10,7 @@ from keras import ops
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
 from keras_attention.backend import gather_in_rows
-from keras_attention.shapes import first_place, is_empty
+from keras_attention.shapes import first_place
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -22,21 +22,12 @@ class LocationAttention(Attention):
 
     Args:
         max_length: the greatest length `Tv` of a memory.
-        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W`;
-            `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: see `Attention`, as call arguments and output.
 
     Weights: `kernel` `(dq, max_length)`.
 
-    Call arguments and output are those of `keras_attention.Attention`.
-
     Raises:
         ValueError: if a memory is longer than `max_length`.
-
-    Example:
-        ```python
-        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
-        context = LocationAttention(max_length=10)(query, value)  # (2, 3, 6)
-        ```
     """
 
     def __init__(self, max_length: int, **kwargs: Any) -> None:
@@ -63,8 +54,6 @@ class LocationAttention(Attention):
             f"a memory of at most max_length={self.max_length} positions",
             f"{length} positions",
         )
-        if is_empty(query) or is_empty(key):  # of which TensorFlow gathers no gradient
-            return ops.zeros((*ops.shape(query)[:2], ops.shape(key)[1]), self.compute_dtype)
         kernel = ops.cast(self.kernel, self.compute_dtype)
         by_place = ops.swapaxes(scores.location(query, kernel, self.max_length), 1, 2)
         return ops.swapaxes(gather_in_rows(by_place, key), 1, 2)

@@ -10,7 +10,6 @@ from keras import ops
 from keras_attention.attention import Tensor
 from keras_attention.backend import project
 from keras_attention.mechanisms.history import HistoryAttention
-from keras_attention.shapes import is_empty
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -30,20 +29,10 @@ class LocationSensitiveAttention(HistoryAttention):
         sharpening: factor for the scores, above 1 for sharper weights.
         use_bias: whether `b` is added.
         normalize: whether `v` is weight-normalised, see `AdditiveAttention`.
-        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of all kernels and
-            `v`; `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: see `Attention`, as call arguments and output.
 
     Weights: those of `AdditiveAttention`, `location_filter` `(kernel_size, 1, filters)` and
     `location_kernel` `(filters, units)`.
-
-    Call arguments and output are those of `keras_attention.Attention`.
-
-    Example:
-        ```python
-        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
-        layer = LocationSensitiveAttention(8, filters=4, kernel_size=3)
-        context = layer(query, value)  # (2, 3, 6)
-        ```
     """
 
     def __init__(
@@ -76,10 +65,7 @@ class LocationSensitiveAttention(HistoryAttention):
         """Return `V (F * a')`."""
         filters = ops.cast(self.location_filter, self.compute_dtype)
         located = ops.expand_dims(history, -1)
-        if is_empty(history):  # which PyTorch refuses
-            located = ops.repeat(located, self.filters, axis=-1)
-        else:
-            located = ops.conv(located, filters, padding="same", data_format="channels_last")
+        located = ops.conv(located, filters, padding="same", data_format="channels_last")
         return project(located, ops.cast(self.location_kernel, self.compute_dtype))
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:

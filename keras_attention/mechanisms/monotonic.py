@@ -29,11 +29,9 @@ class MonotonicAttention(BorrowedScore):
         mode: `"parallel"`, or `"hard"`, which is `"parallel"` in training.
         noise: standard deviation of the normal noise that is added to the scores in training.
         bias_initial: `r` at the start.
-        **kwargs: `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: see `Attention`, as call arguments and output.
 
     Weights: those of the score and `score_bias` `r`, `()`.
-
-    Call arguments and output are those of `keras_attention.Attention`.
 
     Example:
         ```python
@@ -95,14 +93,8 @@ class MonotonicAttention(BorrowedScore):
         return ops.broadcast_to(ops.expand_dims(first, 0), (batch, length))
 
     def weigh(
-        self,
-        scores: Tensor,
-        query: Any,
-        memory: Memory,
-        state: Tensor,
-        mask: Tensor | None,
-        noise: Noise,
-    ) -> tuple[Tensor, Tensor]:
+        self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
+    ) -> tuple[Tensor, Any]:
         """Return the weights, which are the next state; arguments as the contract says."""
         training = noise is not None
         scores = ops.cast(scores, self.wide_dtype) + ops.cast(self.score_bias, self.wide_dtype)

@@ -22,23 +22,15 @@ class MultiplicativeAttention(Attention):
             section 3.1), or `"scaled_dot"`, `q·k / sqrt(dim)` (Vaswani et al. 2017, arXiv
             1706.03762), where `dim` is the width of a head.
         use_scale: whether the score is multiplied by a learned scalar `g`, 1 at the start.
-        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W`;
-            `num_heads`, `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: see `Attention`, as call arguments and output.
 
     Weights: `kernel` `(dq, dk)` for `"general"`; `scale` `()` with `use_scale`.
 
-    Call arguments and output are those of `keras_attention.Attention`. With several heads `q` and
-    `k`, for `"general"` `q` and `W k`, are split among them.
+    With several heads `q` and `k`, for `"general"` `q` and `W k`, are split among them.
 
     Raises:
         ValueError: for an unknown score, and for queries and keys of different width where the
             score has no kernel between them.
-
-    Example:
-        ```python
-        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
-        context = MultiplicativeAttention("general")(query, value)  # (2, 3, 6)
-        ```
     """
 
     def __init__(self, score: str = "dot", use_scale: bool = False, **kwargs: Any) -> None:
@@ -49,11 +41,7 @@ class MultiplicativeAttention(Attention):
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the kernel of `"general"` and the scale."""
-        self._expect(
-            query_dim % self.num_heads == 0,
-            f"a query of a width that num_heads={self.num_heads} divides",
-            f"query width {query_dim}",
-        )
+        self._expect_divided("a query", (query_dim,))
         if self.score == "general":
             self.kernel = self.add_kernel((query_dim, key_dim), "kernel")
         else:

@@ -11,7 +11,7 @@ from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Noise, Tensor
 from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells
-from keras_attention.shapes import alike, check_states, checked_mask, flat_length, is_empty
+from keras_attention.shapes import check_states, checked_mask, fits
 
 ORDERS = ("bahdanau", "luong")
 READOUTS = ("vector", "deep")
@@ -156,12 +156,11 @@ class AttentionCell(BaseLayer):
         query_size = keras_cells.state_size(self.cell) if self.order == "bahdanau" else size
         self.input_width, self.context_size = inputs_shape[-1], memory_shape[-1]
         self.output_size = self.units or self.context_size + size
-        width = self.input_width
-        width += self.context_size if self.order == "bahdanau" else 0
-        width += self.output_size if self.input_feeding else 0
-        self.cell_input_size = width
+        self.cell_input_size = self.input_width
+        self.cell_input_size += self.context_size if self.order == "bahdanau" else 0
+        self.cell_input_size += self.output_size if self.input_feeding else 0
         if not self.cell.built:
-            self.cell.build((batch, width))
+            self.cell.build((batch, self.cell_input_size))
             self.cell.built = True
         if not self.attention.built:
             self.attention.build((batch, None, query_size), tuple(memory_shape))
@@ -191,20 +190,22 @@ class AttentionCell(BaseLayer):
 
     def _check_shapes(self, inputs: tuple[Any, ...], memory: tuple[Any, ...]) -> None:
         """Raise a ValueError for shapes that do not fit together, or a built layer."""
-        received = f"inputs {tuple(inputs)}, memory {tuple(memory)}"
-        self._expect(
-            len(inputs) == self._inputs_form.count(",") + 1 and len(memory) in (3, 4),
-            f"inputs {self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)",
-            received,
-        )
-        self._expect(alike(inputs[0], memory[0]), "one batch size", received)
-        if self.built:
-            widths = self.input_width, self.context_size
-            self._expect(
-                all(map(alike, (inputs[-1], memory[-1]), widths)),
-                f"inputs of width {widths[0]} and a memory of width {widths[1]}, as it was built",
-                received,
+        expected = ""
+        if len(inputs) != self._inputs_form.count(",") + 1 or len(memory) not in (3, 4):
+            expected = f"inputs {self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)"
+        elif not fits(inputs[:1], memory[:1]):
+            expected = "one batch size"
+        elif 0 in (*inputs[1:], *memory[1:]):
+            expected = "a step and a position at least"
+        elif self.built and not fits(
+            (inputs[-1], memory[-1]), (self.input_width, self.context_size)
+        ):
+            expected = (
+                f"inputs of width {self.input_width} and a memory of width {self.context_size}, as "
+                "it was built"
             )
+        if expected:
+            self._refuse(expected, f"inputs {tuple(inputs)}, memory {tuple(memory)}")
 
     def _prepared(self, inputs: tuple[Any, ...], memory: Any, mask: Any) -> Memory:
         """Check the arguments of a call, and prepare the memory."""
@@ -220,8 +221,7 @@ class AttentionCell(BaseLayer):
         memory = self.attention.prepare(value, key, mask)
         width = value.shape[-1]
         if width != self.context_size:
-            expected = f"a memory of width {self.context_size}, as it was built"
-            self._expect(False, expected, f"a width of {width}")
+            self._refuse(f"a memory of width {self.context_size}, as it was built", f"{width}")
         return memory
 
     def initial_state(self, memory: Memory, cell_state: Any = None) -> State:
@@ -231,18 +231,13 @@ class AttentionCell(BaseLayer):
             memory: from `prepare`.
             cell_state: list of the cell's states, each `(B, ·)`; zeros if not given. Or a `State`,
                 which is returned.
-
-        Returns:
-            The state to pass to `step`.
         """
-        self.attention.expect_memory(memory)
+        attention = self.attention.initial_state(memory)
         batch = ops.shape(memory.value)[0]
         output = ()
         if self.input_feeding:
             output = ops.zeros((batch, self.output_size), self.compute_dtype)
-        first = State(
-            keras_cells.zero_state(self.cell, batch), self.attention.initial_state(memory), output
-        )
+        first = State(keras_cells.zero_state(self.cell, batch), attention, output)
         if cell_state is None:
             return first
         # Keras saves a State as a tuple: of what kind the states are their number says.
@@ -250,20 +245,17 @@ class AttentionCell(BaseLayer):
         is_state = len(states) == len(tree.flatten(first)) or isinstance(cell_state, State)
         like = first if is_state else first.cell
         rows, flat = memory.value.shape[0], tree.flatten(like)
-
-        def form() -> str:
-            sizes = [str((rows, *x.shape[1:])) for x in tree.flatten(first.cell)]
-            return f"{len(sizes)} initial state(s) {', '.join(sizes)}, or a State of this layer"
-
-        check_states(self, states, [(rows, *x.shape[1:]) for x in flat], form)
+        shapes = [(rows, *x.shape[1:]) for x in flat]
+        form = f"{len(tree.flatten(first.cell))} initial state(s)"
+        check_states(self, states, shapes, form, "or a State of this layer")
         cast = [ops.cast(x, y.dtype) for x, y in zip(states, flat, strict=True)]
         state = tree.pack_sequence_as(like, cast)
-        return state if like is first else first._replace(cell=state)
+        return state if is_state else first._replace(cell=state)
 
     def step(
         self, inputs: Tensor, memory: Memory, state: State, training: bool | None = None
     ) -> tuple[Tensor, Tensor, State]:
-        """Take one step.
+        """Take one step: the output `(B·n, output_size)`, the weights, and the next state.
 
         Args:
             inputs: `(B·n, dim)`; `n` rows may share a memory row, as the beams of a search do.
@@ -271,49 +263,29 @@ class AttentionCell(BaseLayer):
             state: from `initial_state` or the last step.
             training: whether dropout is applied; each step then draws masks of its own.
 
-        Returns:
-            The output `(B·n, output_size)`, the attention weights `(B·n, S)` (with several heads
-            `(B·n, heads, S)`) and the next state.
-
         Raises:
             ValueError: for a memory that was not prepared, inputs or a state of another form.
         """
         self._expect_built()
         self.attention.expect_memory(memory)
-        self._expect(
-            len(inputs.shape) == 2 and alike(inputs.shape[1], self.input_width),
-            f"inputs (rows, {self.input_width}) of one step",
-            f"inputs {tuple(inputs.shape)}",
-        )
-        self._expect(
-            isinstance(state, tuple) and len(state) == 3,
-            "a State, from initial_state(memory, cell_state) or the last step",
-            f"a {type(state).__name__}",
-        )
-        self._expect_state(State(*state), inputs.shape[0], memory.value.shape[-2])
+        if not fits(inputs.shape, (None, self.input_width)):
+            expected = f"inputs (rows, {self.input_width}) of one step"
+            self._refuse(expected, f"inputs {tuple(inputs.shape)}")
+        if not isinstance(state, tuple) or len(state) != 3:
+            expected = "a State, from initial_state(memory, cell_state) or the last step"
+            self._refuse(expected, f"a {type(state).__name__}")
+        state, rows = State(*state), inputs.shape[0]
+        shapes = [(rows, *shape) for shape in self._state_shapes]
+        shapes += [(rows, self.output_size)] if self.input_feeding else []
+        source = "from initial_state(memory, cell_state) or the last step"
+        check_states(self, [state.cell, state.output], shapes, "a State of", source)
         inputs = ops.cast(inputs, self.compute_dtype)
         rows, noise = ops.shape(inputs)[0], None
         if training:
             beams = backend.share(rows, ops.shape(memory.value)[0])
             noise = self.attention.draw_noise(self.attention.weights_shape(memory, beams))
         cell = self._cell_for_call(rows, training)
-        pair, weights, state = self._advance(
-            cell, inputs, memory, State(*state), noise, training, self._read_out
-        )
-        return pair, weights, state
-
-    def _expect_state(self, state: State, rows: Any, length: Any) -> None:
-        """Raise a ValueError for a state that is not of so many rows and of this layer."""
-        expected = [(rows, *shape) for shape in self._state_shapes]
-        if self.input_feeding:
-            expected.append((rows, self.output_size))
-
-        def form() -> str:
-            sizes = ", ".join(map(str, expected))
-            return f"a State of {sizes}, from initial_state(memory, cell_state) or the last step"
-
-        check_states(self, tree.flatten([state.cell, state.output]), expected, form)
-        self.attention._expect_state(state.attention, rows, length)
+        return self._advance(cell, inputs, memory, state, noise, training, self._read_out)
 
     # The parts of a step.
 
@@ -379,7 +351,7 @@ class AttentionCell(BaseLayer):
         if self.readout == "vector":
             return self.activation(hidden)
         pairs = ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2))
-        return pairs[..., 0] if is_empty(pairs) else ops.max(pairs, axis=-1)
+        return ops.maximum(pairs[..., 0], pairs[..., 1])
 
     def output_spec(self, inputs: Any, memory: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs."""
@@ -390,17 +362,16 @@ class AttentionCell(BaseLayer):
         self, batch: int | None, memory: tuple[Any, ...], steps: tuple[Any, ...] = ()
     ) -> tuple[Any, Any, State]:
         """Return the symbolic outputs and weights, of one step or of `(T,)`, and state."""
-        dtype, length = self.compute_dtype, flat_length(memory)
-        size = self.units or memory[-1] + self.cell_output_size
-        heads = [self.attention.num_heads] if self.attention.num_heads > 1 else []
+        dtype, size = self.compute_dtype, self.units or memory[-1] + self.cell_output_size
         cell_state = tree.map_structure(
             lambda x: keras.KerasTensor((batch, *x.shape[1:]), x.dtype),
             keras_cells.zero_state(self.cell, 1),
         )
         fed = keras.KerasTensor((batch, size), dtype) if self.input_feeding else ()
         output = keras.KerasTensor((batch, *steps, size), dtype)
-        weights = keras.KerasTensor((batch, *heads, *steps, length), dtype)
-        return output, weights, State(cell_state, self.attention.state_spec(batch, length), fed)
+        weights = self.attention.weights_spec(batch, steps, memory)
+        attention = self.attention.state_spec(batch, weights.shape[-1])
+        return output, weights, State(cell_state, attention, fed)
 
     @property
     def cell_output_size(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention.fast import switch
+from keras_attention import backend, switch
 from keras_attention.fast.gates import Gates
 from keras_attention.layer import keeps
 
@@ -83,14 +83,15 @@ def gates(cell: Any) -> Gates | None:
             cell.bias,
             cell.activation,
             getattr(cell, "recurrent_activation", cell.activation),
-            switch.products_dtype() or cell.compute_dtype,
+            switch.current.get().products or cell.compute_dtype,
         )
     return None
 
 
 def hoisted(cell: Any) -> Gates | None:
-    """Return `gates` where a loop of `fast.loop` may run the cell."""
-    return gates(cell) if switch.hoists() else None
+    """Return `gates` where a loop of `fast.loop` pays: on TensorFlow and on GPUs."""
+    pays = switch.current.get().fast and (backend.IS_TENSORFLOW or backend.for_gpu())
+    return gates(cell) if pays else None
 
 
 def view(layer: Any, **attributes: Any) -> Any:
@@ -110,13 +111,7 @@ def for_call(
 
     Masks are drawn once for a sequence and outside the loop: they would leak out of its graph. At
     inference there are none: Keras's cells draw by their rates alone, which moves the generators.
-
-    Args:
-        cell: a recurrent cell.
-        training: whether there is dropout.
-        width: of the inputs; None leaves the drawing to the cell.
-        rows: of the inputs.
-        dtype: of the inputs.
+    Without a width of the inputs the drawing is left to the cell.
     """
     if isinstance(cell, keras.layers.StackedRNNCells):
         cells = []

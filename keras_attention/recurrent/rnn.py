@@ -9,7 +9,7 @@ from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Tensor
-from keras_attention.fast import loop, switch
+from keras_attention.fast import loop
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.shapes import checked_mask, expect_known_length, keep_where
@@ -22,17 +22,12 @@ class AttentionRNN(AttentionCell):
     Each step, and the arguments for it, are those of `AttentionCell`.
 
     Args:
-        cell: see `AttentionCell`, as the next five.
-        attention: an attention layer of this library.
-        order: `"bahdanau"` or `"luong"`.
-        units: width of the attentional vector, or None to return `[c_t; s_t]`.
-        input_feeding: whether the last output is fed to the cell.
-        gate: whether the context is gated.
+        cell: see `AttentionCell`, as `attention`, `order`, `units`, `input_feeding` and `gate`.
         return_sequences: whether to return all outputs, or the last valid one alone.
         return_state: whether to return the last `State` as well.
         return_attention_scores: whether to return the attention weights as well, where the call
             does not say.
-        **kwargs: further arguments of `AttentionCell`, such as `activation`; `name`, `dtype`.
+        **kwargs: further arguments of `AttentionCell`, such as `activation`.
 
     Call arguments:
         inputs: `(B, T, dim)`.
@@ -96,30 +91,24 @@ class AttentionRNN(AttentionCell):
         inputs_mask = checked_mask(self, "inputs_mask", inputs_mask, inputs.shape[:2])
         state = self.initial_state(prepared, initial_state)
         rows = ops.cast(inputs, self.compute_dtype)
-        steps = ops.transpose(rows, (1, 0, 2))  # (T, B, dim)
         mask = None if inputs_mask is None else ops.transpose(inputs_mask)
+        arguments = ops.transpose(rows, (1, 0, 2)), mask, prepared, state, training
+        cells = [keras_cells.hoisted(cell) for cell in keras_cells.parts(self.cell)]
+        gates = None if None in cells else cells
         if self.order == "luong" and not self.input_feeding:
-            run = self._attend_after_cell
-        elif switch.hoists_attention(training) and self._gates():
-            run = self._run_hoisted
+            outputs, weights, state = self._attend_after_cell(gates, *arguments)
+        elif gates and (training or not backend.under_xla()):
+            # Under XLA it pays by the gradients: a forward pass alone is up to 1.35 times as slow.
+            outputs, weights, state = self._run_hoisted(gates, *arguments)
         else:
-            run = self._run_stepwise
-        outputs, weights, state = run(steps, mask, prepared, state, training)
+            outputs, weights, state = self._run_stepwise(*arguments)
         if inputs_mask is not None:
             rows = ops.where(ops.expand_dims(inputs_mask, -1), rows, ops.zeros_like(rows))
         if not self.return_sequences:
-            outputs, rows = (
-                _last(x) if inputs_mask is None else _last_valid(x, inputs_mask)
-                for x in (outputs, rows)
-            )
+            outputs, rows = (_last_valid(x, inputs_mask) for x in (outputs, rows))
         if not self.input_feeding:  # one product for all steps, after the loop
             outputs = self._read_out(outputs, rows)
-        result = [outputs]
-        if self.return_state:
-            result.append(state)
-        if self._returns_weights(return_attention_scores):
-            result.append(weights)
-        return result[0] if len(result) == 1 else tuple(result)
+        return self._returned(outputs, weights, state, return_attention_scores)
 
     # Three ways to run, with one result: the outputs `(B, T, ·)`, which are `[c_t; s_t]` without
     # input feeding; the weights `(B, T, S)`; and the last state.
@@ -128,14 +117,10 @@ class AttentionRNN(AttentionCell):
         self, inputs: Tensor, mask: Tensor | None, memory: Memory, state: State, training: Any
     ) -> tuple[Tensor, Tensor, State]:
         """Run step by step."""
-        length, batch = ops.shape(inputs)[:2]
-        steps = {"inputs": inputs}
-        if mask is not None:
-            steps["mask"] = mask
+        steps = {"inputs": inputs} if mask is None else {"inputs": inputs, "mask": mask}
         if training:
-            shape = (length, *self.attention.weights_shape(memory, 1))
-            steps["noise"] = self.attention.draw_noise(shape)
-        cell = self._cell_for_call(batch, training)
+            steps["noise"] = self._draw_noise(inputs, memory)
+        cell = self._cell_for_call(ops.shape(inputs)[1], training)
         read_out = self._read_out if self.input_feeding else lambda pair, inputs: pair
 
         def advance(step: dict[str, Any], state: State) -> tuple[list[Tensor], State]:
@@ -152,11 +137,16 @@ class AttentionRNN(AttentionCell):
         (outputs, weights), state = backend.scan(advance, state, steps, dtypes)
         return ops.swapaxes(outputs, 0, 1), ops.moveaxis(weights, 0, -2), state
 
+    def _draw_noise(self, inputs: Tensor, memory: Memory) -> Any:
+        """Draw the noise of all steps, `(T, ...)`."""
+        shape = (ops.shape(inputs)[0], *self.attention.weights_shape(memory, 1))
+        return self.attention.draw_noise(shape)
+
     def _attend_after_cell(
-        self, inputs: Tensor, mask: Tensor | None, memory: Memory, state: State, training: Any
+        self, gates: Any, inputs: Tensor, mask: Any, memory: Memory, state: State, training: Any
     ) -> tuple[Tensor, Tensor, State]:
         """Run the cell over all steps, then attend with all its outputs at once."""
-        if (gates := self._gates()) and len(gates) == 1:
+        if gates and len(gates) == 1:
             outputs, flat = loop.run_cell(gates[0], inputs, tree.flatten(state.cell), mask)
             cell_state = tree.pack_sequence_as(state.cell, flat)
         else:
@@ -186,19 +176,17 @@ class AttentionRNN(AttentionCell):
         return backend.scan(advance, state, steps, self.compute_dtype)
 
     def _run_hoisted(
-        self, inputs: Tensor, mask: Tensor | None, memory: Memory, state: State, training: Any
+        self, gates: Any, inputs: Tensor, mask: Any, memory: Memory, state: State, training: Any
     ) -> tuple[Tensor, Tensor, State]:
         """Run step by step, with all products that the loop does not need taken out of it."""
-        noise = None
-        if training:
-            shape = (ops.shape(inputs)[0], *self.attention.weights_shape(memory, 1))
-            noise = self.attention.draw_noise(shape)
-        kernel, readout = self._query_kernel(), self._hoisted_readout(inputs)
-        averages = self.attention.averages() and self.attention.num_heads == 1 and not self.gate
-        if readout and self.order == "luong" and averages and backend.for_gpu():
+        dtype, readout = self.compute_dtype, self._hoisted_readout(inputs)
+        kernel = None if self.gate else self.attention.linear_query()
+        kernel = None if kernel is None else ops.cast(kernel, dtype)
+        direct = self.order == "luong" and self.attention.num_heads == 1 and not self.gate
+        if readout and direct and backend.for_gpu() and self.attention.averages():
             # The context is for the readout alone: values meet its kernel once, before the loop.
             of_context, rest = ops.split(readout.kernel, [memory.value.shape[-1]], axis=0)
-            memory = memory._replace(value=backend.matmul(memory.value, of_context))
+            memory = memory._replace(value=ops.matmul(memory.value, of_context))
             readout = readout._replace(kernel=rest, of_context=False)
 
         def attend(query: Tensor, state: Any, noise: Any) -> tuple[Tensor, Tensor, Any]:
@@ -208,31 +196,20 @@ class AttentionRNN(AttentionCell):
             context, weights, state = self.attention.attend(query, memory, state, None, noise)
             return ops.squeeze(context, 1), ops.cast(ops.squeeze(weights, 1), dtype), state
 
-        dtype = self.compute_dtype
         outputs, weights, last = loop.run_attending(
-            self._gates(),
+            gates,
             inputs,
             mask,
             state._replace(cell=tree.flatten(state.cell)),
             attend=attend,
             query_kernel=kernel,
-            noise=noise,
+            noise=self._draw_noise(inputs, memory) if training else None,
             order=self.order,
             feeding=self.input_feeding,
             readout=readout,
         )
         last = last._replace(cell=tree.pack_sequence_as(state.cell, last.cell))
         return ops.swapaxes(outputs, 0, 1), ops.moveaxis(weights, 0, -2), last
-
-    def _query_kernel(self) -> Tensor | None:
-        """Return the kernel of queries, cast, where the loop may multiply with it, or None."""
-        kernel = None if self.gate else self.attention.linear_query()
-        return None if kernel is None else ops.cast(kernel, self.compute_dtype)
-
-    def _gates(self) -> Any:
-        """Return the tensors of the cells for the loops of `fast.loop`, or None."""
-        gates = [keras_cells.hoisted(cell) for cell in keras_cells.parts(self.cell)]
-        return None if None in gates else gates
 
     def _hoisted_readout(self, inputs: Tensor) -> loop.Readout | None:
         """Return the readout of a fed output; a deep one's product of the inputs is taken here."""
@@ -252,8 +229,11 @@ class AttentionRNN(AttentionCell):
         """Return the mask of the inputs for the output sequence."""
         return previous_mask if self.return_sequences else None
 
-    def _returns_weights(self, returned: bool | None) -> bool:
-        return self.return_attention_scores if returned is None else returned
+    def _returned(self, outputs: Any, weights: Any, state: Any, with_weights: bool | None) -> Any:
+        """Return what a call returns of these."""
+        with_weights = self.return_attention_scores if with_weights is None else with_weights
+        more = [*([state] if self.return_state else []), *([weights] if with_weights else [])]
+        return (outputs, *more) if more else outputs
 
     def output_spec(
         self, inputs: Any, memory: Any, return_attention_scores: bool | None = None, **kwargs: Any
@@ -264,23 +244,13 @@ class AttentionRNN(AttentionCell):
         output, weights, state = self._step_spec(inputs.shape[0], memory.shape, steps)
         if not self.return_sequences:
             output = keras.KerasTensor((output.shape[0], output.shape[-1]), output.dtype)
-        result = [output]
-        if self.return_state:
-            result.append(state)
-        if self._returns_weights(return_attention_scores):
-            result.append(weights)
-        return result[0] if len(result) == 1 else tuple(result)
+        return self._returned(output, weights, state, return_attention_scores)
 
 
-def _last(outputs: Tensor) -> Tensor:
-    """Return from `(B, T, dim)` the last row, zeros if there is none."""
-    return ops.sum(outputs, axis=1) if outputs.shape[1] == 0 else outputs[:, -1]
-
-
-def _last_valid(outputs: Tensor, mask: Tensor) -> Tensor:
+def _last_valid(outputs: Tensor, mask: Tensor | None) -> Tensor:
     """Return from `(B, T, dim)` the last row that the mask `(B, T)` allows, zeros if none."""
-    if outputs.shape[1] == 0:
-        return _last(outputs)
+    if mask is None:
+        return outputs[:, -1]
     backwards = ops.flip(ops.cast(mask, "int32"), axis=1)
     index = ops.shape(outputs)[1] - 1 - ops.cast(ops.argmax(backwards, axis=1), "int32")
     picked = ops.take_along_axis(outputs, ops.reshape(index, (-1, 1, 1)), axis=1)

@@ -19,8 +19,8 @@ sentences. On JAX and under XLA, where shapes are fixed, they stay.
 On JAX the loops are compiled: layers that `step` calls are built before the search.
 """
 
+from keras_attention.search.arguments import Shortlist
 from keras_attention.search.beam import beam_search, greedy_search
 from keras_attention.search.results import SearchResult
-from keras_attention.search.tokens import Shortlist
 
 __all__ = ["SearchResult", "Shortlist", "beam_search", "greedy_search"]

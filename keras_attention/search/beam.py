@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.search import coverage_penalty as coverage
-from keras_attention.search import loop, results, tokens
-from keras_attention.search.loop import Progress, Running, Search
+from keras_attention.search import arguments, loop, results
+from keras_attention.search.arguments import NEVER, Search, Shortlist, Step, expect
+from keras_attention.search.loop import Progress, Running
 from keras_attention.search.results import SearchResult
-from keras_attention.search.tokens import NEVER, Shortlist, Step, expect
-from keras_attention.shapes import alike
+from keras_attention.shapes import fits
 
 Tensor = Any
 
 ABOVE = 0.05  # rounded log-probabilities of half precision stay below it
-
-
-class _Beam(NamedTuple):
-    """The arguments of a beam search, see `beam_search`."""
-
-    search: Search
-    width: int
-    coverage_penalty: float
-    num_results: int
+NOT_COVERED = 1e-6  # the least that a source position counts as looked at
 
 
 def beam_search(
@@ -103,33 +92,26 @@ def beam_search(
         scores = result.scores  # (2, 3)
         ```
     """
-    rows = int(batch_size) if isinstance(batch_size, Integral) else None
-    shape: Any = () if memory_mask is None else np.shape(memory_mask)
-    masked = len(shape) == 2 and alike(shape[0], rows)
-    expect(
+    search = arguments.checked(
         _name,
-        coverage_penalty == 0 or (coverage_penalty > 0 and masked),
-        "coverage_penalty >= 0, and a memory_mask with it, (B, S)",
-        f"coverage_penalty={coverage_penalty}, memory_mask {tuple(shape) or None}",
+        batch_size,
+        start_id,
+        end_id,
+        max_length,
+        max_steps,
+        step=step,
+        state=state,
+        memory=memory,
+        width=beam_width,
+        num_results=num_results,
+        length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty,
+        memory_mask=memory_mask,
+        pad_id=pad_id,
+        keeps_weights=return_attention_weights,
     )
-    integers = isinstance(num_results, Integral) and isinstance(beam_width, Integral)
-    expect(
-        _name,
-        integers and 1 <= num_results <= beam_width,
-        "1 <= num_results <= beam_width, integers",
-        f"num_results={num_results}, beam_width={beam_width}",
-    )
-    rules = tokens.rules(_name, batch_size, start_id, end_id, max_length, max_steps)
-    search = Search(
-        _name,
-        loop.decoder(_name, step, state, memory, batch_size),
-        rules,
-        results.form(_name, length_penalty, pad_id, return_attention_weights),
-    )
-    beam = _Beam(search, beam_width, coverage_penalty, num_results)
-
     outputs, progress, steps = loop.run(
-        search, lambda _, running: _advance(beam, running), _start(beam, memory_mask)
+        search, lambda _, running: _advance(search, running), _start(search)
     )
     if beam_width == 1:
         parts = tree.map_structure(lambda x: ops.moveaxis(x, 0, 2), outputs)
@@ -138,12 +120,12 @@ def beam_search(
         zeros = ops.zeros((batch_size, num_results), "int32")
         first = zeros + ops.arange(num_results, dtype="int32")
         parts = results.follow_parents(outputs, steps, first)
-    scores = _score(beam, progress.total, progress.length, _lost(beam, progress.coverage))
-    length = progress.length[:, :num_results]
-    result = search.form.finish(parts, length, scores[:, :num_results])
+    scores = _score(search, progress.total, progress.length, _lost(search, progress.coverage))
+    best = progress.length[:, :num_results], scores[:, :num_results]
+    result = results.finish(parts, *best, pad_id)
     if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > ABOVE):
         expected = "log-probabilities from step, at most 0, as keras.ops.log_softmax makes them of "
-        expect(_name, False, expected + "logits", f"{float(ops.max(result.log_probs)):.3g}")
+        search.refuse(expected + "logits", f"{float(ops.max(result.log_probs)):.3g}")
     return result
 
 
@@ -161,19 +143,6 @@ def greedy_search(
     Returns:
         A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`,
             log-probabilities `(B, T)`.
-
-    Raises:
-        ValueError: as `beam_search`.
-
-    Example:
-        ```python
-        table = keras.ops.log_softmax(keras.random.normal((9, 9)))  # a bigram model of 9 tokens
-
-        def step(tokens, state):
-            return keras.ops.take(table, tokens, axis=0), None, state
-
-        result = greedy_search(step, (), batch_size=2, start_id=1, end_id=2, max_length=5)
-        ```
     """
     name, widths = "greedy_search", options.keys() & {"beam_width", "num_results"}
     expect(name, not widths, "no beams, which beam_search has", ", ".join(sorted(widths)))
@@ -184,59 +153,56 @@ def greedy_search(
     )
 
 
-def _start(beam: _Beam, memory_mask: Tensor | None) -> Progress:
+def _start(search: Search) -> Progress:
     """Return the progress before the first step."""
-    rules = beam.search.rules
-    first = rules.start + ops.zeros((1, beam.width), "int32")
+    first = search.start + ops.zeros((1, search.width), "int32")
     zeros = ops.zeros_like(first)
     # All beams start alike, so all but the first start out of the race.
-    leads = ops.reshape(ops.arange(beam.width), (1, -1)) == 0
+    leads = ops.reshape(ops.arange(search.width), (1, -1)) == 0
+    coverage: Any = ()
+    if search.coverage_penalty:  # masked positions are covered
+        coverage = ops.cast(ops.logical_not(ops.cast(search.memory_mask, "bool")), "float32")
+        coverage = ops.repeat(ops.expand_dims(coverage, 1), search.width, axis=1)
     return Progress(
-        finished=rules.limits <= 0,
+        finished=search.limits <= 0,
         tokens=first,
-        ended=ops.expand_dims(rules.limits, 1) <= zeros,
+        ended=ops.expand_dims(search.limits, 1) <= zeros,
         total=ops.cast(zeros, "float32") + ops.where(leads, 0.0, NEVER),
         length=zeros,
-        limits=rules.limits,
-        coverage=coverage.start(memory_mask, beam.width) if beam.coverage_penalty else (),
+        limits=search.limits,
+        coverage=coverage,
     )
 
 
-def _advance(beam: _Beam, running: Running) -> tuple[dict[str, Any], Running]:
+def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]:
     """Take a step of the search: let each hypothesis grow by a token, and keep the best."""
     _, _, ended, _, _, limits, covered = running.progress
-    rules = beam.search.rules
-    log_probs, weights, state = loop.decode(beam.search, running)
-    if beam.coverage_penalty:
-        length, shape = covered.shape[-1], getattr(weights, "shape", (0,))
-        expect(
-            beam.search.name,
-            alike(shape[-1], length),
-            f"with coverage_penalty, attention weights as long as memory_mask, {length}",
-            None if weights is None else tuple(shape),
-        )
-        covered = coverage.add(covered, weights, ended)
-    lost = _lost(beam, covered)
-    if beam.width == 1:
+    log_probs, weights, state = loop.decode(search, running)
+    if search.coverage_penalty:
+        covered = _look(search, covered, weights, ended)
+    lost = _lost(search, covered)
+    if search.width == 1:
         picked, gain, total, length = _best(log_probs, running.progress)
         outputs = {"tokens": picked, "log_probs": gain}
     else:
-        parents, picked, gain, total, length = _choose(beam, log_probs, running.progress, lost)
+        parents, picked, gain, total, length = _choose(search, log_probs, running.progress, lost)
         outputs = {"tokens": picked, "log_probs": gain, "parents": parents}
-        places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * beam.width
+        places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * search.width
         places = ops.reshape(places + parents, (-1,))
         state = tree.map_structure(lambda x: backend.gather(x, places), state)
         ended = backend.gather_in_rows(ended, parents)
         if lost is not None:
             covered = backend.gather_in_rows(covered, parents)
             lost = backend.gather_in_rows(lost, parents)
-    if beam.search.form.keeps_weights:
-        outputs["weights"] = results.by_hypothesis(weights, ops.shape(picked)[0], beam.width)
-    ended = ops.logical_or(ended, rules.end(picked, length, limits))
+    if search.keeps_weights:
+        outputs["weights"] = results.by_hypothesis(weights, ops.shape(picked)[0], search.width)
+    ended = ops.logical_or(ended, length >= ops.expand_dims(limits, 1))
+    for end in search.ends:
+        ended = ops.logical_or(ended, ops.equal(picked, end))
     # A frozen beam goes on reading an end token, which any embedding knows.
-    last = ops.where(ended, rules.ends[0], picked)
+    last = ops.where(ended, search.ends[0], picked)
     progress = Progress((), last, ended, total, length, limits, covered)
-    progress = progress._replace(finished=_is_finished(beam, progress, lost))
+    progress = progress._replace(finished=_is_finished(search, progress, lost))
     return loop.scatter(outputs, running), running._replace(progress=progress, state=state)
 
 
@@ -244,31 +210,23 @@ def _best(
     log_probs: Tensor | Shortlist, progress: Progress
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the best token of the one hypothesis of each sentence: see `_choose`."""
-    gain, token = tokens.most_probable(log_probs, 1)
+    gain, token = arguments.most_probable(log_probs, 1)
     gain = ops.where(progress.ended, 0.0, gain)
     grown = progress.length + ops.cast(ops.logical_not(progress.ended), "int32")
     return token, gain, progress.total + gain, grown
 
 
 def _choose(
-    beam: _Beam, log_probs: Tensor | Shortlist, progress: Progress, lost: Tensor | None
+    search: Search, log_probs: Tensor | Shortlist, progress: Progress, lost: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the best continuations of the beams.
+    """Return the best continuations of the beams, of log-probabilities `(B·W, V)`.
 
-    Args:
-        beam: the arguments of the search.
-        log_probs: `(B·W, V)`, or a shortlist.
-        progress: before the step.
-        lost: the coverage penalty of each, `(B, W)`, or None.
-
-    Returns:
-        The parent of each among the beams, its token and that one's log-probability, its total and
-        its length, `(B, W)`.
+    Each `(B, W)`: the parent among the beams, the token and its log-probability, total and length.
     """
-    width = beam.width
+    width = search.width
     # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be among the
     # best W of a sentence, which spares sorting the joint vocabulary.
-    gain, token = tokens.most_probable(log_probs, width)
+    gain, token = arguments.most_probable(log_probs, width)
     choices = token.shape[-1]
     gain, token = (ops.reshape(x, (-1, width, choices)) for x in (gain, token))
     first = ops.reshape(ops.arange(choices), (1, 1, -1)) == 0
@@ -276,10 +234,8 @@ def _choose(
     gain = ops.where(frozen, ops.where(first, 0.0, NEVER), gain)
     grown = ops.expand_dims(progress.length, -1) + ops.where(frozen, ops.zeros_like(token), 1)
     sums = ops.expand_dims(progress.total, -1) + gain
-    scores = beam.search.form.score(sums, grown)
-    if lost is not None:
-        scores = scores + ops.expand_dims(lost, -1)
-    candidates = ops.reshape(scores, (-1, width * choices))
+    lost = None if lost is None else ops.expand_dims(lost, -1)
+    candidates = ops.reshape(_score(search, sums, grown, lost), (-1, width * choices))
     _, index = ops.top_k(candidates, width)  # (B, W)
 
     def pick(x: Tensor) -> Tensor:
@@ -289,26 +245,43 @@ def _choose(
     return parents, pick(token), pick(gain), pick(sums), pick(grown)
 
 
-def _lost(beam: _Beam, covered: Any) -> Tensor | None:
+def _look(search: Search, covered: Tensor, weights: Any, ended: Tensor) -> Tensor:
+    """Return the coverage `(B, W, S)` after a step with weights `(B·W, [heads,] S)`."""
+    shape = tuple(getattr(weights, "shape", (0,)))
+    if not fits(shape[-1:], covered.shape[-1:]):
+        expected = "with coverage_penalty, attention weights as long as memory_mask, "
+        search.refuse(f"{expected}{covered.shape[-1]}", None if weights is None else shape)
+    weights = ops.cast(weights, "float32")
+    if len(shape) > 2:
+        weights = ops.mean(weights, axis=1)
+    looked = covered + ops.reshape(weights, (-1, search.width, ops.shape(weights)[-1]))
+    return ops.where(ops.expand_dims(ended, -1), covered, looked)
+
+
+def _lost(search: Search, covered: Any) -> Tensor | None:
     """Return what each hypothesis loses for coverage, `(B, W)`, or None if nothing is lost."""
-    return beam.coverage_penalty * coverage.loss(covered) if beam.coverage_penalty else None
+    if not search.coverage_penalty:
+        return None
+    seen = ops.log(ops.clip(covered, NOT_COVERED, 1.0))
+    return search.coverage_penalty * ops.sum(seen, axis=-1)
 
 
-def _score(beam: _Beam, total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
-    """Return what hypotheses are compared by, `(B, W)`."""
-    scores = beam.search.form.score(total, length)
+def _score(search: Search, total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
+    """Return what hypotheses are compared by, of sums of log-probabilities over so many tokens."""
+    norm = (5.0 + ops.cast(length, "float32")) / 6.0
+    scores = total / ops.power(norm, search.length_penalty)
     return scores if lost is None else scores + lost
 
 
-def _is_finished(beam: _Beam, progress: Progress, lost: Tensor | None) -> Tensor:
+def _is_finished(search: Search, progress: Progress, lost: Tensor | None) -> Tensor:
     """Whether no open hypothesis of a sentence can still come among its results: `(B,)`."""
     ended, total, length = progress.ended, progress.total, progress.length
-    if beam.width == 1:
+    if search.width == 1:
         return ops.all(ended, axis=1)
-    scores = ops.where(ended, _score(beam, total, length, lost), NEVER)
+    scores = ops.where(ended, _score(search, total, length, lost), NEVER)
     # An open hypothesis scores best if all that follows costs nothing and covers all.
     longest = ops.maximum(ops.expand_dims(progress.limits, 1), length)
-    reach = ops.where(ended, NEVER, _score(beam, total, longest, None))
-    worst_result = ops.top_k(scores, beam.num_results)[0][:, -1]
+    reach = ops.where(ended, NEVER, _score(search, total, longest, None))
+    worst_result = ops.top_k(scores, search.num_results)[0][:, -1]
     best_open = backend.greatest(reach, NEVER, axis=1)
     return ops.logical_or(worst_result >= best_open, ops.all(ended, axis=1))

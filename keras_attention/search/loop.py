@@ -1,68 +1,17 @@
-"""The loop of a search: its decoder, its state, and how sentences leave it."""
+"""The loop of a search: its state, the decoder's step, and how sentences leave it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any, NamedTuple
 
 from keras import ops, tree
 
-from keras_attention import backend
-from keras_attention.fast import switch
-from keras_attention.search.results import Form
-from keras_attention.search.tokens import Rules, Shortlist, Step, expect
-from keras_attention.shapes import alike, fits
+from keras_attention import backend, switch
+from keras_attention.search.arguments import Search, Shortlist, has_rows, shape_of
+from keras_attention.shapes import fits
 
 Tensor = Any
-
-
-class Decoder(NamedTuple):
-    """The decoder of a search, see `keras_attention.search`."""
-
-    step: Step
-    state: Any
-    memory: Any
-
-
-class Search(NamedTuple):
-    """The checked arguments of the search `name`, see `beam_search`."""
-
-    name: str
-    decoder: Decoder
-    rules: Rules
-    form: Form
-
-
-def decoder(name: str, step: Step, state: Any, memory: Any, batch_size: int | Tensor) -> Decoder:
-    """Return the decoder of the search `name`.
-
-    Raises:
-        ValueError: a step that is no function; a state or memory with other than `batch_size` rows.
-    """
-    expect(name, callable(step), "a function step(tokens, state)", repr(step))
-    rows = int(batch_size) if isinstance(batch_size, Integral) else None
-    parts = {"state": state, "memory": () if memory is None else memory}
-    for part, tensors in parts.items():
-        for x in tree.flatten(tensors):
-            if x is not None or part == "state":  # a memory may lack its mask
-                expect(
-                    name,
-                    _has_rows(x, rows),
-                    f"a {part} with one row for each of batch_size={batch_size} sentences: the "
-                    "search repeats it for its hypotheses, and nothing is tiled",
-                    _shape_of(x),
-                )
-    return Decoder(step, state, memory)
-
-
-def _has_rows(x: Any, rows: int | None) -> bool:
-    shape: Any = getattr(x, "shape", ())
-    return len(shape) > 0 and alike(shape[0], rows)
-
-
-def _shape_of(x: Any) -> Any:
-    return tuple(x.shape) if hasattr(x, "shape") else repr(x)
 
 
 class Progress(NamedTuple):
@@ -115,86 +64,72 @@ def run(
 ) -> tuple[dict[str, Any], Progress, Tensor]:
     """Advance until all sentences are finished; where there is a memory, finished ones leave.
 
-    Args:
-        search: its arguments.
-        advance: `(step number, running) -> (outputs, running)`.
-        progress: before the first step.
-
-    Returns:
-        The outputs `(T, B, ...)`, the progress of all sentences, and the number of steps.
+    Returns the outputs `(T, B, ...)`, the progress of all sentences, and the number of steps.
     """
     count = progress.tokens.shape[1]
-    state, memory = search.decoder.state, search.decoder.memory
+    state = search.state
     if count > 1:
         places = ops.arange(ops.shape(progress.finished)[0] * count, dtype="int32") // count
         state = tree.map_structure(lambda x: backend.gather(x, places), state)
     running, leaving = Running(progress, state), {}
-    if switch.drops_finished(memory):
+    if switch.current.get().fast and search.memory is not None and not backend.under_xla():
         rows = ops.arange(ops.shape(progress.finished)[0], dtype="int32")
-        tensors = [x for x in tree.flatten(memory) if x is not None]
+        tensors = [x for x in tree.flatten(search.memory) if x is not None]
         running = Running(progress, state, rows, tensors, progress)
         leaving = {"pause": _any_finished, "resume": _drop_finished}
 
     def finished(running: Running) -> Tensor:
         return ops.all(running.progress.finished)
 
-    outputs, running, steps = backend.unfold(
-        advance, running, finished, search.rules.longest, **leaving
-    )
+    outputs, running, steps = backend.unfold(advance, running, finished, search.longest, **leaving)
     return outputs, running.everything or running.progress, steps
 
 
 def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
     """Take the decoder's step: log-probabilities, weights, next state."""
-    step, _, memory = search.decoder
-    last = ops.reshape(running.progress.tokens, (-1,))
-    if memory is None:
-        return _checked(search, step(last, running.state), running)
+    last, memory = ops.reshape(running.progress.tokens, (-1,)), search.memory
     if running.everything:  # some sentences have left
         tensors = iter(running.memory)
         flat = [None if x is None else next(tensors) for x in tree.flatten(memory)]
         memory = tree.pack_sequence_as(memory, flat)
-    return _checked(search, step(last, running.state, memory), running)
-
-
-def _checked(search: Search, results: Any, running: Running) -> tuple[Any, Any, Any]:
-    """Return what a step returned; a ValueError for another number of values or other shapes."""
-    name, several = search.name, isinstance(results, tuple | list)
-    if not several or len(results) != 3:
+    memories = [] if memory is None else [memory]
+    returned = search.step(last, running.state, *memories)
+    several = isinstance(returned, tuple | list)
+    if not several or len(returned) != 3:
         expected = "step to return log-probabilities, attention weights or None, and the next state"
-        received = f"{len(results)} values" if several else type(results).__name__
-        expect(name, False, expected, received)
-    log_probs, weights, state = results
+        search.refuse(expected, f"{len(returned)} values" if several else type(returned).__name__)
+    _check_returned(search, running, *returned)
+    return returned
+
+
+def _check_returned(
+    search: Search, running: Running, log_probs: Any, weights: Any, state: Any
+) -> None:
+    """Raise a ValueError for what a step returned in another shape."""
     sizes = running.progress.tokens.shape
     rows = None if None in sizes else sizes[0] * sizes[1]
     listed = isinstance(log_probs, Shortlist)
     scores = log_probs.log_probs if listed else log_probs
-    if not _has_rows(scores, rows) or len(scores.shape) != 2:
+    if not fits(getattr(scores, "shape", ()), (rows, None)):
         expected = f"log-probabilities (rows, vocabulary) from step, for {rows or 'all'} rows"
-        expect(name, False, expected, _shape_of(scores))
+        search.refuse(expected, shape_of(scores))
     count = scores.shape[1]
-    if listed:
-        enough = count is None or count >= sizes[1]
-        if not enough or not fits(log_probs.ids.shape, scores.shape):
-            expected = (
-                f"a Shortlist of ids (rows, K) for as many log-probabilities, K >= {sizes[1]}"
-            )
-            received = f"ids {_shape_of(log_probs.ids)}, log_probs {_shape_of(scores)}"
-            expect(name, False, expected, received)
-    elif count is not None and not all(0 <= end < count for end in search.rules.ends):
+    few = listed and count is not None and count < sizes[1]
+    if few or (listed and not fits(log_probs.ids.shape, scores.shape)):
+        expected = f"a Shortlist of ids (rows, K) for as many log-probabilities, K >= {sizes[1]}"
+        received = f"ids {shape_of(log_probs.ids)}, log_probs {shape_of(scores)}"
+        search.refuse(expected, received)
+    if not listed and count is not None and not all(0 <= end < count for end in search.ends):
         expected = f"end_id among the {count} tokens of step's log-probabilities"
-        expect(name, False, expected, f"end_id={search.rules.ends}")
+        search.refuse(expected, f"end_id={search.ends}")
     for x in [] if weights is None else tree.flatten(weights):
-        if not _has_rows(x, rows) or len(x.shape) < 2:
-            expected = f"attention weights ({rows or 'rows'}, S) from step"
-            expect(name, False, expected, _shape_of(x))
+        if not has_rows(x, rows) or len(x.shape) < 2:
+            search.refuse(f"attention weights ({rows or 'rows'}, S) from step", shape_of(x))
     before, after = tree.flatten(running.state), tree.flatten(state)
-    if len(before) != len(after) or not all(_has_rows(x, rows) for x in after):
+    if len(before) != len(after) or not all(has_rows(x, rows) for x in after):
         form = f"{len(before)} tensors of {rows or 'all'} rows"
         expected = f"step to return the next state in the form of the last, {form}"
-        received = ", ".join(str(_shape_of(x)) for x in after) or "no tensors"
-        expect(name, False, expected, received)
-    return log_probs, weights, state
+        search.refuse(expected, ", ".join(str(shape_of(x)) for x in after) or "no tensors")
 
 
 def scatter(outputs: dict[str, Any], running: Running) -> dict[str, Any]:

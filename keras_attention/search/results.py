@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.search.tokens import expect
 
 Tensor = Any
 
@@ -35,80 +34,40 @@ class SearchResult(NamedTuple):
     log_probs: Tensor
 
 
-class Form(NamedTuple):
-    """The form of the results."""
+def finish(parts: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -> SearchResult:
+    """Return the results of `tokens`, `log_probs` `(B, N, T)` and `weights` `(B, N, T, ..., S)`.
 
-    length_penalty: float | Tensor
-    pad_id: int
-    keeps_weights: bool
-
-    def score(self, total: Tensor, length: Tensor) -> Tensor:
-        """Return the scores of sums of log-probabilities over so many tokens."""
-        norm = (5.0 + ops.cast(length, "float32")) / 6.0
-        return total / ops.power(norm, self.length_penalty)
-
-    def finish(self, parts: dict[str, Any], length: Tensor, scores: Tensor) -> SearchResult:
-        """Return the result.
-
-        Args:
-            parts: `tokens` and `log_probs` `(..., T)`; if wanted, `weights` `(..., T, ..., S)`.
-            length: `(...)`, the number of tokens of each hypothesis.
-            scores: `(...)`, -inf if there is no such hypothesis.
-        """
-        length = ops.where(scores > -float("inf"), length, 0)
-        ids = parts["tokens"]
-        inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
-        weights = None
-        if "weights" in parts:
-            weights = tree.map_structure(lambda x: _blank(x, inside), parts["weights"])
-            if all(x.shape[-1] == 0 for x in tree.flatten(weights)):
-                weights = None
-        ids = ops.where(inside, ids, ops.full_like(ids, self.pad_id))
-        return SearchResult(ids, length, scores, weights, _blank(parts["log_probs"], inside))
-
-
-def form(
-    name: str, length_penalty: float | Tensor, pad_id: int, return_attention_weights: bool
-) -> Form:
-    """Return the form of the results of the search `name`.
-
-    Raises:
-        ValueError: `length_penalty` below 0, or no number.
+    Lengths and scores are `(B, N)`; a score is -inf if there is no such hypothesis.
     """
-    number = isinstance(length_penalty, (int, float))
-    expect(
-        name,
-        length_penalty >= 0 if number else hasattr(length_penalty, "dtype"),
-        "length_penalty >= 0",
-        f"length_penalty={length_penalty!r}",
-    )
-    return Form(length_penalty, pad_id, return_attention_weights)
+    length = ops.where(scores > -float("inf"), length, 0)
+    ids, weights = parts["tokens"], parts.get("weights")
+    inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
 
+    def blank(x: Tensor) -> Tensor:
+        seen = ops.reshape(inside, (*ops.shape(inside), *[1] * (len(x.shape) - 3)))
+        return ops.where(seen, x, ops.zeros_like(x))
 
-def _blank(x: Tensor, inside: Tensor) -> Tensor:
-    wide = ops.reshape(inside, (*ops.shape(inside), *[1] * (len(x.shape) - len(inside.shape))))
-    return ops.where(wide, x, ops.zeros_like(x))
+    if all(x.shape[-1] == 0 for x in tree.flatten(weights) if x is not None):
+        weights = None  # the decoder does not attend
+    weights = None if weights is None else tree.map_structure(blank, weights)
+    ids = ops.where(inside, ids, ops.full_like(ids, pad_id))
+    return SearchResult(ids, length, scores, weights, blank(parts["log_probs"]))
 
 
 def by_hypothesis(weights: Any, batch_size: Any, rows: int) -> Any:
     """Return a step's weights as `(B, rows, S)`; S is 0 for a decoder that does not attend."""
     if weights is None:
         return ops.zeros((batch_size, rows, 0), "float32")
-
-    def split(x: Tensor) -> Tensor:
-        x = ops.cast(x, "float32")
-        return ops.reshape(x, (batch_size, rows, *ops.shape(x)[1:]))
-
-    return tree.map_structure(split, weights)
+    return tree.map_structure(
+        lambda x: ops.reshape(ops.cast(x, "float32"), (batch_size, rows, *ops.shape(x)[1:])),
+        weights,
+    )
 
 
 def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dict[str, Any]:
-    """Rebuild the results `(B, N, T, ...)` from what all steps put out, `(T, B, W, ...)`.
+    """Rebuild the results `(B, N, T, ...)` from the outputs of all steps, `(T, B, W, ...)`.
 
-    Args:
-        outputs: `parents`, `tokens`, `log_probs` and, if wanted, `weights`.
-        steps: how many steps were taken.
-        first: int32 `(B, N)`, the hypotheses that are the results.
+    `steps` were taken; `first`, int32 `(B, N)`, are the hypotheses that are the results.
     """
     time = ops.shape(outputs["parents"])[0]
     backwards = tree.map_structure(lambda x: ops.flip(x, axis=0), outputs)

@@ -23,7 +23,7 @@ B, T, S, DIM, UNITS = 2, 5, 7, 3, 11
 LIBRARY = str(Path(keras_attention.__file__).parent)
 
 
-def test_a_call_reaches_its_formula_within_four_hops(rng):
+def test_a_call_reaches_its_formula_within_five_hops(rng):
     """The file and the depth of each call in the library, from `call` on, depth 1."""
     layer = AdditiveAttention(UNITS)
     query, value = normal(rng, B, T, DIM), normal(rng, B, S, DIM)
@@ -48,7 +48,7 @@ def test_a_call_reaches_its_formula_within_four_hops(rng):
     finally:
         sys.setprofile(None)
     assert found[layer.call.__func__.__code__] == 1
-    assert found[scores.additive.__code__] <= 4
+    assert found[scores.additive.__code__] <= 5
 
 
 def doubled(base, name, *args):

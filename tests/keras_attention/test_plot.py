@@ -31,15 +31,6 @@ def test_weights_of_another_shape_are_told(weights):
         plot_attention(SOURCE, TARGET, weights)
 
 
-def test_characters_without_a_font_are_told_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_attention.plot.CJK_FONTS", ())
-    with pytest.warns(UserWarning, match="no installed font") as caught:
-        plot_attention(["a", "b"], ["苹", "果", "苹"], np.eye(3, 2), path=str(tmp_path / "m.png"))
-    assert [str(w.message) for w in caught] == [
-        "no installed font has 苹果: install one that does, such as Noto Sans CJK"
-    ]
-
-
 def test_tokens_are_shown_as_they_are(tmp_path):
     figure = plot_attention(
         [r"$\foo$", "$", "a"], ["$x_", "b"], WEIGHTS, path=str(tmp_path / "m.png"), title="$$"

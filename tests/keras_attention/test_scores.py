@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import scores
-from keras_attention.fast import switch
+from keras_attention import scores, switch
 from tests.keras_attention.helpers import assert_close, gradients, normal, weighted_sum
 
 B, TQ, TV, UNITS = 2, 3, 5, 13
@@ -41,7 +40,7 @@ def test_additive_repeats_a_sentence_of_unknown_batches(rng, known, monkeypatch)
 
     @tf.function(input_signature=specs)
     def run(query, key):
-        with tf.GradientTape() as tape, switch.training(True):
+        with tf.GradientTape() as tape, switch.within(training=True):
             tape.watch([query, key])
             found = scores.additive(query, key, scale)
         return found, tape.gradient(found, [query, key])

@@ -9,8 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import Shortlist
-from keras_attention.fast import switch
+from keras_attention import Shortlist, switch
 from training.decode.constant.products import product, shortlist
 from training.decode.constant.step import ConstantStep, fixes_step
 from training.model.aligned import AlignedDecoder
@@ -161,7 +160,7 @@ class FixedStep:
 
     def prepare(self, source: Tensor) -> tuple[Any, Any]:
         """Return the memory for the steps and the state before the first: see `prepare`."""
-        with switch.products_in(self._recurrent_dtype):
+        with switch.within(products=self._recurrent_dtype):
             memory, state = prepare(self._model, source, self._prepare)
         return self.copying.prepare(source, memory) if self.copying else memory, state
 

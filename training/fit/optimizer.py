@@ -9,8 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import backend
-from keras_attention.fast import switch
+from keras_attention import backend, switch
 from training.config.schema import Config
 from training.data.store import PAD_ID
 from training.model.seq2seq import check_attention
@@ -29,7 +28,7 @@ def token_losses(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -
     Returns:
         float32 `(B, T)`, in nats.
     """
-    if not switch.enabled():
+    if not switch.current.get().fast:
         return _plain_cross_entropy(labels, logits, label_smoothing)
     smooth = _cross_entropy(label_smoothing)
     # As floats, which all backends take as the argument of a function with its own gradient.
@@ -196,7 +195,7 @@ class ClippedAdam(keras.optimizers.Adam):
         scale = self.clip_norm / ops.maximum(norm, self.clip_norm) + (norm - norm)
         scaled = [None if g is None else g * scale for g in grads]
         sizes = [math.prod(variable.shape) for variable in self.variables]
-        alone = backend.is_tensorflow() and not backend.under_xla()
+        alone = backend.IS_TENSORFLOW and not backend.under_xla()
         if not alone or None in scaled or sum(sizes) < LARGE:
             super().apply(scaled, trainable_variables)
             return

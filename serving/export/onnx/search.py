@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attention.search.coverage_penalty import NOT_COVERED
+from keras_attention.search.beam import NOT_COVERED
 from serving.export.onnx.graph import Graph, Value
 from training.data.store import END_ID, PAD_ID, START_ID
 

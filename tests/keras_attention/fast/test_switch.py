@@ -8,25 +8,24 @@ import runpy
 import pytest
 from keras import ops
 
-from keras_attention import backend, fast, fast_paths
-from keras_attention.fast import switch
+from keras_attention import backend, fast, fast_paths, switch
 from keras_attention.fast.top_k import top_k
 from tests.keras_attention.helpers import array
 
 
 def test_the_switch_turns_fast_paths_off_and_on_again():
-    assert switch.enabled()
+    assert switch.current.get().fast
     with fast_paths(False):
-        assert not switch.enabled()
+        assert not switch.current.get().fast
         with fast_paths(True):
-            assert switch.enabled()
-        assert not switch.enabled()
+            assert switch.current.get().fast
+        assert not switch.current.get().fast
     with pytest.raises(ZeroDivisionError), fast_paths(False):
         raise ZeroDivisionError
-    assert switch.enabled()
+    assert switch.current.get().fast
 
 
-def test_the_switch_is_asked_for_rows_and_for_sentences(monkeypatch):
+def test_the_switch_is_asked_for_rows(monkeypatch):
     rows = ops.reshape(ops.arange(4001.0), (1, 4001))
     taken, gather = [], backend.gather_in_rows
     monkeypatch.setattr(backend, "gather_in_rows", lambda *x: taken.append(1) or gather(*x))
@@ -34,7 +33,6 @@ def test_the_switch_is_asked_for_rows_and_for_sentences(monkeypatch):
         del taken[:]
         with fast_paths(enabled):
             _, index = top_k(rows, 3)
-            assert switch.drops_finished(()) == (enabled and not backend.under_xla())
         assert bool(taken) == enabled
         assert array(index).tolist() == [[4000, 3999, 3998]]
 
@@ -67,7 +65,7 @@ def test_the_environment_sets_the_switch(value, monkeypatch):
         with pytest.raises(ValueError, match=said):
             runpy.run_path(switch.__file__)
     else:
-        assert runpy.run_path(switch.__file__)["enabled"]() == (value == "1")
+        assert runpy.run_path(switch.__file__)["current"].get().fast == (value == "1")
 
 
 FAST = [module.name for module in pkgutil.iter_modules(fast.__path__, "keras_attention.fast.")]

@@ -1,0 +1,159 @@
+"""The arguments of a search, checked; and the most probable tokens of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops, tree
+
+from keras_attention import backend
+from keras_attention.fast.top_k import top_k
+from keras_attention.shapes import fits
+
+Tensor = Any
+Step = Callable[..., tuple[Tensor, Any, Any]]
+
+NEVER = -np.inf
+
+
+class Shortlist(NamedTuple):
+    """The most probable tokens alone, which a step may return as `log_probs`.
+
+    Attributes:
+        log_probs: `(rows, K)`, in any order; K is at least the number of hypotheses of a sentence.
+        ids: integers `(rows, K)`, the tokens.
+    """
+
+    log_probs: Tensor
+    ids: Tensor
+
+
+class Search(NamedTuple):
+    """The arguments of `beam_search`, with the name that they were given to.
+
+    Attributes:
+        start: int32 `(B, 1)`, the token that is read first.
+        ends: the tokens that end a sentence.
+        longest: the greatest number of steps.
+        limits: int32 `(B,)`, the greatest number of tokens of each sentence.
+    """
+
+    name: str
+    step: Step
+    state: Any
+    memory: Any
+    start: Tensor
+    ends: list[int]
+    longest: int | Tensor
+    limits: Tensor
+    width: int
+    num_results: int
+    length_penalty: float | Tensor
+    coverage_penalty: float
+    memory_mask: Tensor | None
+    pad_id: int
+    keeps_weights: bool
+
+    def refuse(self, expected: str, received: Any) -> None:
+        """Raise the ValueError of a step's results."""
+        expect(self.name, False, expected, received)
+
+
+def expect(name: str, holds: Any, expected: str, received: Any) -> None:
+    """Raise a ValueError of the search `name` unless something holds."""
+    if not holds:
+        raise ValueError(f"{name} expected {expected}. Received: {received}")
+
+
+def checked(
+    name: str,
+    batch_size: Any,
+    start_id: Any,
+    end_id: Any,
+    max_length: Any,
+    max_steps: Any,
+    **others: Any,
+) -> Search:
+    """Return the search `name` with these arguments, see `beam_search`, or raise a ValueError."""
+    number, least = isinstance(batch_size, Integral), isinstance(max_length, Integral)
+    size = int(batch_size) if number else None
+    rows = [(), (1,), (size,)]
+    mask, coverage = others["memory_mask"], others["coverage_penalty"]
+    shape: Any = () if mask is None else tuple(np.shape(mask))
+    width, count, penalty = (others[x] for x in ("width", "num_results", "length_penalty"))
+    integers = isinstance(count, Integral) and isinstance(width, Integral)
+    scalar = number or getattr(batch_size, "shape", None) == ()
+    lengths = _are_integers(max_length, rows) and not (least and max_length < 1)
+    ends = np.size(end_id) and _are_integers(end_id, [(), (None,)])
+    penalized = penalty >= 0 if isinstance(penalty, (int, float)) else hasattr(penalty, "dtype")
+    covers = coverage == 0 or (coverage > 0 and fits(shape, (size, None)))
+    mask = f"coverage_penalty={coverage}, memory_mask {shape or None}"
+    widths = f"num_results={count}, beam_width={width}"
+    for holds, expected, received in (
+        (callable(others["step"]), "a function step(tokens, state)", others["step"]),
+        (scalar and not (number and batch_size < 0), "batch_size >= 0, an integer", batch_size),
+        (lengths, "max_length >= 1, an integer or one for each sentence", max_length),
+        (_are_integers(start_id, rows), "start_id to be a token, or one for each", start_id),
+        (ends, "end_id to be a token or several, for all sentences", end_id),
+        (penalized, "length_penalty >= 0", penalty),
+        (covers, "coverage_penalty >= 0, and a memory_mask with it, (B, S)", mask),
+        (integers and 1 <= count <= width, "1 <= num_results <= beam_width, integers", widths),
+    ):
+        expect(name, holds, expected, received)
+    memory = [x for x in tree.flatten(others["memory"]) if x is not None]  # it may lack its mask
+    for part, tensors in (("state", tree.flatten(others["state"])), ("memory", memory)):
+        for x in tensors:
+            expect(
+                name,
+                has_rows(x, size),
+                f"a {part} with one row for each of batch_size={batch_size} sentences: the search "
+                "repeats it for its hypotheses, and nothing is tiled",
+                shape_of(x),
+            )
+    limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
+    if len(limits.shape):
+        longest = backend.greatest(limits, 1) if max_steps is None else max_steps
+    start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
+    return Search(
+        name,
+        start=ops.zeros((batch_size, 1), "int32") + start,
+        ends=[int(x) for x in np.ravel(end_id)],
+        longest=longest,
+        limits=ops.zeros((batch_size,), "int32") + limits,
+        **others,
+    )
+
+
+def has_rows(x: Any, rows: int | None) -> bool:
+    """Whether something is a tensor `(rows, ...)`, where None is any number."""
+    return fits(getattr(x, "shape", ())[:1], (rows,))
+
+
+def shape_of(x: Any) -> Any:
+    """Return the shape of a tensor, for an error."""
+    return tuple(x.shape) if hasattr(x, "shape") else repr(x)
+
+
+def _are_integers(x: Any, shapes: list[tuple[Any, ...]]) -> bool:
+    """Return whether a tensor, an array, a list or a number has integers and one of the shapes."""
+    x = x if hasattr(x, "dtype") else np.asarray(x)
+    return any(fits(x.shape, each) for each in shapes) and "int" in str(x.dtype)
+
+
+def most_probable(log_probs: Tensor | Shortlist, k: int) -> tuple[Tensor, Tensor]:
+    """Return the best `k` tokens of each row, or all, `(rows, k)`: log-probabilities and ids."""
+    listed = isinstance(log_probs, Shortlist)
+    values = ops.cast(log_probs.log_probs if listed else log_probs, "float32")
+    size = values.shape[-1]
+    if size is None:  # there may be fewer than k
+        count = ops.cast(ops.shape(values)[-1], "int32")
+        values = ops.pad(values, [[0, 0], [0, k]], constant_values=NEVER)
+    values, index = top_k(values, k if size is None else min(k, size))
+    if size is None:
+        index = ops.minimum(index, count - 1)
+    if listed:
+        index = ops.cast(backend.gather_in_rows(log_probs.ids, index), "int32")
+    return values, index
