@@ -171,11 +171,10 @@ page: $(STAMP)  ## serve the newest export and show it in the browser, on port $
 	    --example "$$example" \
 	    --manifest $$(ls -d $$base/[0-9]* | sort -V | tail -1)/assets.extra/manifest.json
 
-verify-stock: $(STAMP)  ## compare the newest export with a server of it (AGAINST=HOST:PORT, REST=HOST:PORT, VERSION_TEXT=…)
+verify-stock: $(STAMP)  ## compare the newest export with a server of it (AGAINST=HOST:PORT, REST=HOST:PORT)
 	@$(find-model); \
 	  exec $(BIN)/python -m serving.check "$$(ls -d $$base[0-9]* | sort -V | tail -1)" --model $$name \
-	    --against $(or $(AGAINST),localhost:8500) $(if $(REST),--rest $(REST)) \
-	    --server-version "$(or $(VERSION_TEXT),not told)" --report stock.md
+	    --against $(or $(AGAINST),localhost:8500) $(if $(REST),--rest $(REST))
 
 serve-docker:  ## serve models/ with stock TensorFlow Serving, where a Docker engine is
 	MODELS=$$PWD/models docker compose -f serving/deploy/compose.yaml up

@@ -30,7 +30,7 @@ from parts.local_server import server
 from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator, ServingError, Translation
-from serving.server.versions import find_versions, is_onnx
+from serving.server.models import find_versions, is_onnx
 from training.data import corpus
 
 BATCHING = """

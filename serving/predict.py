@@ -10,13 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from serving.client.options import (
-    Parser,
-    add_connection,
-    ended,
-    file_to_write,
-    opened,
-)
+from serving.client.options import Parser, add_connection, ended, file_to_write, opened
 from serving.client.printing import print_json, printable
 
 
@@ -59,12 +53,9 @@ def _ask(arguments: argparse.Namespace) -> int:
     times = {person: [float(time) for time in histories[person][TIME]] for person in histories}
     for person, answer in zip(histories, answers, strict=True):
         if arguments.json:
-            print_json(
-                id=person,
-                probability=answer.probability,
-                time=times[person],
-                attention_weights=answer.attention_weights,
-            )
+            weights = answer.attention_weights
+            about = {"probability": answer.probability, "time": times[person]}
+            print_json(id=person, **about, attention_weights=weights)
         else:
             print(f"{answer.probability:.4f}\t{printable(person)}")
     if arguments.png:

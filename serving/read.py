@@ -12,13 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from serving.client.errors import ServingError
-from serving.client.options import (
-    Parser,
-    add_connection,
-    ended,
-    file_to_write,
-    opened,
-)
+from serving.client.options import Parser, add_connection, ended, file_to_write, numbered, opened
 from serving.client.printing import print_error, print_json, printable
 
 
@@ -43,9 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="files")
     add_connection(parser, "images")
     parser.add_argument("--regions", action="store_true", help="where the model looked")
-    parser.add_argument(
-        "--png", type=file_to_write, metavar="FILE", help="with --regions: draw it over the image"
-    )
+    text = "with --regions: draw it over the image"
+    parser.add_argument("--png", type=file_to_write, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object an image")
     return parser
 
@@ -69,10 +62,7 @@ def _ask(arguments: argparse.Namespace) -> int:
             else:
                 print(f"{answer.score:.4f}\t{printable(answer.text)}\t{printable(name)}")
             if arguments.png and isinstance(answer, Regions):
-                path = arguments.png
-                if len(files) > 1:
-                    path = path.with_stem(f"{path.stem}-{number + 1}")
-                draw_regions(files[number], answer, path)
+                draw_regions(files[number], answer, numbered(arguments.png, number, len(files)))
     return status
 
 

@@ -44,12 +44,12 @@ def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Cal
     """Return the export's module of a run, and its function to translations of so many tokens."""
     import tensorflow as tf
 
-    from serving.export import texts
+    from serving.export import modules
 
-    module = texts.Exported([run], **settings)
+    module = modules.Exported([run], **settings)
     text = tf.TensorSpec([None], tf.string, name="text")
-    forced = functools.partial(texts.search, max_length=length)
-    with mock.patch.object(texts, "search", forced):  # while it is traced
+    forced = functools.partial(modules.search, max_length=length)
+    with mock.patch.object(modules, "search", forced):  # while it is traced
         translate = tf.function(module.translate, autograph=False).get_concrete_function(text)
     return module, translate
 

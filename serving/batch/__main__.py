@@ -17,25 +17,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
     # NumPy and the like take a while to import.
-    from serving.batch import engines, files
-    from serving.batch.job import Job, start, summary, sweep
-    from serving.batch.kinds import Events, Folder, Kind, Texts
-    from serving.client import file_kinds
+    from serving.batch import inputs
+    from serving.batch.inputs import Events, Images, Kind, Texts
+    from serving.batch.job import Job, in_process, latest_version, on_ray, start, summary, sweep
 
     started = time.monotonic()
-    model, output = engines.latest_version(options.model), options.output.resolve()
-    paths = files.find(options.inputs, output)
-    kinds: dict[str, Kind] = {
-        "text": Texts(options.field, options.max_bytes),
-        "events": Events(options.id, options.time),
-        **{kind.name: Folder(kind) for kind in file_kinds.KINDS},
-    }
-    job = Job(model, output, kinds[files.kind_of(paths[0])], options.batch_size)
+    model, output = latest_version(options.model), options.output.resolve()
+    paths = inputs.find(options.inputs, output)
+    events = Events(options.id, options.time)
+    kinds: dict[str, Kind] = {"text": Texts(), "events": events, "image": Images()}
+    job = Job(model, output, kinds[inputs.kind_of(paths[0])], options.batch_size)
     start(job)
     if options.workers == 1 and options.address is None:
-        reports = engines.in_process(job, paths, options.threads)
+        reports = in_process(job, paths, options.threads)
     else:
-        reports = engines.on_ray(job, paths, options.threads, options.workers, options.address)
+        reports = on_ray(job, paths, options.threads, options.workers, options.address)
     done = []
     with (
         going_on("the same command answers the files that are missing"),
@@ -63,17 +59,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--model", type=Path, required=True, metavar="DIR", help="models/NAME, or a version of it")
-    add(
-        "--input",
-        dest="inputs",
-        action="append",
-        required=True,
-        metavar="GLOB",
-        help="text files with a text a line, or .jsonl, .gz or not; folders or files of PNG or "
-        "JPEG images; .csv, .gz or not, a row for each visit; may be given several times",
+    text = (
+        "text files with a text a line, or .jsonl of objects with a text, .gz or not; folders "
+        "or files of PNG or JPEG images; .csv, .gz or not, a row for each visit; may be given "
+        "several times"
     )
+    add("--input", dest="inputs", action="append", required=True, metavar="GLOB", help=text)
     add("--output", type=Path, required=True, metavar="DIR", help="of the answers")
-    add("--field", default="text", metavar="KEY", help="of JSON lines")
     add("--id", default="id", metavar="COLUMN", help="of a table: whose a row is")
     add("--time", default="time", metavar="COLUMN", help="of a table: when it was")
     number: dict[str, Any] = {"type": positive_int, "metavar": "N"}
@@ -81,7 +73,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--address", metavar="ADDRESS", help="of a Ray cluster, or auto")
     add("--threads", default=1, help="of each worker", **number)
     add("--batch-size", default=64, help="answered together", **number)
-    add("--max-bytes", default=4000, help="of a text; a longer one has an error", **number)
     return parser
 
 

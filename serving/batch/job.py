@@ -1,34 +1,26 @@
-"""Answers one input, in a worker process of any engine.
-
-A worker may die at any moment, and a job may be started twice. So an output is written aside and
-renamed when it is whole, and a present output is not made again.
-"""
+"""A job: answers to inputs, in this process or by workers of Ray Data here or on a cluster."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
+import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from serving.batch import files
-from serving.batch.kinds import Item, Kind, Texts
-from training.command.errors import UserError
+from serving.batch.inputs import Item, JobError, Kind, Texts, opened, target
+from training.command.errors import install
 from training.command.files import replacing
 
 # A model: from values to the fields of each answer, or a ValueError.
 Answers = Callable[[Sequence[Any]], Sequence[Any]]
 MANIFEST = "job.json"
 ASIDE = ".writing"
-
-
-class JobError(UserError):
-    """A job that cannot be done as asked."""
 
 
 @dataclass(frozen=True)
@@ -55,23 +47,23 @@ class Done:
 def start(job: Job) -> None:
     """Make the output folder, with a manifest of the model.
 
-    Raises:
-        JobError: if it holds the translations of another model or field.
+    Raises JobError if it holds the answers of another model.
     """
     job.output.mkdir(parents=True, exist_ok=True)
     manifest = job.output / MANIFEST
-    own = {"model": str(job.model), "graph": _digest(job.model), "field": job.kind.field}
+    # Its graph and its table of variables tell a model from another.
+    files_of_graph = [job.model / name for name in ("saved_model.pb", "variables/variables.index")]
+    digest = hashlib.sha256(b"".join(x.read_bytes() for x in files_of_graph if x.is_file()))
+    own = {"model": str(job.model), "graph": digest.hexdigest()}
     if not manifest.is_file():
         with _aside(manifest) as file:
             file.write(json.dumps(own, indent=1).encode() + b"\n")
     try:
-        other = json.loads(manifest.read_text(encoding="utf-8"))
-        differs = [key for key in ("graph", "field") if other.get(key) != own[key]]
+        graph = json.loads(manifest.read_text(encoding="utf-8")).get("graph")
     except (ValueError, AttributeError):
         raise JobError(f"{manifest} cannot be read: choose another --output") from None
-    if differs:
-        what = "another model" if "graph" in differs else f"the field {other.get('field')!r}"
-        raise JobError(f"{job.output} holds translations of {what}: choose another --output")
+    if graph != own["graph"]:
+        raise JobError(f"{job.output} holds answers of another model: choose another --output")
 
 
 def answer_file(job: Job, model: Answers, path: Path) -> Done:
@@ -82,7 +74,7 @@ def answer_file(job: Job, model: Answers, path: Path) -> Done:
     had. An image has its file's name with `text` and `score`, a history its id with `probability`.
     An item that cannot be read has `error` in their place.
     """
-    final = files.target(path, job.output)
+    final = target(path, job.output)
     if final.exists():
         return Done(path.name, was_there=True)
     lines = bad = truncated = 0
@@ -127,33 +119,115 @@ def _answered(job: Job, model: Answers, path: Path) -> Iterator[Item]:
         good = [item for item in window if not item.error]
         good.sort(key=lambda item: job.kind.size(item.value))
         for first in range(0, len(good), job.batch_size):
-            _answer(job, model, good[first : first + job.batch_size])
+            batch = good[first : first + job.batch_size]
+            answers = model([item.value for item in batch])
+            for item, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, ValueError):
+                    item.error = str(answer)
+                else:
+                    item.record.update(answer, model_version=job.model.name)
         yield from window
-
-
-def _answer(job: Job, model: Answers, batch: Sequence[Item]) -> None:
-    """Add the answers to items."""
-    answers = model([item.value for item in batch])
-    for item, answer in zip(batch, answers, strict=True):
-        if isinstance(answer, ValueError):
-            item.error = str(answer)
-        else:
-            item.record.update(answer, model_version=job.model.name)
 
 
 @contextmanager
 def _aside(final: Path) -> Iterator[IO[bytes]]:
     """Open a file that takes its name when all is written."""
     own = final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
-    with replacing(final, own) as aside, files.opened(aside, "wb", final.suffix == ".gz") as file:
+    with replacing(final, own) as aside, opened(aside, "wb", final.suffix == ".gz") as file:
         yield file
 
 
-def _digest(model: Path) -> str:
-    """Tell one model from another by its graph and its table of variables."""
-    digest = hashlib.sha256()
-    for name in ("saved_model.pb", "variables/variables.index"):
-        file = model / name
-        if file.is_file():
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+def latest_version(path: Path) -> Path:
+    """Return a model's newest version directory, or the path itself if it is one.
+
+    Raises JobError if there is none.
+    """
+    numbered = [entry for entry in path.glob("*") if entry.name.isdecimal()]
+    for entry in (path, *sorted(numbered, key=lambda entry: int(entry.name), reverse=True)):
+        if (entry / "saved_model.pb").is_file():
+            return entry.resolve()
+        if (entry / "manifest.json").is_file():
+            raise JobError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
+    raise JobError(f"{path} holds no exported model: python -m serving.export makes one")
+
+
+def load_model(job: Job, threads: int) -> Answers:
+    """Return the signature of an export that answers items of the job's kind.
+
+    Raises JobError if it cannot be loaded, or has no such signature.
+    """
+    import training.command.startup  # noqa: F401
+
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401 - registers its ops
+
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    except RuntimeError:  # TensorFlow runs already, with threads of its own
+        pass
+    try:
+        loaded = tf.saved_model.load(str(job.model))
+    except Exception as error:
+        raise JobError(f"cannot load {job.model}: {str(error).splitlines()[0]}") from error
+    if job.kind.signature not in loaded.signatures:
+        raise JobError(f"{job.model} has no signature `{job.kind.signature}`")
+    # Its variables are there as long as it is.
+    return lambda values: job.kind.answer(loaded.signatures[job.kind.signature], values)
+
+
+def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
+    """Answer input by input, here."""
+    model = load_model(job, threads)
+    for path in paths:
+        yield answer_file(job, model, path)
+
+
+def on_ray(
+    job: Job, paths: Sequence[Path], threads: int, workers: int, address: str | None
+) -> Iterator[Done]:
+    """Answer with workers that have a model each; a worker that dies is started again.
+
+    The files, one a task, the model and the output are on a file system that all workers share.
+    Without the address of a cluster Ray starts on this machine, and stops in the end. Raises
+    JobError if Ray is not installed, or cannot be reached.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        from ray.data import ActorPoolStrategy, DataContext
+    except ModuleNotFoundError:
+        raise JobError(f"several workers need Ray: {install('batch')}") from None
+    root = str(Path(__file__).parents[2])
+    options: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": root}}}
+    if address is None:
+        options |= {"num_cpus": workers * threads, "object_store_memory": 200_000_000}
+        options["include_dashboard"] = False
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="error", **options)
+    except Exception as error:  # Ray raises it bare where it cannot start
+        where = f"cannot reach Ray at {address}" if address else "cannot start Ray here"
+        raise JobError(f"{where}: {str(error).splitlines()[0]}") from error
+    try:
+        DataContext.get_current().enable_progress_bars = False
+        tasks = ray.data.from_items([str(path) for path in paths], override_num_blocks=len(paths))
+        # A pool that may grow stays at one worker: a task of minutes is no reason to grow it.
+        size = min(workers, len(paths))
+        pool = ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1)
+        reports = tasks.map(
+            _Worker, fn_constructor_args=(job, threads), compute=pool, num_cpus=threads
+        )
+        for row in reports.iter_rows():
+            yield Done(**row)
+    finally:
+        ray.shutdown()
+
+
+class _Worker:
+    """A process that has loaded the model."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        self._job, self._model = job, load_model(job, threads)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return asdict(answer_file(self._job, self._model, Path(row["item"])))

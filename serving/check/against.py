@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import platform
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,17 +22,17 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from serving.check.answers import different
 from serving.check.questions import (
     HARD_TEXTS,
-    PREDICT,
     TEXTS,
     images,
     is_batched,
     make_inputs,
+    predicting,
     reads_images,
     takes_texts,
 )
+from serving.check.version import different
 from serving.client.printing import first_line
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
@@ -64,8 +61,7 @@ def compare(
 ) -> tuple[int, list[str]]:
     """Ask a server all questions of the check; compare its answers with the C++ session's.
 
-    Returns:
-        The number of requests, and a line for each difference.
+    Returns the number of requests, and a line for each difference.
     """
     with (
         ModelSession(version_dir) as session,
@@ -88,21 +84,6 @@ def compare(
         return count, differences
 
 
-def report(version_dir: Path, server: str, count: int, differences: list[str]) -> str:
-    """Return a comparison in Markdown, to be pasted into an issue."""
-    here = f"TensorFlow {version('tensorflow')}, Python {platform.python_version()}"
-    return f"""# {version_dir.parent.name}/{version_dir.name} against a server
-
-| | |
-|---|---|
-| server | {server} |
-| compared with | the C++ session of {here}, {platform.platform()} |
-| date | {datetime.now(UTC):%Y-%m-%d %H:%M} UTC |
-| requests | {count} |
-| differences | {len(differences)} |
-""" + "".join(f"\n- {difference}" for difference in differences)
-
-
 class _Asking:
     """All questions to a server."""
 
@@ -115,11 +96,7 @@ class _Asking:
 
     def questions(self) -> Iterator[tuple[str, Ask]]:
         """Yield each question in words, and the function that asks it."""
-        signatures = [
-            (name, signature)
-            for name, signature in sorted(self._session.signatures.items())
-            if not name.startswith("__") and signature.method_name == PREDICT
-        ]
+        signatures = predicting(self._session).items()
         inputs: Mapping[str, np.ndarray] = {}
         yield "status", self._status
         yield "metadata", self._metadata
@@ -199,8 +176,12 @@ class _Asking:
             ("an unknown signature", (f"{name}_not_there", inputs), nothing, _UNKNOWN),
             ("an unknown version", (name, inputs), version, "NOT_FOUND"),
         ):
-            ask = partial(self._ask, *arguments, **spec)
-            yield f"signature {name} with {what}", partial(_refusal, ask, status)
+            ask = partial(self._refused, status, *arguments, **spec)
+            yield f"signature {name} with {what}", ask
+
+    def _refused(self, status: str, *arguments: Any, **spec: Any) -> str:
+        """Return how the answer to a bad request differs from its status."""
+        return _difference(self._ask(*arguments, **spec), status)
 
     def _rest(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self._server.rest, timeout=_SECONDS)
@@ -238,9 +219,7 @@ class _Asking:
         return ""
 
 
-def _batches(
-    signature: meta_graph_pb2.SignatureDef,
-) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+def _batches(signature: meta_graph_pb2.SignatureDef) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Yield inputs of one row, of batches, of none, and odd ones, in words."""
     rows, inputs = images() if reads_images(signature) else TEXTS, partial(make_inputs, signature)
     yield "a batch of 1", inputs(rows[:1])
@@ -257,11 +236,6 @@ def _batches(
         for what, text in HARD_TEXTS.items():
             yield f"{what} alone", inputs([text])
         yield "odd texts together", inputs([*HARD_TEXTS.values()])
-
-
-def _refusal(send: Callable[[], Answer], status: str) -> str:
-    """Return how the answer to a bad request differs from its status."""
-    return _difference(send(), status)
 
 
 def _difference(answer: Answer, expected: Answer) -> str:

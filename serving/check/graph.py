@@ -1,4 +1,4 @@
-"""Checks of a SavedModel's graph: ops that stock Serving lacks, XLA, outputs it cannot send."""
+"""Checks of what a SavedModel stores: ops that stock Serving lacks, XLA, and weights."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from serving.client.printing import first_line
 
-OLDEST = "2.20"  # release of TensorFlow Serving that an export may be for
+_SERVER = "TensorFlow Serving 2.20"
 _LISTS = Path(__file__).parent
 _TEXT_LIST = "serving>=2.20.0 (ops_lib of text 2.20.0)"
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_KERNEL_BYTES = 4096  # of a constant that is a weight; a smaller one may mask by -inf
 _XLA_ATTRIBUTES = ("_XlaMustCompile", "_XlaCompile")
 _XLA_OPS = {"XlaLaunch", "XlaLaunchV2", "XlaCallModule"}
-_NOT_DENSE = {types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE}
 
 
 def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
@@ -48,31 +51,34 @@ def nodes_of(graph: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef]:
         yield from function.node_def
 
 
-def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef, release: str = OLDEST) -> list[str]:
+def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     """Return findings about the graph alone; nothing of it is run."""
-    checks = _check_ops(meta_graph, release), _check_xla(meta_graph), _check_outputs(meta_graph)
-    return [finding for findings in checks for finding in findings]
+    sparse = [
+        f"signature {name}, output {alias}: not a dense tensor; it cannot be fetched over Predict"
+        for name, signature in sorted(meta_graph.signature_def.items())
+        for alias, info in sorted(signature.outputs.items())
+        if info.WhichOneof("encoding") != "name"
+    ]
+    return _check_ops(meta_graph) + _check_xla(meta_graph) + sparse
 
 
-def _check_ops(meta_graph: meta_graph_pb2.MetaGraphDef, release: str) -> list[str]:
-    """Find ops, and attributes of ops, that a release of TensorFlow Serving does not have.
+def _check_ops(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+    """Find ops, and attributes of ops, that TensorFlow Serving 2.20 does not have.
 
     The lists are the op registry of the TensorFlow release that it is built from, and the
-    tensorflow_text ops that it links. 2.21 is taken to link those of 2.20.
+    tensorflow_text ops that it links.
     """
     core = json.loads((_LISTS / "stock_ops_core.json").read_text())
     text = json.loads((_LISTS / "stock_ops_text.json").read_text())
-    stock, newer = {*core["ops"], *text[_TEXT_LIST]}, core["of_2.21"]["attributes"]
-    if release != OLDEST:
-        stock, newer = stock | {*core["of_2.21"]["ops"]}, {}
     functions = {f.signature.name for f in meta_graph.graph_def.library.function}
-    server, findings = f"TensorFlow Serving {release}", set()
+    stock = {*core["ops"], *text[_TEXT_LIST], *functions}
+    findings = set()
     for node in nodes_of(meta_graph.graph_def):
-        if node.op not in stock and node.op not in functions:
-            findings.add(f"op {node.op}: {server} does not have it")
-        for attribute in newer.get(node.op, ()):
+        if node.op not in stock:
+            findings.add(f"op {node.op}: {_SERVER} does not have it")
+        for attribute in core["of_2.21"]["attributes"].get(node.op, ()):
             if attribute in node.attr:
-                findings.add(f"op {node.op}: {server} does not know its attribute {attribute}")
+                findings.add(f"op {node.op}: {_SERVER} does not know its attribute {attribute}")
     return sorted(findings)
 
 
@@ -90,16 +96,34 @@ def _check_xla(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     return []
 
 
-def _check_outputs(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """Find outputs that are not dense tensors with the batch as first dimension."""
-    findings = []
-    for name, signature in sorted(meta_graph.signature_def.items()):
-        if name.startswith("__"):
-            continue
-        for alias, info in sorted(signature.outputs.items()):
-            output, shape = f"signature {name}, output {alias}", info.tensor_shape
-            if info.WhichOneof("encoding") != "name" or info.dtype in _NOT_DENSE:
-                findings.append(f"{output}: not a dense tensor; it cannot be fetched over Predict")
-            elif not shape.unknown_rank and not shape.dim:
-                findings.append(f"{output}: a scalar; the first dimension must be the batch")
-    return findings
+def count_not_finite(array: np.ndarray) -> int:
+    """How many values are NaN or infinite; none where the dtype has no such values."""
+    dtype = tf.dtypes.as_dtype(array.dtype) if array.dtype != object else tf.string
+    if not (dtype.is_floating or dtype.is_complex):
+        return 0
+    return int(array.size - np.isfinite(array).sum())
+
+
+def check_weights(version_dir: Path, meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+    """Find weights, variables and constants of the graph, that are missing or not finite.
+
+    The loader accepts a SavedModel without its variables, which fails on every request.
+    """
+    graph, variables = meta_graph.graph_def, version_dir / "variables" / "variables"
+    arrays: dict[str, np.ndarray] = {}
+    if variables.with_name("variables.index").is_file():
+        reader = tf.train.load_checkpoint(str(variables))
+        for name in sorted(set(reader.get_variable_to_shape_map()) - {_OBJECT_GRAPH}):
+            array = np.asarray(reader.get_tensor(name))
+            arrays[name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")] = array
+    elif any(node.op == "VarHandleOp" for node in graph.node):
+        return ["the version is not complete: no variables/variables.index"]
+    for node in nodes_of(graph):
+        if node.op == "Const" and node.attr["value"].tensor.ByteSize() >= _KERNEL_BYTES:
+            arrays[f"constant {node.name}"] = tf.make_ndarray(node.attr["value"].tensor)
+    wrong = {name: count_not_finite(array) for name, array in arrays.items()}
+    return [
+        f"weights not finite: {name} has {count:,} of {arrays[name].size:,} values"
+        for name, count in wrong.items()
+        if count
+    ]

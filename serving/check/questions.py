@@ -41,6 +41,15 @@ def images() -> list[bytes]:
     return files
 
 
+def predicting(session: Any) -> dict[str, Any]:
+    """Return the signatures of a `ModelSession` that Predict can ask, by name."""
+    return {
+        name: signature
+        for name, signature in sorted(session.signatures.items())
+        if not name.startswith("__") and signature.method_name == PREDICT
+    }
+
+
 def reads_images(signature: Any) -> bool:
     """Whether a signature, a `SignatureDef`, takes files of images alone."""
     return set(signature.inputs) == {IMAGES}
@@ -61,12 +70,9 @@ def is_batched(signature: Any) -> bool:
 
 
 def make_inputs(signature: Any, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
-    """Return inputs of as many rows as texts; where none are taken, numbers of each row's own.
+    """Return inputs of a `SignatureDef`, of as many rows as texts; or numbers of each row's own.
 
-    Args:
-        signature: a `SignatureDef`.
-        texts: of the rows.
-        first: the number of the first row.
+    `first` is the number of the first row.
     """
     return {alias: _values(alias, info, texts, first) for alias, info in signature.inputs.items()}
 

@@ -16,6 +16,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from serving.client.clients import (
+        AsyncPredictor,
+        AsyncReader,
+        AsyncTranslator,
+        Predictor,
+        Reader,
+        Translator,
+    )
     from serving.client.drawing import draw_alignment
     from serving.client.errors import (
         DeadlineExceededError,
@@ -28,8 +36,6 @@ if TYPE_CHECKING:
         SignatureNotFoundError,
         UnexpectedResponseError,
     )
-    from serving.client.events import AsyncPredictor, Predictor
-    from serving.client.images import AsyncReader, Reader
     from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
     from serving.client.protocol import Tls
     from serving.client.results import (
@@ -42,9 +48,8 @@ if TYPE_CHECKING:
         Score,
         Translation,
     )
-    from serving.client.texts import AsyncTranslator, Translator
 
-_FILES = ("results", "texts", "images", "events", "errors", "protocol")
+_FILES = ("results", "clients", "errors", "protocol")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,6 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serving.client.options import (
@@ -15,6 +14,7 @@ from serving.client.options import (
     add_connection,
     ended,
     file_to_write,
+    numbered,
     opened,
     size,
 )
@@ -23,7 +23,7 @@ from serving.client.printing import install, print_error, print_json, printable
 FORMATS = ("sherpa", "kaldi", "mfa", "json", "tsv")
 
 if TYPE_CHECKING:
-    from serving.client.texts import Translator
+    from serving.client.clients import Translator
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,45 +52,28 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
     add_connection(parser, "texts")
-    signature = parser.add_mutually_exclusive_group()
-    signature.add_argument(
-        "--nbest", type=size, metavar="N", help="the N best translations, with scores"
-    )
-    _add_lexicon(parser)
-    signature.add_argument("--align", action="store_true", help="draw the attention weights")
-    signature.add_argument(
-        "--score",
-        action="store_true",
-        help="texts are TEXT<TAB>TRANSLATION: how probable the model finds each token",
-    )
-    signature.add_argument("--split", action="store_true", help="translate sentence by sentence")
-    signature.add_argument("--metadata", action="store_true", help="show the signatures and stop")
-    add(
-        "--png",
-        type=file_to_write,
-        metavar="FILE",
-        help="with --align: write a heat map (matplotlib)",
-    )
+    signature = parser.add_mutually_exclusive_group().add_argument
+    signature("--nbest", type=size, metavar="N", help="the N best translations, with scores")
+    signature("--align", action="store_true", help="draw the attention weights")
+    text = "texts are TEXT<TAB>TRANSLATION: how probable the model finds each token"
+    signature("--score", action="store_true", help=text)
+    signature("--split", action="store_true", help="translate sentence by sentence")
+    signature("--metadata", action="store_true", help="show the signatures and stop")
+    text = "with --align: write a heat map (matplotlib)"
+    add("--png", type=file_to_write, metavar="FILE", help=text)
     add("--scores", action="store_true", help="print the score before each translation")
     add("--json", action="store_true", help="print one JSON object a text")
-    return parser
-
-
-def _add_lexicon(parser: argparse.ArgumentParser) -> None:
-    """Add the options of lexicons, which a pronouncer with --local writes."""
     parser.set_defaults(threads=None)
     add = parser.add_argument_group(
         "lexicons of speech software, by a pronouncer with --local (on all cores, or --threads)"
     ).add_argument
-    add(
-        "--format",
-        choices=FORMATS,
-        help="write a line for each word: of sherpa-onnx, Kaldi, MFA, JSON objects or a TSV",
-    )
+    text = "write a line for each word: of sherpa-onnx, Kaldi, MFA, JSON objects or a TSV"
+    add("--format", choices=FORMATS, help=text)
     add("--text", action="store_true", help="the input is a text: its words, each once")
     add("--lexicon", metavar="FILE", help="WORD<TAB>PHONES: these words keep their phones")
     add("--map", metavar="FILE", help="PHONE<TAB>PHONES: renames phones first; or arpabet-ipa")
     add("--phones", metavar="FILE", help="tokens.txt of a voice: phones are split into its tokens")
+    return parser
 
 
 def _lexicon_mistake(arguments: argparse.Namespace) -> str:
@@ -118,16 +101,10 @@ def _ask(arguments: argparse.Namespace) -> int:
         texts = lines.removesuffix("\n").replace("\r\n", "\n").split("\n") if lines else []
         if not texts:
             raise ValueError("no text: give it as arguments or on standard input")
-    show = next(
-        (show for name, show in _SHOWN.items() if getattr(arguments, name)), _show_translations
-    )
+    names = (name for name in _SHOWN if getattr(arguments, name))
     with opened(arguments, "Translator") as translator:
-        show(translator, arguments, texts)
+        _SHOWN.get(next(names, ""), _show_translations)(translator, arguments, texts)
     return 0
-
-
-def _show_metadata(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    print_json(**asdict(translator.metadata()))
 
 
 def _show_translations(translator: Translator, arguments: Any, texts: list[str]) -> None:
@@ -168,7 +145,7 @@ def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> Non
 
 
 def _show_alignments(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    from serving.client.drawing import draw_alignment
+    from serving.client.drawing import draw_alignment, plot_attention
 
     for number, alignment in enumerate(translator.align(texts)):
         if arguments.json:
@@ -176,14 +153,11 @@ def _show_alignments(translator: Translator, arguments: Any, texts: list[str]) -
         else:
             print(f"{printable(alignment.translation)}\n{draw_alignment(alignment)}\n")
         if arguments.png:
-            from serving.client.heat_map import plot_attention
-
-            path: Path = arguments.png
+            tokens = alignment.source_tokens, alignment.target_tokens
             plot_attention(
-                [printable(token) for token in alignment.source_tokens],
-                [printable(token) for token in alignment.target_tokens],
+                *([printable(token) for token in side] for side in tokens),
                 alignment.attention_weights,
-                path=path.with_stem(f"{path.stem}-{number + 1}") if len(texts) > 1 else path,
+                path=numbered(arguments.png, number, len(texts)),
             )
 
 
@@ -207,7 +181,7 @@ _SHOWN = {
     "nbest": _show_nbest,
     "align": _show_alignments,
     "score": _show_scores,
-    "metadata": _show_metadata,
+    "metadata": lambda translator, *_: print_json(**asdict(translator.metadata())),
 }
 
 

@@ -21,14 +21,9 @@ def shown(value: Any) -> str:
 
 
 def checked_items(values: Iterable[Any], name: str, axes: tuple[int, ...] = (1,)) -> list[Any]:
-    """Return a list, which may be any iterable with an order.
+    """Return a list of items called `name`, which may be any iterable with an order.
 
-    Args:
-        values: the list.
-        name: of the items, in the plural.
-        axes: numbers of axes that an array may have.
-
-    Raises TypeError for anything else, such as one item.
+    An array may have these numbers of axes. Raises TypeError for anything else, such as one item.
     """
     wrong = str | bytes | bytearray | Mapping | Set
     if (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import unicodedata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from serving.client.printing import printable
 
@@ -41,13 +42,25 @@ def draw_alignment(alignment: Alignment) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def plot_attention(*arguments: Any, **options: Any) -> None:
+    """`keras_attention.plot` without its package, which imports Keras and a backend."""
+    package = importlib.util.find_spec("keras_attention")
+    if package is None or package.origin is None:
+        raise ImportError("keras_attention is not installed")
+    path = Path(package.origin).with_name("plot.py")
+    spec = importlib.util.spec_from_file_location("keras_attention_plot", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not there")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.plot_attention(*arguments, **options)
+
+
 def draw_regions(file: bytes, regions: Regions, path: str | Path) -> None:
     """Draw a file's picture once for each token, with the weights over it, into a PNG."""
-    from serving.client.file_kinds import kind_of
-    from serving.client.heat_map import plot_attention
+    from serving.client.image_files import read_picture
 
-    kind = kind_of(file)
-    pixels = kind.picture(kind.row(file))
+    pixels = read_picture(file)
     tokens = [printable(token) for token in regions.tokens]
     weights = regions.attention_weights
     if not tokens:

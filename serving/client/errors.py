@@ -58,42 +58,37 @@ class UnexpectedResponseError(ServingError):
 
 def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float) -> ServingError:
     """The typed error for a failed call."""
-    code = error.code()
+    code, kind = error.code(), ServingError
     detail = ((error.details() or "").splitlines() or [""])[0]
+    message = f"the server at {target} failed with {code.name}"
     match code.name:
         case "UNAVAILABLE":
-            hint = "check that it runs, the address, and whether it expects TLS"
+            kind, message = ServerUnavailableError, f"no answer from the server at {target}: "
             if "Hostname Verification" in detail:
-                hint = "its certificate has another name, which Tls(server_name=…) can give"
+                message += "its certificate has another name, which Tls(server_name=…) can give"
             elif any(part in detail.lower() for part in ("ssl", "handshake", "certificate")):
-                hint = "check the certificates, and that both sides use TLS"
-            message = f"no answer from the server at {target}: {hint} ({detail})"
-            return ServerUnavailableError(message, code)
+                message += "check the certificates, and that both sides use TLS"
+            else:
+                message += "check that it runs, the address, and whether it expects TLS"
         case "CANCELLED" if _CLOSED not in detail:
-            message = (
-                f"the server at {target} gave the request up: it has too many, or stops ({detail})"
-            )
-            return ServerUnavailableError(message, code)
+            kind = ServerUnavailableError
+            message = f"the server at {target} gave the request up: it has too many, or stops"
         case "DEADLINE_EXCEEDED":
-            message = f"no answer from {target} within {timeout:g} s: check that it runs, allow "
-            message += "more time, or send less"
-            return DeadlineExceededError(message, code)
+            kind, message = DeadlineExceededError, f"no answer from {target} within {timeout:g} s: "
+            message += "check that it runs, allow more time, or send less"
         case "RESOURCE_EXHAUSTED" if _TOO_LARGE.search(detail):
-            message = f"a message is too large for {target}: send fewer texts at once ({detail})"
-            return MessageTooLargeError(message, code)
+            kind = MessageTooLargeError
+            message = f"a message is too large for {target}: send fewer texts at once"
         case "RESOURCE_EXHAUSTED":
-            message = f"the server at {target} takes no more requests now"
-            message += f": ask again later, or less often ({detail})"
-            return RateLimitedError(message, code)
+            kind, message = RateLimitedError, f"the server at {target} takes no more requests now: "
+            message += "ask again later, or less often"
         case "FAILED_PRECONDITION" if "ignature" in detail:
-            message = f"model {model!r} cannot do this: see its signatures with metadata ({detail})"
-            return SignatureNotFoundError(message, code)
-    if code.name == "NOT_FOUND" or "servable version label" in detail:
-        return ModelNotFoundError(
-            f"the server at {target} does not serve model {model!r} as asked: check the name, "
-            f"version and label ({detail})",
-            code,
-        )
-    if code.name in ("INVALID_ARGUMENT", "FAILED_PRECONDITION"):
-        return InvalidRequestError(f"model {model!r} did not take the request ({detail})", code)
-    return ServingError(f"the server at {target} failed with {code.name} ({detail})", code)
+            kind = SignatureNotFoundError
+            message = f"model {model!r} cannot do this: see its signatures with metadata"
+        case _ if code.name == "NOT_FOUND" or "servable version label" in detail:
+            kind = ModelNotFoundError
+            message = f"the server at {target} does not serve model {model!r} as asked: check the "
+            message += "name, version and label"
+        case "INVALID_ARGUMENT" | "FAILED_PRECONDITION":
+            kind, message = InvalidRequestError, f"model {model!r} did not take the request"
+    return kind(f"{message} ({detail})", code)

@@ -31,11 +31,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORE
 def read_table(path: str | Path, person: str, time: str) -> dict[str, dict[str, list[str]]]:
     """Return the history of each id in a table, CSV (.gz allowed) with a row for each visit.
 
-    Args:
-        path: of the table.
-        person: the column of ids.
-        time: the column of times, which is called "time" in the histories.
-
+    `person` is the column of ids, `time` that of times, which is called "time" in the histories.
     Raises OSError, or ValueError as `parse_table`.
     """
     path = Path(path)

@@ -76,86 +76,41 @@ def file_to_write(text: str) -> Path:
     raise argparse.ArgumentTypeError(f"cannot write {path}: {reason}")
 
 
+def numbered(path: Path, number: int, count: int) -> Path:
+    """Return the place of one of several pictures, from 0: FILE-1.png, FILE-2.png and so on."""
+    return path.with_stem(f"{path.stem}-{number + 1}") if count > 1 else path
+
+
 def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
     """Add the options by which `opened` finds a model."""
     add = parser.add_argument
-    add(
-        "--target",
-        default="localhost:8500",
-        metavar="HOST:PORT",
-        help="the server, or unix:PATH; default: localhost:8500",
-    )
+    text = "the server, or unix:PATH; default: localhost:8500"
+    add("--target", default="localhost:8500", metavar="HOST:PORT", help=text)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--model", metavar="NAME", help="name of the model on the server")
-    where.add_argument(
-        "--local",
-        type=Path,
-        metavar="DIR",
-        help="no server: models/NAME/1, exported with --format onnx",
-    )
-    add(
-        "--threads",
-        type=size,
-        default=1,
-        metavar="N",
-        help="with --local: that translate or read together; default: 1",
-    )
+    text = "no server: models/NAME/1, exported with --format onnx"
+    where.add_argument("--local", type=Path, metavar="DIR", help=text)
+    text = "with --local: that translate or read together; default: 1"
+    add("--threads", type=size, default=1, metavar="N", help=text)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--version", type=int, metavar="N", help="version of the model; default: the latest"
-    )
+    text = "version of the model; default: the latest"
+    which.add_argument("--version", type=int, metavar="N", help=text)
     which.add_argument("--label", metavar="NAME", help="label of the version")
-    add(
-        "--timeout",
-        type=seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="for each request, retries included; default: 30",
-    )
-    add("--call-timeout", type=seconds, metavar="SECONDS", help="for all requests together")
-    add(
-        "--retries",
-        type=partial(size, least=0, most=MOST_RETRIES),
-        default=MOST_RETRIES,
-        metavar="N",
-        help=f"further attempts at a busy or absent server; default: {MOST_RETRIES}",
-    )
-    add(
-        "--batch-size",
-        type=size,
-        default=32,
-        metavar="N",
-        help=f"most {rows} in a request; default: 32",
-    )
-    add(
-        "--wait-ready",
-        type=seconds,
-        metavar="SECONDS",
-        help="wait so long for a server that is starting",
-    )
-    tls = parser.add_argument_group("encrypted connections (PEM files)")
-    tls.add_argument("--tls", action="store_true", help="with the system's root certificates")
-    for name, about in (
-        ("--tls-roots", "root certificates of the server"),
-        ("--tls-cert", "the client's certificate"),
-        ("--tls-key", "the client's private key"),
-    ):
-        tls.add_argument(name, type=Path, metavar="FILE", help=about)
-    tls.add_argument("--tls-server-name", metavar="NAME", help="name in the server's certificate")
-
-
-def _connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of a `serving.client.protocol.Endpoint`."""
-    from serving.client.protocol import Tls
-
-    names = ("target", "model", "version", "label", "timeout", "batch_size", "retries")
-    files = (arguments.tls_roots, arguments.tls_cert, arguments.tls_key)
-    encrypted = arguments.tls or arguments.tls_server_name or any(files)
-    return {
-        **{name: getattr(arguments, name) for name in names},
-        "call_timeout": arguments.call_timeout,
-        "tls": Tls(*files, server_name=arguments.tls_server_name) if encrypted else False,
-    }
+    text = "for each request, retries included; default: 30"
+    add("--timeout", type=seconds, default=30.0, metavar="SECONDS", help=text)
+    few = partial(size, least=0, most=MOST_RETRIES)
+    text = f"further attempts at a busy or absent server; default: {MOST_RETRIES}"
+    add("--retries", type=few, default=MOST_RETRIES, metavar="N", help=text)
+    text = f"most {rows} in a request; default: 32"
+    add("--batch-size", type=size, default=32, metavar="N", help=text)
+    text = "wait so long for a server that is starting"
+    add("--wait-ready", type=seconds, metavar="SECONDS", help=text)
+    add = parser.add_argument_group("encrypted connections (PEM files)").add_argument
+    add("--tls", action="store_true", help="with the system's root certificates")
+    add("--tls-roots", type=Path, metavar="FILE", help="root certificates of the server")
+    add("--tls-cert", type=Path, metavar="FILE", help="the client's certificate")
+    add("--tls-key", type=Path, metavar="FILE", help="the client's private key")
+    add("--tls-server-name", metavar="NAME", help="name in the server's certificate")
 
 
 @contextmanager
@@ -166,7 +121,12 @@ def opened(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
         options = {"batch_size": arguments.batch_size, "threads": arguments.threads or 1}
         model = getattr(client, f"Local{name}")(arguments.local, **options)
     else:
-        model = getattr(client, name)(**_connection_options(arguments))
+        names = ("target", "model", "version", "label", "timeout", "batch_size", "retries")
+        files = (arguments.tls_roots, arguments.tls_cert, arguments.tls_key)
+        encrypted = arguments.tls or arguments.tls_server_name or any(files)
+        tls = client.Tls(*files, server_name=arguments.tls_server_name) if encrypted else False
+        options = {name: getattr(arguments, name) for name in names}
+        model = getattr(client, name)(**options, tls=tls)
     with model:
         if arguments.wait_ready is not None:
             model.wait_ready(arguments.wait_ready)

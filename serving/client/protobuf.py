@@ -1,15 +1,20 @@
-"""Tensors in TensorFlow Serving's messages, without TensorFlow, which the official stubs import.
+"""Tensors in TensorFlow Serving's messages, and the outputs of answers, without TensorFlow.
 
-`serving_pb2.py` is generated from serving.proto by `make messages`.
+`serving_pb2.py` is generated from serving.proto by `make messages`. The outputs of an answer are
+checked for type, rank and length.
 """
 
+import itertools
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from google.protobuf.message import Message
 
+from serving.client import protobuf
+from serving.client.errors import UnexpectedResponseError
+from serving.client.results import Hypothesis
 from serving.client.serving_pb2 import TensorProto
 
 FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10
@@ -17,13 +22,31 @@ FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10
 MOST_VALUES = 2**24
 SIGNATURES = "type.googleapis.com/tensorflow.serving.SignatureDefMap"  # type of metadata
 
-DTYPES = {  # name, field of a TensorProto, and code of `struct`
+DTYPES = {  # name, field of a TensorProto, and code of `struct`, which is NumPy's as well
     FLOAT: ("float", "float_val", "f"),
     DOUBLE: ("double", "double_val", "d"),
     INT32: ("int32", "int_val", "i"),
-    STRING: ("string", "string_val", ""),
+    4: ("uint8", "int_val", "B"),
+    5: ("int16", "int_val", "h"),
+    6: ("int8", "int_val", "b"),
+    STRING: ("string", "string_val", "O"),
     INT64: ("int64", "int64_val", "q"),
     BOOL: ("bool", "bool_val", "?"),
+    17: ("uint16", "int_val", "H"),
+    22: ("uint32", "uint32_val", "I"),
+    23: ("uint64", "uint64_val", "Q"),
+}
+_NAMES = ", ".join(name for name, _, _ in DTYPES.values())
+# Type and rank of each output, the axis of the batch included.
+_OUTPUTS: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(("translation", "text", "unknown"), (protobuf.STRING, 1)),
+    **dict.fromkeys(("score", "probability"), (protobuf.FLOAT, 1)),
+    "truncated": (protobuf.BOOL, 1),
+    **dict.fromkeys(("translations", "texts", "words", "tokens"), (protobuf.STRING, 2)),
+    **dict.fromkeys(("source_tokens", "target_tokens"), (protobuf.STRING, 2)),
+    **dict.fromkeys(("scores", "log_probs"), (protobuf.FLOAT, 2)),
+    **dict.fromkeys(("word_probabilities", "token_probabilities"), (protobuf.FLOAT, 2)),
+    "attention_weights": (protobuf.FLOAT, 3),  # of an alignment
 }
 
 
@@ -45,14 +68,6 @@ def float_tensor(values: Sequence[Any]) -> Any:
     return tensor
 
 
-def input_tensors(inputs: Mapping[str, Sequence[Any]]) -> dict[str, Message]:
-    """TensorProtos of a request's inputs: bytes, or floats in nested lists."""
-    return {
-        name: string_tensor(values) if isinstance(values[0], bytes) else float_tensor(values)
-        for name, values in inputs.items()
-    }
-
-
 def tensor_shape(tensor: Message) -> tuple[int, ...]:
     """The shape of a TensorProto. Raises ValueError where it is not known."""
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
@@ -68,22 +83,22 @@ def tensor_values(tensor: Message) -> Any:
     shape, and a shape that has many more elements than were sent.
     """
     if tensor.dtype not in DTYPES:
-        raise ValueError(
-            "expected a tensor of data type 1, 2, 3, 7, 9 or 10 (float, double, int32, string, "
-            f"int64, bool). Received: {tensor.dtype}"
-        )
+        raise ValueError(f"expected a tensor of {_NAMES}. Received: data type {tensor.dtype}")
     shape = tensor_shape(tensor)
     size = math.prod(shape)
     # Lists of lists of nothing take memory, too.
     if math.prod(max(1, width) for width in shape) > max(MOST_VALUES, tensor.ByteSize()):
         raise ValueError(f"expected fewer elements. Received: a tensor of shape {list(shape)}")
-    _, field, code = DTYPES[tensor.dtype]
-    if not tensor.tensor_content:
+    name, field, code = DTYPES[tensor.dtype]
+    if content := tensor.tensor_content:
+        width = 0 if tensor.dtype == STRING else struct.calcsize(f"<{code}")
+        if not width or len(content) % width:
+            raise ValueError(f"expected {name}s. Received: {len(content)} bytes")
+        values = list(struct.unpack(f"<{len(content) // width}{code}", content))
+    else:
         values = list(getattr(tensor, field))
         # A TensorProto may leave out repetitions of its last value.
         values += values[-1:] * (size - len(values))
-    else:
-        values = _content_numbers(tensor.tensor_content, code)
     if len(values) != size:
         raise ValueError(f"expected values of shape {list(shape)}. Received: {len(values)}")
     for axis in range(len(shape) - 1, 0, -1):
@@ -92,10 +107,72 @@ def tensor_values(tensor: Message) -> Any:
     return values if shape else values[0]
 
 
-def _content_numbers(content: bytes, code: str) -> list[Any]:
-    width = struct.calcsize(f"<{code}") if code else 0
-    if not width:
-        raise ValueError("expected strings in the field string_val. Received: other bytes")
-    if len(content) % width:
-        raise ValueError(f"expected values of {width} bytes each. Received: {len(content)} bytes")
-    return list(struct.unpack(f"<{len(content) // width}{code}", content))
+def read_rows(
+    response: Message, count: int, *names: str, optional: Iterable[str] = (), weights: int = 3
+) -> Iterator[dict[str, Any]]:
+    """Yield the values of a PredictResponse's outputs by name, for each row; texts are str.
+
+    A model may lack those that are optional; `weights` is the rank of `attention_weights`. Raises
+    UnexpectedResponseError where one is missing or something else.
+    """
+    names = (*names, *(name for name in optional if name in response.outputs))
+    ranks = {name: weights if name == "attention_weights" else _OUTPUTS[name][1] for name in names}
+    columns = [_values(response, count, name, rank) for name, rank in ranks.items()]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, map(_decoded, row), strict=True))
+
+
+def _values(response: Message, count: int, name: str, rank: int) -> list[Any]:
+    if name not in response.outputs:
+        raise UnexpectedResponseError(
+            f"the answer has no output {name!r}; it has {', '.join(sorted(response.outputs))}:"
+            " is this the right kind of model?"
+        )
+    tensor, dtype = response.outputs[name], _OUTPUTS[name][0]
+    try:
+        shape = protobuf.tensor_shape(tensor)
+        if len(shape) != rank or tensor.dtype != dtype:
+            raise ValueError(
+                f"expected data type {dtype} of {rank} dimensions. Received: type {tensor.dtype} "
+                f"of shape {shape}"
+            )
+        if shape[0] != count:
+            raise ValueError(f"expected {count} rows. Received: {shape[0]}")
+        values: list[Any] = protobuf.tensor_values(tensor)
+    except ValueError as error:
+        raise UnexpectedResponseError(f"the answer's output {name!r}: {error}") from error
+    return values
+
+
+def _decoded(value: Any) -> Any:
+    """Return bytes as text, also in a list; those that are not UTF-8 become U+FFFD."""
+    if isinstance(value, list) and value and isinstance(value[0], bytes):
+        return [text.decode("utf-8", "replace") for text in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def read_hypotheses(response: Message, count: int, name: str) -> list[list[Hypothesis]]:
+    """The texts of an output and their scores, best first."""
+    answers = []
+    for row in read_rows(response, count, name, "scores"):
+        check_alike(row, name, "scores")
+        answers.append(list(map(Hypothesis, row[name], row["scores"])))
+    return answers
+
+
+def unpadded(row: dict[str, Any], tokens: str, *others: str) -> tuple[tuple[Any, ...], ...]:
+    """Return the tokens of a row before the first empty one, which is padding, and their values.
+
+    `others` are outputs with a value for each token. An output that the row lacks is (). Raises
+    UnexpectedResponseError where they differ in length.
+    """
+    check_alike(row, *(name for name in (tokens, *others) if name in row))
+    texts = tuple(itertools.takewhile(bool, row.get(tokens, ())))
+    return (texts, *(tuple(row.get(name, ())[: len(texts)]) for name in others))
+
+
+def check_alike(row: dict[str, Any], *names: str) -> None:
+    """Raise UnexpectedResponseError where outputs of one row differ in length."""
+    if len({len(row[name]) for name in names}) > 1:
+        lengths = ", ".join(f"{len(row[name])} {name}" for name in names)
+        raise UnexpectedResponseError(f"one answer has {lengths}")

@@ -1,13 +1,13 @@
 """The questions to a model on a server, and the reading of its answers, for all clients.
 
-Both are written once, as generators that yield `(method, request)` and are sent responses, or have
-a `ServingError` thrown into them; a number that they yield is a pause, in seconds.
-`serving.client.transport` carries them out. A client of another
-kind of model has methods that run `Endpoint.predict` with its own way to write requests and read
-responses; see `serving.client.texts`.
+Both are written once, as generators that yield `(method, request, seconds)` and are sent responses,
+or have a `ServingError` thrown into them; a number that they yield is a pause, in seconds.
+`serving.client.transport` carries them out. A client of another kind of model has methods that run
+`Endpoint.predict` with its own way to write requests and read responses: `serving.client.clients`.
 """
 
 import re
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError, Message
 from serving.client import protobuf
 from serving.client.arguments import MOST_RETRIES, check_count, check_seconds, check_text
 from serving.client.errors import (
+    DeadlineExceededError,
     InvalidRequestError,
     MessageTooLargeError,
     RateLimitedError,
@@ -52,7 +53,7 @@ _BATCH_LIMIT = re.compile(r"maximum input batch size (\d{1,9})\b")
 
 T = TypeVar("T")
 R = TypeVar("R")
-Steps = Generator[tuple[str, Message] | float, Any, T]
+Steps = Generator[tuple[str, Message, float] | float, Any, T]
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,6 @@ class Endpoint:
         model: its name on the server.
         version, label: which version; neither means the latest.
         timeout: seconds for each request, its retries included.
-        call_timeout: seconds for a whole call, which may be many requests; None for any number.
         tls: False for plain text, True for the system's certificates, or a `Tls`.
         batch_size: most rows in a request; longer lists are cut, and smaller where the server
             says so.
@@ -100,24 +100,19 @@ class Endpoint:
         tls: Tls | bool = False,
         batch_size: int = 32,
         retries: int = MOST_RETRIES,
-        call_timeout: float | None = None,
     ):
         if version is not None and label is not None:
             raise ValueError(f"expected a version or a label. Received: {version} and {label!r}")
-        check_text("target", target)
-        check_text("model", model)
+        for name, value in (("target", target), ("model", model), ("label", label)):
+            if value is not None or name != "label":
+                check_text(name, value)
         if version is not None:
             check_count("version", version, 0, 2**63 - 1)
-        if label is not None:
-            check_text("label", label)
         check_seconds("timeout", timeout)
-        if call_timeout is not None:
-            check_seconds("call_timeout", call_timeout)
         check_count("batch_size", batch_size, 1)
         check_count("retries", retries, 0, MOST_RETRIES)
         self.target, self.model = target, model
-        self._version, self._label = version, label
-        self._timeout, self._call_timeout = timeout, call_timeout
+        self._version, self._label, self._timeout = version, label, timeout
         self._batch_size, self._retries = batch_size, retries
         self._tls = Tls() if tls is True else tls or None
 
@@ -148,7 +143,7 @@ class Endpoint:
             for name, tensor in write(batch).items():
                 request.inputs[name].CopyFrom(tensor)
             try:
-                response = yield PREDICT, request
+                response = yield PREDICT, request, self._timeout
             except MessageTooLargeError:
                 if len(batch) == 1:
                     raise
@@ -173,36 +168,38 @@ class Endpoint:
     def _metadata(self) -> Steps[Metadata]:
         """Version and signatures of the served model."""
         request = GetModelMetadataRequest(model_spec=self._spec(), metadata_field=["signature_def"])
-        response = yield _METADATA, request
+        response = yield _METADATA, request, self._timeout
         signatures = SignatureDefMap()
         with suppress(DecodeError):
             signatures.ParseFromString(response.metadata["signature_def"].value)
         if not signatures.signature_def:
             raise UnexpectedResponseError(f"the server at {self.target} sent no signatures")
-        return Metadata(
-            response.model_spec.name,
-            response.model_spec.version.value,
-            {
-                name: {
-                    "inputs": {alias: _tensor_text(i) for alias, i in signature.inputs.items()},
-                    "outputs": {alias: _tensor_text(o) for alias, o in signature.outputs.items()},
-                }
-                for name, signature in sorted(signatures.signature_def.items())
-                if not name.startswith("__")
-            },
-        )
+        spec = response.model_spec
+        described = {
+            name: {
+                "inputs": {alias: _tensor_text(i) for alias, i in signature.inputs.items()},
+                "outputs": {alias: _tensor_text(o) for alias, o in signature.outputs.items()},
+            }
+            for name, signature in sorted(signatures.signature_def.items())
+            if not name.startswith("__")
+        }
+        return Metadata(spec.name, spec.version.value, described)
 
-    def _until_ready(self) -> Steps[None]:
-        while not (yield from self._is_ready()):
-            yield _READY_POLL
-
-    def _is_ready(self) -> Steps[bool]:
+    def _until_ready(self, seconds: float) -> Steps[None]:
+        """Return when the model is available. Raises DeadlineExceededError after a time."""
+        check_seconds("timeout", seconds)
         request = GetModelStatusRequest(model_spec=self._spec())
-        try:
-            response = yield _STATUS, request
-        except (ServerUnavailableError, RateLimitedError):
-            return False
-        return any(version.state == _AVAILABLE for version in response.model_version_status)
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            with suppress(ServerUnavailableError, RateLimitedError, DeadlineExceededError):
+                response = yield _STATUS, request, min(left, self._timeout)
+                if any(each.state == _AVAILABLE for each in response.model_version_status):
+                    return
+            yield min(_READY_POLL, left)
+        raise DeadlineExceededError(
+            f"model {self.model!r} was not available at {self.target} within {seconds:g} s: "
+            "check that the server runs, its log, and the model's name"
+        )
 
 
 def _tensor_text(info: Message) -> str:

@@ -17,13 +17,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from serving.client.arguments import check_seconds
-from serving.client.errors import (
-    DeadlineExceededError,
-    ServingError,
-    UnexpectedResponseError,
-    from_rpc_error,
-)
+from serving.client.errors import ServingError, UnexpectedResponseError, from_rpc_error
 from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Steps
 
 # Of an answer: a row of the largest that the export check lets through, and what is around it.
@@ -122,30 +116,17 @@ class _Connection(Endpoint):
         credentials = grpc.ssl_channel_credentials(*files)
         return self._library.secure_channel(self.target, credentials, options=options)
 
-    async def _wait_ready(self, timeout: float) -> None:
-        check_seconds("timeout", timeout)
-        try:
-            await self._run(self._until_ready(), timeout)
-        except DeadlineExceededError:
-            raise DeadlineExceededError(
-                f"model {self.model!r} was not available at {self.target} within {timeout:g} s: "
-                "check that the server runs, its log, and the model's name",
-                grpc.StatusCode.DEADLINE_EXCEEDED,
-            ) from None
-
-    async def _run(self, steps: Steps[T], seconds: float | None = None) -> T:
-        """Carry out steps within some time; return what they return."""
-        seconds = seconds or self._call_timeout
-        end = None if seconds is None else time.monotonic() + seconds
+    async def _run(self, steps: Steps[T]) -> T:
+        """Carry out steps; return what they return."""
         try:
             step = next(steps)
             while True:
                 try:
                     if isinstance(step, float):
-                        await _awaited(self._sleep(min(step, self._seconds_left(end))))
+                        await _awaited(self._sleep(step))
                         step = next(steps)
                     else:
-                        step = steps.send(await self._ask(*step, self._seconds_left(end)))
+                        step = steps.send(await self._ask(*step))
                 except ServingError as error:
                     step = steps.throw(error)
         except StopIteration as stop:
@@ -165,18 +146,6 @@ class _Connection(Endpoint):
                 f"the server at {self.target} sent something else than {method} answers"
             ) from error
 
-    def _seconds_left(self, end: float | None) -> float:
-        """Seconds for a request. Raises DeadlineExceededError past the end of the whole call."""
-        if end is None:
-            return self._timeout
-        if (left := end - time.monotonic()) > 0:
-            return min(self._timeout, left)
-        raise DeadlineExceededError(
-            f"not all of the call was answered by {self.target} within {self._call_timeout} s: "
-            "allow more time, or send less",
-            grpc.StatusCode.DEADLINE_EXCEEDED,
-        )
-
 
 async def _awaited(value: Any) -> Any:
     return await value if isawaitable(value) else value
@@ -193,7 +162,7 @@ class Client(_Connection):
         Raises ModelNotFoundError where the server answers and has no such model, and
         DeadlineExceededError after `timeout` seconds.
         """
-        self._finish(self._wait_ready(timeout))
+        self._finish(self._run(self._until_ready(timeout)))
 
     def close(self) -> None:
         """Close the connection."""
@@ -222,7 +191,7 @@ class AsyncClient(_Connection):
 
     async def wait_ready(self, timeout: float = 60.0) -> None:
         """See `Client.wait_ready`."""
-        await self._wait_ready(timeout)
+        await self._run(self._until_ready(timeout))
 
     async def close(self) -> None:
         """Close the connection."""

@@ -1,40 +1,180 @@
-"""A new version of a model that can be served, made of a run or of an ensemble of several."""
+"""A new version of a model that can be served, made of a run or of several; and its examples."""
 
 from __future__ import annotations
 
 import training.command.startup  # noqa: F401
 
+import base64
 import contextlib
+import csv
+import io
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import exporting
-from serving.check.stored_weights import count_not_finite
-from serving.export.agreement import agreement, compared_sources, is_rounded, local_agreement
-from serving.export.examples import examples
-from serving.export.readers import ExportedPredictor, ExportedReader
-from serving.export.texts import INPUTS, WARMUP_TEXTS, Exported, search_settings_of
+from serving.check.graph import count_not_finite
+from serving.export.modules import (
+    INPUTS,
+    WARMUP_TEXTS,
+    Exported,
+    ExportedPredictor,
+    ExportedReader,
+    search_settings_of,
+    traced,
+)
 from training.command.errors import UserError
 from training.command.files import move, remove, remove_empty
 from training.command.progress import Tell
+from training.data.splits import load_split
 from training.runs.files import kept, read_history
 from training.runs.run import Run
+from training.sources.events.histories import Histories
 from training.sources.kinds import KINDS
 
+COUNT = 5
+_DRAWN = 100  # sources of which they are taken
+_MOST_CHARACTERS = 80
+_MOST_BYTES = 20_000  # of an image
+_PEOPLE = 3
+COMPARED = 500  # sources
+_TOGETHER = 100
 MANIFEST = "assets.extra/manifest.json"
 _READER_SETTINGS = ("beam_width", "num_results", "length_penalty")
-# The share of an export's time after which each begins: 7 million weights on two cores.
-_TRACING, _WRITING, _COMPARING = 0.1, 0.6, 0.35
+
+
+def dev_sources(run: Run, limit: int) -> list[Any]:
+    """Return at most so many sources of the dev split, none where it cannot be found."""
+    config = run.config
+    try:
+        if KINDS[config.source].tokens:
+            return list(load_split(config, "dev", limit=limit)[0].sources)
+        split = run.source.load_split(config, config.data, "dev", limit=limit)
+        if config.source == "events":
+            return [split.inputs(n, config.max_events) for n in range(len(split.labels))]
+        return list(split.sources)
+    except UserError:
+        return []
+
+
+def examples(run: Run) -> list[str]:
+    """Return what to begin with: short texts, small images in base64, or a table in CSV.
+
+    People's histories are shown of data sets that are published, not of a table of one's own.
+    """
+    if KINDS[run.config.source].tokens:
+        texts = dict.fromkeys(dev_sources(run, _DRAWN))
+        return [text for text in texts if len(text) <= _MOST_CHARACTERS][:COUNT]
+    shown = {"events": _table, "image": _images}.get(run.config.source)
+    return shown(run) if shown else []
+
+
+def _images(run: Run) -> list[str]:
+    sources = dev_sources(run, COUNT)
+    files = [file.read_bytes() if isinstance(file, Path) else file for file in sources]
+    return [base64.b64encode(file).decode() for file in files if len(file) <= _MOST_BYTES]
+
+
+def _table(run: Run) -> list[str]:
+    """Return the whole histories of some people, with the names that the served model has."""
+    if ":" in run.config.data:
+        return []
+    try:
+        histories: Histories = run.source.load_split(run.config, run.config.data, "dev")
+    except UserError:
+        return []
+    last = {person: n for n, person in enumerate(histories.people)}
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["id", "time", *histories.schema.inputs()])
+    for person, n in list(last.items())[:_PEOPLE]:
+        for event in range(histories.starts[n], histories.ends[n]):
+            values = (f"{v:g}" if np.isfinite(v) else "" for v in histories.values[event])
+            rows.writerow([person, f"{histories.times[event]:g}", *values])
+    return [file.getvalue()]
+
+
+def is_rounded(settings: dict[str, Any]) -> bool:
+    """Whether an export of these settings may answer otherwise than its runs."""
+    return any(settings.get(name, "float32") != "float32" for name in ("weights", "precision"))
+
+
+def compared_sources(run: Run) -> list[Any]:
+    """Return the sources that are compared: of the dev split, where it can be found."""
+    texts = WARMUP_TEXTS if KINDS[run.config.source].tokens else ()
+    return dev_sources(run, COMPARED) or list(texts)
+
+
+def agreement(
+    runs: Sequence[Run],
+    texts: Sequence[str],
+    rounded: Callable[..., dict[str, tf.Tensor]],
+    settings: dict[str, Any],
+) -> dict[str, float]:
+    """Compare the translations of texts by a signature, `translate`, with those in float32.
+
+    Returns the number of `texts`, how many have the `same` translation, and the largest
+    `score_difference` among those.
+    """
+    plain = Exported(runs, **{**settings, "precision": "float32"})
+    answers = []
+    with exporting():
+        traced_plain = traced(plain.translate, {"text": ((None,), "string")})
+    for translate in (traced_plain, rounded):
+        starts = range(0, len(texts), _TOGETHER)
+        batches = [translate(text=tf.constant(texts[at : at + _TOGETHER])) for at in starts]
+        answers.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
+    return _differences(*answers)
+
+
+def local_agreement(
+    run: Run, sources: Sequence[Any], plain: Path, rounded: Path
+) -> dict[str, float]:
+    """Compare the answers of an ONNX export with those of one in float32: see `agreement`.
+
+    Of `histories`, it is by how much probabilities differ, `probability_difference`.
+    """
+    from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+
+    if run.config.target == "label":
+        exact, approximate = (
+            np.array([each.probability for each in LocalPredictor(folder).outcome(sources)])
+            for folder in (plain, rounded)
+        )
+        most = float(np.abs(exact - approximate).max(initial=0))
+        return {"histories": len(sources), "probability_difference": most}
+    answers: list[list[Any]] = [
+        LocalTranslator(folder).translate(sources)
+        if KINDS[run.config.source].tokens
+        else LocalReader(folder).read(sources)
+        for folder in (plain, rounded)
+    ]
+    return _differences(
+        *(
+            [np.array([getattr(each, k) for each in model]) for k in ("text", "score")]
+            for model in answers
+        )
+    )
+
+
+def _differences(expected: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> dict[str, float]:
+    """Return what `agreement` returns of answers, each its texts and their scores."""
+    same = expected[0] == rounded[0]
+    return {
+        "texts": len(same),
+        "same": int(same.sum()),
+        "score_difference": float(np.abs(expected[1] - rounded[1])[same].max(initial=0)),
+    }
 
 
 def export(
@@ -45,22 +185,14 @@ def export(
     form: str = "savedmodel",
     **settings: Any,
 ) -> Path:
-    """Write a new version of a servable model.
+    """Write a new version of a servable model, of a run or of several as an ensemble.
 
-    Args:
-        runs: a run, or several that are used as an ensemble.
-        output: the model's base path; versions are numbered directories in it.
-        tell: is called with what is done next, see `training.command.progress.stages`.
-        form: "savedmodel" or "onnx".
-        **settings: see `Exported`; for ONNX `weights` may be "int8", and
-            `tables` False, see `serving.export.onnx.products`.
-
-    Returns:
-        The version's directory. It is written beside the versions and renamed when it is whole, so
-        that a server never sees half of it. Where the export fails, nothing is left of it.
-
-    Raises:
-        UserError: if a weight is not finite, or the files cannot be written.
+    `output` is the model's base path; versions are numbered directories in it. `form` is
+    "savedmodel" or "onnx". For settings see `Exported`; for ONNX `weights` may be "int8", and
+    `tables` False, see `serving.export.onnx.products`. Returns the version's directory. It is
+    written beside the versions and renamed when it is whole, so that a server never sees half of
+    it. Where the export fails, nothing is left of it. Raises UserError if a weight is not finite,
+    or the files cannot be written.
     """
     check_finite(runs)
     search_settings_of({**settings, "precision": "float32"}).check(runs)
@@ -70,17 +202,16 @@ def export(
         settings = _settings_of(runs[0], settings)
         module, manifest = _module(runs, settings), _manifest(runs, settings)
         compares = isinstance(module, Exported) and is_rounded(settings)
-        scale = _COMPARING if compares else 1.0
-        tell("tracing the model", _TRACING * scale)
+        tell("tracing the model", 0.05)
         with exporting():
             signatures = module.signatures()
-        tell("writing the SavedModel", _WRITING * scale)
+        tell("writing the SavedModel", 0.3 if compares else 0.6)
         try:
             tf.saved_model.save(module, str(aside), signatures=signatures)
             if compares:
-                tell_on = _after(tell, _COMPARING)
+                tell("comparing its translations with those in float32", 0.4)
                 compared = compared_sources(runs[0]), signatures["translate"], settings
-                manifest["agreement"] = agreement(runs, *compared, tell_on)
+                manifest["agreement"] = agreement(runs, *compared)
             extra = aside / "assets.extra"
             extra.mkdir()
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
@@ -94,7 +225,7 @@ def export(
 def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[str, Any]) -> Path:
     """Write a new version as ONNX graphs: see `export`."""
     # Others need no onnx.
-    from serving.export.onnx.folder import check_exports, write_folder, write_manifest
+    from serving.export.onnx.graphs import check_exports, write_folder, write_manifest
 
     check_exports(runs, settings)
     settings = {**vars(search_settings_of(settings)), **settings}
@@ -114,11 +245,6 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[s
         except OSError as error:
             raise UserError(f"cannot write {output}: {error.strerror}") from error
         return _number(aside)
-
-
-def _after(tell: Tell, share: float) -> Tell:
-    """Return a function that tells of what comes after a share of the whole."""
-    return lambda what, done=None: tell(what, share + (1 - share) * (done or 0.0))
 
 
 def _number(aside: Path) -> Path:

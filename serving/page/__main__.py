@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import sys
 import threading
 import webbrowser
@@ -42,68 +41,38 @@ def _parser() -> Parser:
             "--static models/en-fr-onnx/1 --output translator.html --single-file",
         ),
     )
-    parser.add_argument(
-        "--target",
-        default="localhost:8500",
-        metavar="HOST:PORT",
-        help="the server, or unix:PATH; default: localhost:8500",
+    add = parser.add_argument
+    text = "the server, or unix:PATH; default: localhost:8500"
+    add("--target", default="localhost:8500", metavar="HOST:PORT", help=text)
+    add("--model", metavar="NAME", help="as the server calls it")
+    text = "write a page that asks no server, of a translator or a reader: DIR is an ONNX export"
+    add("--static", type=Path, metavar="DIR", help=text)
+    text = "of --static: a folder for any static host"
+    add("--output", type=Path, metavar="SITE", help=text)
+    text = "of --static: SITE is one HTML file, which works by a double click"
+    add("--single-file", action="store_true", help=text)
+    text = "assets.extra/manifest.json of the export: what it says of the model is shown"
+    add("--manifest", type=Path, metavar="FILE", help=text)
+    add("--example", default="", metavar="TEXT", help="what to begin with")
+    text = "of the page; default: 8080"
+    add("--port", type=port, default=8080, metavar="PORT", help=text)
+    text = (
+        "address to listen on; default: 127.0.0.1, this machine alone. The page has no passwords: "
+        "put a proxy that has them in front of any other"
     )
-    parser.add_argument("--model", metavar="NAME", help="as the server calls it")
-    parser.add_argument(
-        "--static",
-        type=Path,
-        metavar="DIR",
-        help="write a page that asks no server, of a translator or a reader: DIR was exported with "
-        "--format onnx",
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="SITE", help="of --static: a folder for any static host"
-    )
-    parser.add_argument(
-        "--single-file",
-        action="store_true",
-        help="of --static: SITE is one HTML file, which works by a double click",
-    )
-    parser.add_argument(
-        "--manifest",
-        type=Path,
-        metavar="FILE",
-        help="assets.extra/manifest.json of the export: what it says of the model is shown",
-    )
-    parser.add_argument("--example", default="", metavar="TEXT", help="what to begin with")
-    parser.add_argument(
-        "--port", type=port, default=8080, metavar="PORT", help="of the page; default: 8080"
-    )
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to listen on; default: 127.0.0.1, this machine alone. The page has no "
-        "passwords: put a proxy that has them in front of any other",
-    )
-    parser.add_argument(
-        "--name",
-        dest="names",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="a further name by which browsers reach the page; may be given several times",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=10.0,
-        metavar="SECONDS",
-        help="for each request; default: 10",
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
+    text = "a further name by which browsers reach the page; may be given several times"
+    add("--name", dest="names", action="append", default=[], metavar="HOST", help=text)
+    text = "for each request; default: 10"
+    add("--timeout", type=seconds, default=10.0, metavar="SECONDS", help=text)
+    add("--open", action="store_true", help="open the page in a browser")
     return parser
 
 
 def _write(options: argparse.Namespace) -> int:
     """Write a page without a server."""
     try:
-        from serving.page.files.write import write
+        from serving.page.files import write
 
         write(options.static, options.output, options.single_file, options.example)
     except ModuleNotFoundError as error:
@@ -131,7 +100,7 @@ def _serve(options: argparse.Namespace) -> int:
         card = read_card(options.manifest) if options.manifest else Card()
     except (OSError, ValueError) as error:
         return _fail(str(error))
-    names = (*LOCAL, *options.names, *([options.host] if _is_one(options.host) else []))
+    names = (*LOCAL, *options.names, options.host)
     settings = Settings(
         options.target, options.model, options.timeout, card, options.example, hosts=names
     )
@@ -157,14 +126,6 @@ def _serve(options: argparse.Namespace) -> int:
         print("Interrupted.", file=sys.stderr)
         return 130
     return 0
-
-
-def _is_one(host: str) -> bool:
-    """Whether a host to listen on is one that browsers can ask for, not all of them."""
-    try:
-        return not ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return True
 
 
 def _fail(message: str) -> int:

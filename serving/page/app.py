@@ -6,45 +6,300 @@ forgotten.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+import asyncio
+import dataclasses
+import io
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.client import AsyncPredictor, AsyncReader, AsyncTranslator
-from serving.page import questions
+from serving.client import (
+    AsyncPredictor,
+    AsyncReader,
+    AsyncTranslator,
+    Hypothesis,
+    InvalidRequestError,
+    Regions,
+    ServingError,
+    SignatureNotFoundError,
+)
+from serving.client.histories import TIME, parse_table
+from serving.client.results import split_sentences
 from serving.page.card import Card
-from serving.page.requests import Answer, Headers, Read, answering, file, json_object, nothing
 
+CLIENT_CLOSED = 499  # nobody reads it
+HEADERS = {
+    # Nothing from another host, nothing inline: text from a model can not become code.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' blob: data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+Answer = dict[str, Any]
+T = TypeVar("T")
+Read = Callable[[Request], Coroutine[Any, Any, T]]
+MOST_CHARACTERS = 5_000
+MOST_SENTENCES = 64
+MOST_EVENTS = 200  # of one history: each is asked with those before it
 STATIC = Path(__file__).with_name("static")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
-MOST_TEXT = 4 * questions.MOST_CHARACTERS + 4_096  # bytes of a request, as all below
+MOST_TEXT = 4 * MOST_CHARACTERS + 4_096  # bytes of a request, as all below
 MOST_IMAGE = 8 << 20
 MOST_TABLE = 1 << 20
 
 
+class BadRequestError(Exception):
+    """A request that the page does not make; its text says what was expected."""
+
+
+class Headers:
+    """Adds `HEADERS` to every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *own]}
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+def answering(
+    function: Callable[[Request, T], Coroutine[Any, Any, Answer]], read: Read[T]
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """Make an endpoint of a function: its result as JSON, its errors as one line.
+
+    A browser that goes away, as one does that types on, cancels what it asked for, down to the
+    call to the model server.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            body = await read(request)
+            answer = await _unless_gone(request, function(request, body))
+            try:
+                return JSONResponse(answer)
+            except ValueError:
+                error = "the model's answer has numbers that are not finite"
+                return JSONResponse({"error": error}, 502)
+        except ClientDisconnect:
+            return Response(status_code=CLIENT_CLOSED)
+        except BadRequestError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except ServingError as error:
+            status = 400 if isinstance(error, InvalidRequestError) else 502
+            return JSONResponse({"error": str(error).splitlines()[0]}, status)
+
+    return endpoint
+
+
+async def nothing(request: Request) -> None:
+    """Read no body."""
+
+
+def json_object(most: int) -> Read[dict[str, Any]]:
+    """Read a JSON object of at most so many bytes."""
+
+    async def read(request: Request) -> dict[str, Any]:
+        body = await _body(request, "application/json", most)
+        try:
+            value = json.loads(body)
+            # A half of a surrogate pair, as typing can leave one, has no UTF-8: it becomes "?".
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        except (UnicodeDecodeError, ValueError, RecursionError):
+            raise BadRequestError("expected JSON") from None
+        if not isinstance(value, dict):
+            raise BadRequestError("expected a JSON object")
+        return value
+
+    return read
+
+
+def file(most: int) -> Read[bytes]:
+    """Read a file of at most so many bytes."""
+
+    async def read(request: Request) -> bytes:
+        return await _body(request, "application/octet-stream", most)
+
+    return read
+
+
+async def if_served(answers: Coroutine[Any, Any, T]) -> T | None:
+    """Return the answers, or None where the model has no such signature."""
+    try:
+        return await answers
+    except SignatureNotFoundError:
+        return None
+
+
+def rounded(numbers: Iterable[float]) -> list[float]:
+    """Return numbers as the page needs them."""
+    return [round(number, 4) for number in numbers]
+
+
+def found_hypotheses(hypotheses: Iterable[Hypothesis]) -> list[Answer]:
+    """Return hypotheses; a search that found fewer fills up with -inf."""
+    return [dataclasses.asdict(each) for each in hypotheses if each.score > -math.inf]
+
+
+async def _body(request: Request, kind: str, most: int) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0] != kind:
+        raise BadRequestError(f"expected the content type {kind}")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise BadRequestError(f"expected at most {most:,} bytes")
+    return body
+
+
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do the work of a request that has been read; stop it when the browser goes away.
+
+    Raises ClientDisconnect if it has gone.
+    """
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+    watching.cancel()
+    if not working.done():
+        working.cancel()
+        raise ClientDisconnect
+    return working.result()
+
+
+async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
+    """Translate a text, sentence by sentence: `{"text": …}`."""
+    text = body.get("text")
+    if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
+        raise BadRequestError(f"expected a text of at most {MOST_CHARACTERS:,} characters")
+    pieces = split_sentences(text)
+    if len(pieces) > MOST_SENTENCES:
+        raise BadRequestError(
+            f"expected at most {MOST_SENTENCES} sentences. Received: {len(pieces)}"
+        )
+    translations = await translator.translate([piece for piece, _ in pieces])
+    return {
+        "sentences": [
+            {"source": source, "gap": gap, **dataclasses.asdict(translation)}
+            for (source, gap), translation in zip(pieces, translations, strict=True)
+        ]
+    }
+
+
+async def look(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
+    """Say where the model looks, and what else it would say: `{"texts": [sentence, …]}`."""
+    texts = body.get("texts")
+    if (
+        not isinstance(texts, list)
+        or not 0 < len(texts) <= MOST_SENTENCES
+        or not all(isinstance(text, str) for text in texts)
+        or sum(map(len, texts)) > MOST_CHARACTERS
+    ):
+        raise BadRequestError(
+            f"expected 1 to {MOST_SENTENCES} texts of at most {MOST_CHARACTERS:,} characters"
+        )
+    alignments, hypotheses = await asyncio.gather(
+        if_served(translator.align(texts)), if_served(translator.nbest(texts))
+    )
+    sentences: list[Answer] = [{"alignment": None, "hypotheses": []} for _ in texts]
+    for sentence, each in zip(sentences, alignments or (), strict=False):
+        sentence["alignment"] = {
+            "source": each.source_tokens,
+            "target": each.target_tokens,
+            "weights": [rounded(row) for row in each.attention_weights],
+        }
+    for sentence, several in zip(sentences, hypotheses or (), strict=False):
+        sentence["hypotheses"] = found_hypotheses(several)
+    return {"sentences": sentences}
+
+
+async def read(reader: AsyncReader, contents: bytes) -> Answer:
+    """Say what an image reads, how sure each token is and where it was seen, and other texts."""
+    try:
+        regions, others = await asyncio.gather(
+            if_served(reader.regions([contents])), if_served(reader.nbest([contents]))
+        )
+        (reading,) = regions or await reader.read([contents])
+    except ValueError as error:
+        raise BadRequestError(str(error)) from None
+    assert not isinstance(reading, Exception)  # it is raised unless `keep_errors`
+    (hypotheses,) = others or [[]]
+    assert not isinstance(hypotheses, Exception)
+    weights = reading.attention_weights if isinstance(reading, Regions) else ()
+    return {
+        "text": reading.text,
+        "score": reading.score,
+        "tokens": reading.tokens,
+        "token_probabilities": rounded(reading.token_probabilities),
+        "weights": [[rounded(row) for row in grid] for grid in weights],
+        "hypotheses": found_hypotheses(hypotheses),
+    }
+
+
+async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
+    """Say how probable the outcome is after each event of a history.
+
+    The body is `{"table": CSV with a row for each visit, "id": column, "time": column, "person":
+    whose history, or "" for the first}`.
+    """
+    values = [body.get(key) for key in ("table", "id", "time", "person")]
+    if not all(isinstance(value, str) for value in values):
+        raise BadRequestError("expected table, id, time and person, all text")
+    table, whose, when, person = map(str, values)
+    try:
+        people = parse_table(io.StringIO(table, newline=""), whose, when)
+        person = person if person in people else next(iter(people))
+        history = people[person]
+        count = len(history[TIME])
+        if count > MOST_EVENTS:
+            raise ValueError(f"expected at most {MOST_EVENTS} visits of one id. Received: {count}")
+        until = [{name: cells[: n + 1] for name, cells in history.items()} for n in range(count)]
+        answers = await predictor.outcome(until, ignore=True)
+    except ValueError as error:
+        raise BadRequestError(str(error)) from None
+    return {
+        "people": list(people),
+        "person": person,
+        "time": [float(time) for time in history[TIME]],
+        "columns": {name: cells for name, cells in history.items() if name != TIME},
+        "probabilities": rounded(answer.probability for answer in answers),
+        "weights": [rounded(answer.attention_weights) for answer in answers],
+    }
+
+
 @dataclass(frozen=True)
 class Settings:
-    """The model that the page asks, and the limits of asking.
+    """The model that the page asks, `host:port` of its server, and the limits of asking.
 
-    Attributes:
-        target: the model server, `host:port`.
-        model: the name it serves the model by.
-        timeout: seconds for a request.
-        card: what is known of the model.
-        example: a text to begin with.
-        options: further arguments of the clients, see `serving.client.transport.Endpoint`.
-        hosts: names by which browsers may ask for the page; others are refused, so that a foreign
-            page whose name leads here gets nothing.
+    `options` are further ones of the clients, see `serving.client.protocol.Endpoint`. `hosts` are
+    names by which browsers may ask for the page; others are refused, so that a foreign page whose
+    name leads here gets nothing.
     """
 
     target: str
@@ -78,20 +333,19 @@ def build(settings: Settings) -> Starlette:
             "version": metadata.version,
             "target": settings.target,
             "signatures": metadata.signatures,
-            "reads": questions.described(metadata.signatures.get("read", {}).get("inputs", ())),
             "card": asdict(settings.card),
             "example": settings.example,
-            "most_characters": questions.MOST_CHARACTERS,
+            "most_characters": MOST_CHARACTERS,
         }
 
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Route("/healthz", lambda request: JSONResponse({"ok": True})),
         Route("/api/model", answering(model, nothing)),
-        _question("/api/translate", questions.translate, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/look", questions.look, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/read", questions.read, AsyncReader, file(MOST_IMAGE)),
-        _question("/api/follow", questions.follow, AsyncPredictor, json_object(MOST_TABLE)),
+        _question("/api/translate", translate, AsyncTranslator, json_object(MOST_TEXT)),
+        _question("/api/look", look, AsyncTranslator, json_object(MOST_TEXT)),
+        _question("/api/read", read, AsyncReader, file(MOST_IMAGE)),
+        _question("/api/follow", follow, AsyncPredictor, json_object(MOST_TABLE)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [

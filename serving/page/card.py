@@ -23,11 +23,8 @@ _LANGUAGES = re.compile(r"-([a-z]{2})-([a-z]{2})$|\.([a-z]{2}),.*\.([a-z]{2})$")
 class Card:
     """The facts of a model that people are told.
 
-    Attributes:
-        lines: name and value, in the order to be read.
-        languages: codes of source and target, where the data's name has them.
-        score: the figure of the weights that were exported by which they were chosen.
-        examples: texts to begin with.
+    `lines` have name and value, in the order to be read; `languages` the codes of source and
+    target, where the data's name has them; `score` the figure by which the weights were chosen.
     """
 
     lines: dict[str, str] = field(default_factory=dict)
@@ -39,9 +36,7 @@ class Card:
 def read_card(manifest: Path) -> Card:
     """Read the manifest of an export, `manifest.json`.
 
-    Raises:
-        OSError: if the file cannot be read.
-        ValueError: if it is not a manifest.
+    Raises OSError if the file cannot be read; ValueError if it is not a manifest.
     """
     try:
         about = json.loads(manifest.read_text(encoding="utf-8"))

@@ -10,7 +10,6 @@ import ctypes
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +132,7 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
             name = tf.dtypes.as_dtype(number).name
             raise invalid(f"a {name} tensor cannot be fetched: return dense tensors")
         raw = ctypes.string_at(data, _tf.TF_TensorByteSize(tensor)) if data else b""
-        return np.frombuffer(raw, _numpy_dtype(number)).reshape(shape)
+        return np.frombuffer(raw, tf.dtypes.as_dtype(number).as_numpy_dtype).reshape(shape)
     count = int(np.prod(shape))
     strings = np.empty(count, object)
     for index in range(count):
@@ -144,19 +143,10 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
     return strings.reshape(shape)
 
 
-@cache
-def _numpy_dtype(number: int) -> type[np.generic]:
-    return tf.dtypes.as_dtype(number).as_numpy_dtype
-
-
 class ModelSession:
-    """A loaded SavedModel.
+    """A loaded SavedModel: `meta_graph` is served, `signatures` are by name.
 
     Raises StatusError where the loader refuses. Use as a context manager, or `close()`.
-
-    Attributes:
-        meta_graph: the graph that is served.
-        signatures: the signatures by name.
     """
 
     def __init__(self, export_dir: str | Path):
@@ -197,16 +187,12 @@ class ModelSession:
         outputs: Sequence[str] = (),
         seconds: float | None = None,
     ) -> dict[str, np.ndarray]:
-        """Run a signature once.
+        """Run a signature once; return its outputs by alias.
 
-        Args:
-            name: of the signature.
-            inputs: a value for every input of the signature, by alias.
-            outputs: the aliases to return; none means all. All are computed: TensorFlow would
-                prepare the graph again, in seconds, for every other set, and keep it.
-            seconds: until DEADLINE_EXCEEDED; None waits for ever.
-
-        Returns the outputs by alias. Raises StatusError with TensorFlow's status.
+        `inputs` has a value for every input. Without aliases of `outputs` all are returned. All are
+        computed: TensorFlow would prepare the graph again, in seconds, for every other set, and
+        keep it. After `seconds` it is DEADLINE_EXCEEDED; None waits for ever. Raises StatusError
+        with TensorFlow's status.
         """
         signature = self.signatures[name]
         aliases = list(signature.outputs)

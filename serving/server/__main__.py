@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from serving.client.printing import print_error, printable
 from serving.savedmodel.status import StatusError
-from serving.server.flags import build_parser
+from serving.server.settings import build_parser
 from training.command.errors import refuse_windows
 
 # After the grace: for runs to notice that they were stopped. Then the system ends the process.
@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Not before the flags are known to be right.
     from serving.server.model_server import ModelServer
 
-    stop = threading.Event()
+    stop, errors = threading.Event(), []
+    server = ModelServer(flags, stop)
 
     def handle(*_: object) -> None:
         """Stop the server. A second signal, or an alarm after the grace, ends the process."""
@@ -50,10 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.alarm(flags.shutdown_grace_seconds + _HARD_STOP_SECONDS)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle)
-    server, errors = ModelServer(flags, stop), []
 
     def serve() -> None:
         try:
@@ -64,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             server.close()
 
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
     # Python handles signals in the main thread, and not while that is inside TensorFlow.
     thread = threading.Thread(target=serve, name="serve")
     thread.start()

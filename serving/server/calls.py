@@ -1,26 +1,27 @@
-"""Requests under way: their deadlines, the threads that answer them, and their metrics."""
+"""Requests under way: deadlines, threads and metrics; and those of several clients run together."""
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
+from serving.server.settings import Batching
+from serving.server.tensors import Arrays
 
 T = TypeVar("T")
+Run = Callable[[Arrays, Sequence[str], float], Arrays]
 
 
 class Call:
-    """One request.
-
-    Args:
-        seconds: until its deadline.
-        entrypoint: the protocol that it came by, `GRPC` or `REST`.
-    """
+    """One request: its seconds until the deadline, and its protocol, `GRPC` or `REST`."""
 
     def __init__(self, seconds: float, entrypoint: str = "GRPC"):
         self.entrypoint = entrypoint
@@ -46,15 +47,7 @@ def deadline_exceeded() -> StatusError:
 
 
 class Workers:
-    """Threads that answer requests; further requests wait for one, up to a number.
-
-    Args:
-        threads: their number.
-        waiting: requests that may wait.
-
-    Attributes:
-        busy: requests that run or wait.
-    """
+    """Threads that answer requests, of which so many more may wait; `busy` run or wait now."""
 
     def __init__(self, threads: int, waiting: int):
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="request")
@@ -99,15 +92,136 @@ class Metrics:
         def make(kind: Callable[..., T], name: str, text: str, *labels: str, **more: Any) -> T:
             return kind(f":tensorflow:serving:{name}", text, labels, registry=self.registry, **more)
 
-        times: dict[str, Any] = {"buckets": [10 * 1.8**power for power in range(33)]}  # 20 minutes
-        by_version = "model_name", "version"
+        def times(name: str, text: str, *labels: str) -> Histogram:
+            buckets = [10 * 1.8**power for power in range(33)]  # up to 20 minutes
+            return make(Histogram, name, text, *labels, buckets=buckets)
+
         # prometheus_client adds `_total` to the name of a Counter; the stock server has none.
         self.requests = make(Gauge, "request_count", "Requests.", "model_name", "status")
-        self.loaded = make(Gauge, "model_version_loaded", "1: it answers.", *by_version)
+        self.loaded = make(Gauge, "model_version_loaded", "1: it answers.", "model_name", "version")
         self.in_flight = make(Gauge, "requests_in_flight", "Requests that run or wait.")
         by_api = "model_name", "API"
-        latency = "request_latency", "Time of requests.", *by_api, "entrypoint"
-        self.latency = make(Histogram, *latency, **times)
-        self.runtime = make(Histogram, "runtime_latency", "Time of runs.", *by_api, **times)
-        queuing = "batching_session:queuing_latency", "Wait for a batch."
-        self.queuing = make(Histogram, *queuing, **times)
+        self.latency = times("request_latency", "Time of requests.", *by_api, "entrypoint")
+        self.runtime = times("runtime_latency", "Time of runs.", *by_api)
+        self.queuing = times("batching_session:queuing_latency", "Wait for a batch.")
+
+
+@dataclass(eq=False)
+class _Request:
+    inputs: Arrays
+    rows: int
+    call: Call
+    arrived: float = field(default_factory=time.monotonic)
+    answer: Future[Arrays] = field(default_factory=Future)
+
+
+@dataclass(eq=False)
+class _Batch:
+    requests: list[_Request] = field(default_factory=list)
+    rows: int = 0
+    full: threading.Event = field(default_factory=threading.Event)
+
+    def seconds_left(self) -> float:
+        """Seconds until nobody waits for it any more."""
+        return max(request.call.seconds_left for request in self.requests)
+
+
+class Batcher:
+    """Joins requests, as TensorFlow Serving's batching does. Threads share it.
+
+    The first request of a batch waits until the batch is full, or old enough, and until one of the
+    places for runs is free; meanwhile others join. Then its thread runs the batch for all of them.
+    """
+
+    def __init__(self, parameters: Batching, metrics: Metrics):
+        self._parameters = parameters
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._open: dict[Hashable, _Batch] = {}
+        self._places = threading.Semaphore(parameters.num_batch_threads)
+
+    def run(self, key: Hashable, run: Run, inputs: Arrays, call: Call) -> Arrays:
+        """Run `inputs` in a batch with others of the same `key`, of the model and signature.
+
+        `run` runs a batch (inputs, outputs, seconds left). A late call is not run. Returns the rows
+        that belong to `inputs`. Raises StatusError: INVALID_ARGUMENT for inputs that cannot be
+        batched, DEADLINE_EXCEEDED.
+        """
+        request = _Request(inputs, _rows(inputs), call)
+        most = self._parameters.max_batch_size
+        if request.rows > most:
+            raise invalid(
+                f"Task size {request.rows} is larger than maximum input batch size {most}"
+            )
+        key = (key, *((array.dtype.str, array.shape[1:]) for array in inputs.values()))
+        batch = self._join(key, request)
+        if batch.requests[0] is request:
+            batch.full.wait(self._parameters.batch_timeout_micros / 1e6)
+            has_place = False
+            while not has_place and (seconds := batch.seconds_left()):
+                has_place = self._places.acquire(timeout=seconds)
+            with self._lock:
+                if self._open.get(key) is batch:
+                    del self._open[key]
+            if has_place:
+                self._run(run, batch.requests)
+                self._places.release()
+        try:
+            return request.answer.result(call.seconds_left)
+        except FutureTimeoutError:
+            raise deadline_exceeded() from None
+
+    def _join(self, key: Hashable, request: _Request) -> _Batch:
+        """Add a request to the open batch, or to a new one where it does not fit."""
+        most = self._parameters.max_batch_size
+        with self._lock:
+            batch = self._open.get(key)
+            if not batch or batch.rows + request.rows > most:
+                if batch:
+                    batch.full.set()
+                batch = self._open[key] = _Batch()
+            batch.requests.append(request)
+            batch.rows += request.rows
+            if batch.rows >= most:
+                batch.full.set()
+            return batch
+
+    def _run(self, run: Run, requests: Sequence[_Request]) -> None:
+        """Answer the requests of a batch. If it fails, each is run alone and fails alone."""
+        present = [request for request in requests if request.call.seconds_left]
+        try:
+            if present:
+                self._run_together(run, present)
+        except Exception as error:
+            if len(present) == 1:
+                present[0].answer.set_exception(error)
+                return
+            for request in present:
+                self._run(run, [request])
+
+    def _run_together(self, run: Run, requests: Sequence[_Request]) -> None:
+        for request in requests:
+            self._metrics.queuing.observe((time.monotonic() - request.arrived) * 1e6)
+        inputs = {
+            alias: np.concatenate([request.inputs[alias] for request in requests])
+            for alias in requests[0].inputs
+        }
+        outputs = run(inputs, (), max(request.call.seconds_left for request in requests))
+        ends = np.cumsum([request.rows for request in requests])
+        for array in outputs.values():
+            if array.shape[:1] != (ends[-1],):
+                raise StatusError(
+                    Code.FAILED_PRECONDITION,
+                    f"Batched output tensor has shape {list(array.shape)}; its 0th dimension does "
+                    "not equal the sum of the 0th dimension sizes of the input tensors",
+                )
+        for request, end in zip(requests, ends, strict=True):
+            rows = slice(end - request.rows, end)
+            request.answer.set_result({alias: array[rows] for alias, array in outputs.items()})
+
+
+def _rows(inputs: Arrays) -> int:
+    sizes = {array.shape[:1] for array in inputs.values()}
+    if () in sizes or len(sizes) != 1:
+        raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
+    return sizes.pop()[0]

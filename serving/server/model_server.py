@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import uvicorn
@@ -16,20 +16,15 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from serving.client import serving_pb2
 from serving.savedmodel.status import StatusError, invalid
-from serving.server import config_files
-from serving.server.batching import Batcher
-from serving.server.calls import Metrics, Workers
-from serving.server.grpc_methods import GrpcMethods
-from serving.server.models import Models
-from serving.server.rest import Rest
-from serving.server.service import Service
-from serving.server.versions import load
+from serving.server import settings
+from serving.server.calls import Batcher, Metrics, Workers
+from serving.server.models import Models, load
+from serving.server.service import GrpcMethods, Rest, Service
 
 _THREADS = 64
 _MOST_CONNECTIONS = 1024
 _MOST_HEAD_BYTES = 2**14
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -54,9 +49,7 @@ class ModelServer:
         self._metrics.in_flight.set_function(lambda: self._workers.busy)
         self._loop = asyncio.new_event_loop()
         self._loop_thread = threading.Thread(target=self._loop.run_forever, name="requests")
-        self._grpc: grpc.aio.Server | None = None
-        self._rest: uvicorn.Server | None = None
-        self._rest_task: asyncio.Task[None] | None = None
+        self._ends: list[Callable[[], Any]] = []  # what ends each port, awaitable
         self.port = self.rest_port = 0
 
     @property
@@ -67,33 +60,30 @@ class ModelServer:
     def start(self) -> None:
         """Load the models, then open the ports."""
         flags = self._flags
-        metrics_path = config_files.read_metrics_path(flags.monitoring_config_file)
-        batching = config_files.read_batching(flags.batching_parameters_file)
-        credentials = config_files.read_credentials(flags.ssl_config_file)
+        batching = settings.read_batching(flags.batching_parameters_file)
+        credentials = settings.read_credentials(flags.ssl_config_file)
         batcher = Batcher(batching, self._metrics) if flags.enable_batching else None
         if flags.batching_parameters_file and not batcher:
             raise invalid("--batching_parameters_file is given without --enable_batching")
         if flags.rest_api_port and flags.rest_api_port == flags.port:
             raise invalid("--rest_api_port cannot be same as --port.")
-        configs = self._configs()
-        service = Service(
-            self.models, self._metrics, self._workers, batcher, flags.max_request_rows
-        )
+        configs, models = self._configs(), self.models
+        service = Service(models, self._metrics, self._workers, batcher, flags.max_request_rows)
         with ExitStack() as stack:
             claimed = stack.enter_context(_claim(flags.host, flags.port))
             if flags.rest_api_port:
                 listening = stack.enter_context(_claim(flags.host, flags.rest_api_port))
-            self.models.start(configs, self._stop)
+            models.start(configs, self._stop)
             if self._stop.is_set():
                 return
             self._loop_thread.start()
             self._run(self._open_grpc(service, claimed.getsockname()[1], credentials))
             if flags.rest_api_port:
-                self._run(self._open_rest(service, listening.dup(), metrics_path))
-        self._every(flags.file_system_poll_wait_seconds, self.models.scan)
+                self._run(self._open_rest(service, listening.dup()))
+        self._every(flags.file_system_poll_wait_seconds, models.scan)
         if flags.model_config_file:
             seconds = flags.model_config_file_poll_wait_seconds
-            self._every(seconds, lambda: self.models.configure(self._configs()))
+            self._every(seconds, lambda: models.configure(self._configs()))
 
     def close(self) -> None:
         """Refuse new requests, let running ones end within the grace, and free the models."""
@@ -111,7 +101,7 @@ class ModelServer:
     def _configs(self) -> Sequence[Any]:
         flags = self._flags
         if flags.model_config_file:
-            return config_files.read_models(flags.model_config_file)
+            return settings.read_models(flags.model_config_file)
         base_path = str(flags.model_base_path.resolve())
         return [serving_pb2.ModelConfig(name=flags.model_name, base_path=base_path)]
 
@@ -128,9 +118,9 @@ class ModelServer:
         if seconds:
             threading.Thread(target=repeat, name="poll", daemon=True).start()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`, run in the event loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work` in the event loop."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _open_grpc(
         self, service: Service, port: int, credentials: grpc.ServerCredentials | None
@@ -142,34 +132,31 @@ class ModelServer:
             "grpc.so_reuseport": 0,
             "grpc.max_allowed_incoming_connections": _MOST_CONNECTIONS,
         }
-        self._grpc = grpc.aio.server(options=list(options.items()))
+        server = grpc.aio.server(options=list(options.items()))
         methods = GrpcMethods(service, flags.max_request_seconds)
-        self._grpc.add_generic_rpc_handlers(methods.handlers())
-        if flags.enable_grpc_healthcheck_service:
-            servicer = health.aio.HealthServicer()
-            health_pb2_grpc.add_HealthServicer_to_server(servicer, self._grpc)
-            for name in ("", "PredictionService", "ModelService"):
-                name = f"tensorflow.serving.{name}" if name else ""
-                await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+        server.add_generic_rpc_handlers(methods.handlers())
+        servicer = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+        for name in ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"):
+            await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
         address = f"[{flags.host}]:{port}" if ":" in flags.host else f"{flags.host}:{port}"
         try:
             if credentials is None:
-                self.port = self._grpc.add_insecure_port(address)
+                self.port = server.add_insecure_port(address)
             else:
-                self.port = self._grpc.add_secure_port(address, credentials)
+                self.port = server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {address}: {error}") from error
-        await self._grpc.start()
+        await server.start()
+        self._ends.append(lambda: server.stop(flags.shutdown_grace_seconds))
         log.info("Running gRPC ModelServer at %s:%d ...", flags.host, self.port)
 
-    async def _open_rest(
-        self, service: Service, listening: socket.socket, metrics_path: str | None
-    ) -> None:
+    async def _open_rest(self, service: Service, listening: socket.socket) -> None:
         flags = self._flags
-        rest = Rest(service, flags.rest_api_timeout_in_ms / 1000, flags.max_request_bytes)
-        self._rest = uvicorn.Server(
+        rest = Rest(service, flags.max_request_seconds, flags.max_request_bytes)
+        server = uvicorn.Server(
             uvicorn.Config(
-                rest.app(metrics_path),
+                rest.app(),
                 http="h11",
                 ws="none",
                 lifespan="off",
@@ -181,20 +168,20 @@ class ModelServer:
             )
         )
         self.rest_port = listening.getsockname()[1]
-        self._rest_task = asyncio.create_task(self._rest.serve([listening]))
-        while not self._rest.started and not self._rest_task.done():
+        task = asyncio.create_task(server.serve([listening]))
+        while not server.started and not task.done():
             await asyncio.sleep(0.01)
+
+        async def end() -> None:
+            server.should_exit = True
+            await task
+
+        self._ends.append(end)
         log.info("Exporting HTTP/REST API at:%s:%d ...", flags.host, self.rest_port)
 
     async def _close_ports(self) -> None:
         """Take no new requests; return when those under way have ended, or after the grace."""
-        ends: list[Any] = []
-        if self._grpc:
-            ends.append(self._grpc.stop(self._flags.shutdown_grace_seconds))
-        if self._rest and self._rest_task:
-            self._rest.should_exit = True
-            ends.append(self._rest_task)
-        await asyncio.gather(*ends)
+        await asyncio.gather(*(end() for end in self._ends))
 
 
 def _claim(host: str, port: int) -> socket.socket:

@@ -1,38 +1,124 @@
-"""The served models: their versions on disk are loaded, swapped and unloaded while requests run."""
+"""The served models: versions on disk are found, loaded and swapped while requests run."""
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from stat import S_ISDIR, S_ISREG
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 from google.protobuf.message import Message
 
 from serving.client import serving_pb2
+from serving.client.image_files import image_file
+from serving.client.protobuf import DTYPES
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import Metrics
-from serving.server.versions import Fingerprint, find_versions, fingerprint
+from serving.server.tensors import dtype_of
 
 if TYPE_CHECKING:
-    from serving.server.versions import LoadedModel
+    from serving.savedmodel.session import ModelSession
+    from serving.server.onnx_model import OnnxModel
 
+    LoadedModel: TypeAlias = ModelSession | OnnxModel
+
+
+_TEXT = b"A text to try the model with."
+_IMAGE = image_file(np.zeros((48, 96), "uint8"))
+
+Fingerprint = tuple[tuple[str, int, int, int, int], ...]
 _STOP_SECONDS = 5  # for runs that were told to stop
 State = serving_pb2.ModelVersionStatus.State
-
 log = logging.getLogger(__name__)
+
+
+def find_versions(base_path: Path) -> dict[int, Path]:
+    """Version directories below `base_path` by number. Raises OSError.
+
+    A number that is not an int64 is no version, as in TensorFlow Serving.
+    """
+    return {
+        int(child.name): child
+        for child in base_path.iterdir()
+        if child.name.isascii() and child.name.isdecimal() and len(child.name) < 100
+        if int(child.name) < 2**63 and child.is_dir()
+    }
+
+
+def fingerprint(version_dir: Path) -> Fingerprint:
+    """Name, size, times of content and of status, and inode of every file of a version.
+
+    It changes while a version is copied, by chmod, and where a file is replaced by another. Raises
+    OSError for what is neither file nor folder: reading a pipe would never end.
+    """
+    stats = []
+    for folder, folders, files in os.walk(version_dir):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            try:
+                stat = path.stat()
+            except FileNotFoundError:  # it was removed meanwhile, or is a link that leads nowhere
+                continue
+            if not (S_ISREG(stat.st_mode) or S_ISDIR(stat.st_mode)):
+                raise OSError(f"{path} is not a file")
+            times = stat.st_mtime_ns, stat.st_ctime_ns
+            stats.append((str(path), stat.st_size, *times, stat.st_ino))
+    return tuple(sorted(stats))
+
+
+def is_onnx(version_dir: Path) -> bool:
+    """Whether a version is the folder of an ONNX export."""
+    return (version_dir / "manifest.json").is_file()
+
+
+def load(path: Path, seconds: float) -> "LoadedModel":
+    """Load a version and run each of its signatures once, for so many seconds at most.
+
+    An ONNX export must answer. A SavedModel may refuse what it is tried with, since it may be any.
+    Raises StatusError.
+    """
+    refusals: tuple[Code, ...] = ()
+    model: LoadedModel
+    if is_onnx(path):
+        from serving.server.onnx_model import OnnxModel
+
+        model = OnnxModel(path)
+    else:
+        import training.command.startup  # noqa: F401
+
+        from serving.savedmodel.session import ModelSession
+
+        model = ModelSession(path)
+        refusals = (Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE)
+    for name, signature in model.signatures.items():
+        inputs = {alias: _sample(alias, info) for alias, info in signature.inputs.items()}
+        try:
+            if inputs:
+                model.run(name, inputs, (), seconds)
+        except StatusError as error:
+            if error.code not in refusals:
+                model.close()
+                raise StatusError(error.code, f"signature {name}: {error.message}") from error
+    return model
+
+
+def _sample(alias: str, info: Message) -> np.ndarray:
+    """One row for an input: a text, an image or zeros."""
+    sizes = [dim.size if dim.size > 0 else 1 for dim in info.tensor_shape.dim]
+    values = np.zeros(sizes, dtype_of(info.dtype) if info.dtype in DTYPES else "float32")
+    if values.dtype == object:
+        values[...] = _IMAGE if alias == "image_bytes" else _TEXT
+    return values
 
 
 @dataclass(eq=False)
 class Version:
-    """A version of a model.
+    """A version of a model: the error why it failed, and its files then, which are `refused`.
 
-    Attributes:
-        error: why it failed.
-        refused: its files when it failed.
-        model: what answers, while it is loaded.
-        in_use: the number of its running requests.
+    While it is loaded, it has the model that answers, and the number of its running requests.
     """
 
     state: int
@@ -40,14 +126,6 @@ class Version:
     refused: Fingerprint | None = None
     model: "LoadedModel | None" = None
     in_use: int = 0
-
-    def status(self, number: int) -> Message:
-        """Its part of a GetModelStatusResponse."""
-        proto = serving_pb2.ModelVersionStatus(version=number, state=self.state)
-        error = self.error or StatusError(Code.OK, "")
-        proto.status.error_code = getattr(error, "code", Code.UNKNOWN)
-        proto.status.error_message = str(error)
-        return proto
 
 
 @dataclass(eq=False)
@@ -71,11 +149,8 @@ class Models:
     """Serves the versions that the configuration names.
 
     The newest version that can be loaded replaces an older one, which is closed after its last
-    request. A failed version is tried again when its files have changed.
-
-    Args:
-        load: loads a version's directory; raises StatusError.
-        metrics: records which versions are loaded.
+    request. A failed version is tried again when its files have changed. `load` loads a version's
+    directory, and raises StatusError.
     """
 
     def __init__(self, load: Callable[[Path], "LoadedModel"], metrics: Metrics):
@@ -124,9 +199,8 @@ class Models:
     def scan(self, stable: bool = True) -> None:
         """Look at every base path once; load and unload versions as the configuration says.
 
-        Args:
-            stable: whether a version must be unchanged since the last scan, so that a copy under
-                way is not read.
+        With `stable` a version must be unchanged since the last scan, so that a copy under way is
+        not read.
         """
         with self._scan_lock:
             for model in list(self._models.values()):
@@ -142,20 +216,18 @@ class Models:
             paths = {}
         if model.config and not paths and not model.versions:
             log.warning("No versions of %s in %s", model.name, model.config.base_path)
-        before, model.scanned = model.scanned, {}
-        serving: list[int] = []
+        before, model.scanned = model.scanned if stable else None, {}
         limit = model.config.model_version_policy.latest.num_versions or 1 if model.config else 0
+        serving: list[int] = []
         for number in sorted(paths, reverse=True):
             if len(serving) < limit and (
-                number in model.available()
-                or self._try(model, number, paths[number], before if stable else None)
+                number in model.available() or self._try(model, number, paths[number], before)
             ):
                 serving.append(number)
         # An old version serves until a wanted one is available, or the disk has none.
-        if serving or not paths:
-            for number in model.available():
-                if number not in serving:
-                    self._unload(model, number)
+        for number in model.available() if serving or not paths else ():
+            if number not in serving:
+                self._unload(model, number)
         with self._lock:
             for number in set(model.versions) - set(paths):
                 if model.versions[number].state == State.END:
@@ -264,13 +336,16 @@ class Models:
 
         Raises StatusError NOT_FOUND.
         """
+        response = serving_pb2.GetModelStatusResponse()
         with self._lock:
-            model = self._models.get(name)
-            versions = dict(model.versions) if model else {}
+            versions = self._models[name].versions if name in self._models else {}
             if not versions or number not in (None, *versions):
                 which = "any versions" if number is None else f"version {number}"
                 raise StatusError(Code.NOT_FOUND, f"Could not find {which} of model {name}")
-            numbers = sorted(versions, reverse=True) if number is None else [number]
-            return serving_pb2.GetModelStatusResponse(
-                model_version_status=[versions[each].status(each) for each in numbers]
-            )
+            for each in sorted(versions, reverse=True) if number is None else [number]:
+                version = versions[each]
+                error = version.error or StatusError(Code.OK, "")
+                status = response.model_version_status.add(version=each, state=version.state)
+                status.status.error_code = getattr(error, "code", Code.UNKNOWN)
+                status.status.error_message = str(error)
+        return response

@@ -15,22 +15,17 @@ from google.protobuf.message import Message
 from serving.client import serving_pb2
 from serving.client.errors import InvalidRequestError
 from serving.client.histories import TIME
-from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+from serving.client.local import MODELS
 from serving.client.local.manifest import read_manifest
 from serving.client.local.model import RUN_OPTIONS
+from serving.client.protobuf import DTYPES
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import deadline_exceeded
-from serving.server.tensors import DTYPES, Arrays
+from serving.server.tensors import Arrays, dtype_of
 
-_PREDICT = "tensorflow/serving/predict"
 _DEFAULT_SIGNATURE = "serving_default"
 _BATCH = 64
-_NUMBERS = {dtype.name: number for number, dtype in DTYPES.items()}
-_MODELS: dict[str, Callable[..., Any]] = {
-    "translate": LocalTranslator,
-    "read": LocalReader,
-    "predict": LocalPredictor,
-}
+_NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()}
 # How each signature asks a model.
 _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
     "translate": lambda model, text: model.translate(_texts(text)),
@@ -46,19 +41,15 @@ _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
 
 
 class OnnxModel:
-    """A loaded ONNX export.
+    """A loaded ONNX export, with its signatures by name.
 
-    Attributes:
-        signatures: by name.
-
-    Raises:
-        StatusError: if it cannot be loaded.
+    Raises StatusError if it cannot be loaded.
     """
 
     def __init__(self, path: Path):
         try:
             task = read_manifest(path)["task"]
-            self._model = _MODELS[task](path, batch_size=_BATCH)
+            self._model = MODELS[task](path, batch_size=_BATCH)
             declared = self._model.signatures()
         except Exception as error:  # a damaged tokenizer may end in any of them
             reason = f"{type(error).__name__}: {error}"
@@ -123,7 +114,7 @@ class OnnxModel:
 
 def _signature(name: str, declared: Mapping[str, Mapping[str, str]]) -> Message:
     """A SignatureDef of a local model's inputs and outputs, such as `float(?, ?)`, by alias."""
-    signature = serving_pb2.SignatureDef(method_name=_PREDICT)
+    signature = serving_pb2.SignatureDef(method_name="tensorflow/serving/predict")
     for side, aliases in declared.items():
         for alias, text in aliases.items():
             dtype, sizes = re.fullmatch(r"(\w+)\((.*)\)", text).groups()  # type: ignore[union-attr]
@@ -167,8 +158,7 @@ def _predictions(model: Any, columns: Mapping[str, np.ndarray]) -> list[Any]:
 def _value(answer: Any, alias: str) -> Any:
     """An output's part of an answer, which may be a list of several."""
     if isinstance(answer, list):
-        singular = {"probabilities": "probability"}.get(alias, alias.removesuffix("s"))
-        return [_value(each, singular) for each in answer]
+        return [_value(each, alias.removesuffix("s")) for each in answer]
     return getattr(answer, alias) if hasattr(answer, alias) else answer.text
 
 
@@ -178,8 +168,8 @@ def _array(values: Sequence[Any], info: Message) -> np.ndarray:
     for dim in info.tensor_shape.dim[1:]:
         shape.append(dim.size if dim.size >= 0 else max(map(len, level), default=0))
         level = [inner for outer in level for inner in outer]
-    dtype = DTYPES[info.dtype].numpy
-    array = np.full(shape, b"" if dtype == "object" else 0, dtype)
+    dtype = dtype_of(info.dtype)
+    array = np.full(shape, b"" if dtype.kind == "O" else 0, dtype)
     _fill(array, values)
     return array
 

@@ -1,23 +1,59 @@
-"""Requests to models, by gRPC and REST alike: the version, its inputs, the run, the metrics."""
+"""Requests to models, and the protocols that they come by: gRPC, REST and the metrics page."""
 
+import asyncio
+import json
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from google.protobuf.message import Message
-from prometheus_client import Histogram
+import grpc
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
+from prometheus_client import Histogram, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
-from serving.savedmodel.status import Code, StatusError, invalid
-from serving.server.batching import Batcher
-from serving.server.calls import Call, Metrics, Workers
+from serving.savedmodel.status import Code, StatusError, invalid, shortened
+from serving.server.calls import Batcher, Call, Metrics, Workers, deadline_exceeded
 from serving.server.models import Models
-from serving.server.tensors import Arrays, check_shapes
+from serving.server.tensors import (
+    Arrays,
+    check_shapes,
+    parse,
+    read_inputs,
+    read_tensors,
+    to_proto,
+    write_outputs,
+)
 
 DEFAULT_SIGNATURE = "serving_default"
 Choice = tuple[str, int | None]  # a model and its version, None for the newest
+log = logging.getLogger(__name__)
+Method = Callable[[bytes, Call], Awaitable[Message]]
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+METRICS = "/monitoring/prometheus/metrics"
+_HTTP_STATUS = {
+    Code.INVALID_ARGUMENT: 400,
+    Code.FAILED_PRECONDITION: 400,
+    Code.OUT_OF_RANGE: 400,
+    Code.NOT_FOUND: 404,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.CANCELLED: 499,
+    Code.UNIMPLEMENTED: 501,
+    Code.UNAVAILABLE: 503,
+    Code.DEADLINE_EXCEEDED: 504,
+}
+_TOO_LARGE = 413
+_MOST_DIGITS = 19  # of an int64
 
 
 @dataclass(frozen=True)
@@ -43,12 +79,8 @@ class Service:
     ) -> tuple[int, Arrays]:
         """The number of the version that answers, and its outputs. Raises StatusError.
 
-        Args:
-            choice: the model and its version.
-            signature_name: "" for the default.
-            call: the request.
-            read: makes the inputs, by the signature's `infos`.
-            names: of the outputs; none for all.
+        `read` makes the inputs, by the signature's `infos`; `names` are of the outputs, none for
+        all; the name of the signature may be "", for the default.
         """
         name, started, code = choice[0], time.perf_counter(), Code.INTERNAL
         try:
@@ -58,9 +90,12 @@ class Service:
                 if key not in model.signatures:
                     message = f'Serving signature key "{key}" not found.'
                     raise StatusError(Code.FAILED_PRECONDITION, message)
-                _check_outputs(names, model.signatures[key].outputs)
-                inputs = read(model.signatures[key].inputs)
-                check_shapes(inputs, model.signatures[key].inputs, self.most_rows)
+                signature = model.signatures[key]
+                if len({*names} & {*signature.outputs}) != len(names):
+                    expected = f"some of the outputs {sorted(signature.outputs)}, each once"
+                    raise invalid(f"expected {expected}. Received: {sorted(names)}")
+                inputs = read(signature.inputs)
+                check_shapes(inputs, signature.inputs, self.most_rows)
                 ran, run = time.perf_counter(), partial(model.run, key)
                 if self.batcher:
                     outputs = self.batcher.run((id(model), key), run, inputs, call)
@@ -97,7 +132,172 @@ def _observe(histogram: Histogram, started: float) -> None:
     histogram.observe((time.perf_counter() - started) * 1e6)
 
 
-def _check_outputs(names: Sequence[str], outputs: Iterable[str]) -> None:
-    if len({*names} & {*outputs}) != len(names):
-        expected = f"some of the outputs {sorted(outputs)}, each once"
-        raise invalid(f"expected {expected}. Received: {sorted(names)}")
+@dataclass(frozen=True)
+class GrpcMethods:
+    """The methods of both services; a request may take so many seconds."""
+
+    service: Service
+    seconds: float
+
+    def handlers(self) -> list[grpc.GenericRpcHandler]:
+        """For `grpc.aio.Server.add_generic_rpc_handlers`."""
+        services: dict[str, dict[str, Method]] = {
+            "PredictionService": {"Predict": self._predict, "GetModelMetadata": self._metadata},
+            "ModelService": {"GetModelStatus": self._status},
+        }
+        return [
+            grpc.method_handlers_generic_handler(
+                f"tensorflow.serving.{service}",
+                {
+                    name: grpc.unary_unary_rpc_method_handler(partial(self._answer, method))
+                    for name, method in methods.items()
+                },
+            )
+            for service, methods in services.items()
+        ]
+
+    async def _answer(
+        self, method: Method, data: bytes, context: grpc.aio.ServicerContext
+    ) -> bytes | None:
+        left = context.time_remaining()
+        call = Call(self.seconds if left is None else min(left, self.seconds))
+        try:
+            return (await method(data, call)).SerializeToString()
+        except DecodeError:
+            error = invalid("The message of the request cannot be parsed")
+        except StatusError as status:
+            error = status
+        except Exception as failure:
+            log.exception("A request failed inside the server")
+            error = StatusError.internal(failure)
+        await context.abort(_CODES[error.code], shortened(error.message))
+        return None  # an abort raises
+
+    async def _predict(self, data: bytes, call: Call) -> Message:
+        return await self.service.workers.run(lambda: self._outputs(data, call), call)
+
+    def _outputs(self, data: bytes, call: Call) -> Message:
+        request = serving_pb2.PredictRequest.FromString(data)
+        choice, spec = _choice_of_spec(request), request.model_spec
+        read = partial(read_tensors, request.inputs, most_rows=self.service.most_rows)
+        names = list(request.output_filter)
+        version, outputs = self.service.predict(choice, spec.signature_name, call, read, names)
+        response = serving_pb2.PredictResponse()
+        for alias, array in outputs.items():
+            response.outputs[alias].CopyFrom(to_proto(array))
+        response.model_spec.name = spec.name
+        response.model_spec.signature_name = spec.signature_name or DEFAULT_SIGNATURE
+        response.model_spec.version.value = version
+        return response
+
+    async def _metadata(self, data: bytes, call: Call) -> Message:
+        request = serving_pb2.GetModelMetadataRequest.FromString(data)
+        choice = _choice_of_spec(request)
+        if {*request.metadata_field} != {"signature_def"}:
+            received = list(request.metadata_field)
+            raise invalid(f"metadata_field expected signature_def. Received: {received}")
+        return self.service.metadata(choice)
+
+    async def _status(self, data: bytes, call: Call) -> Message:
+        request = serving_pb2.GetModelStatusRequest.FromString(data)
+        return self.service.models.status(*_choice_of_spec(request))
+
+
+def _choice_of_spec(request: Any) -> Choice:
+    if not request.HasField("model_spec"):
+        raise invalid("Missing ModelSpec")
+    spec = request.model_spec
+    if spec.WhichOneof("version_choice") == "version_label":
+        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
+    return spec.name, spec.version.value if spec.HasField("version") else None
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The endpoints; a request may take `seconds` from its head to its answer."""
+
+    service: Service
+    seconds: float
+    most_bytes: int
+
+    def app(self) -> Starlette:
+        """The application."""
+        routes = [Route(METRICS, self._metrics)]
+        for path in ("/v1/models/{name}/versions/{version}", "/v1/models/{name}"):
+            routes += [
+                Route(f"{path}:predict", self._predict, methods=["POST"]),
+                Route(f"{path}/metadata", self._metadata),
+                Route(path, self._status),
+            ]
+        handled = (StatusError, TimeoutError, HTTPException, ClientDisconnect, Exception)
+        return Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, _failure))
+
+    async def _predict(self, request: Request) -> Response:
+        choice, call = _choice_of_path(request), Call(self.seconds, "REST")
+
+        def work() -> str:
+            document = parse(body)
+            name = document.get("signature_name", "")
+            _, outputs = self.service.predict(choice, name, call, partial(read_inputs, document))
+            return write_outputs(outputs, rows="instances" in document)
+
+        body = bytearray()
+        async with asyncio.timeout(self.seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > self.most_bytes:
+                    message = f"The body is larger than {self.most_bytes} bytes"
+                    raise HTTPException(_TOO_LARGE, message)
+            return _json(await self.service.workers.run(work, call))
+
+    async def _status(self, request: Request) -> Response:
+        return _json(_text(self.service.models.status(*_choice_of_path(request))))
+
+    async def _metadata(self, request: Request) -> Response:
+        response: Any = self.service.metadata(_choice_of_path(request))
+        signatures = SignatureDefMap.FromString(response.metadata["signature_def"].value)
+        spec, about = _text(response.model_spec), _text(signatures)
+        return _json(f'{{"model_spec": {spec}, "metadata": {{"signature_def": {about}}}}}')
+
+    async def _metrics(self, _: Request) -> Response:
+        page = generate_latest(self.service.metrics.registry)
+        return Response(page, media_type="text/plain; version=0.0.4")
+
+
+def _choice_of_path(request: Request) -> Choice:
+    name, version = request.path_params["name"], request.path_params.get("version")
+    if version is None:
+        return name, None
+    if not (version.isascii() and version.isdecimal()) or len(version) > _MOST_DIGITS:
+        raise invalid(f"Failed to convert version: {version[:100]} to numeric.")
+    return name, int(version)
+
+
+def _text(message: Message) -> str:
+    """The JSON of a protocol message, with its own field names."""
+    return json_format.MessageToJson(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def _json(text: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(text.encode("utf-8", "replace"), status, headers, "application/json")
+
+
+async def _failure(request: Request, error: Exception) -> Response:
+    """The answer to a request that failed.
+
+    Its connection ends, since the rest of a body would be read as a request.
+    """
+    if isinstance(error, HTTPException):  # no route fits, or a body is too large
+        status, message = error.status_code, error.detail
+        if status != _TOO_LARGE:
+            message = f"Malformed request: {request.method} {request.url.path[:256]}"
+    else:
+        if isinstance(error, TimeoutError):
+            error = deadline_exceeded()
+        elif not isinstance(error, StatusError):
+            error = StatusError.internal(error)
+        status, message = _HTTP_STATUS.get(error.code, 500), error.message
+    text = json.dumps({"error": shortened(message)}, ensure_ascii=False)
+    return _json(text, status, {"connection": "close"})

@@ -1,55 +1,36 @@
-"""Tensors of requests: checked before memory is spent on them, and converted from and to NumPy."""
+"""Tensors of requests, as protos and as JSON: checked before memory is spent, to NumPy and back."""
 
+import base64
+import json
 import math
+import reprlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import Message
 
+from serving.client.protobuf import DTYPES, STRING
 from serving.client.serving_pb2 import TensorProto
 from serving.savedmodel.status import Code, StatusError, invalid
 
-STRING = 7
 _MOST_DIMENSIONS = 32
+_NUMBERS = {np.dtype(code): number for number, (_, _, code) in DTYPES.items()}
 
 Arrays = dict[str, np.ndarray]
-
-
-class DType(NamedTuple):
-    """A data type.
-
-    Attributes:
-        name: in TensorFlow's errors.
-        numpy: its name in NumPy; strings are objects of bytes.
-        field: of a TensorProto that holds its values.
-    """
-
-    name: str
-    numpy: str
-    field: str
-
-
-DTYPES = {
-    1: DType("float", "float32", "float_val"),
-    2: DType("double", "float64", "double_val"),
-    3: DType("int32", "int32", "int_val"),
-    4: DType("uint8", "uint8", "int_val"),
-    5: DType("int16", "int16", "int_val"),
-    6: DType("int8", "int8", "int_val"),
-    STRING: DType("string", "object", "string_val"),
-    9: DType("int64", "int64", "int64_val"),
-    10: DType("bool", "bool", "bool_val"),
-    17: DType("uint16", "uint16", "int_val"),
-    22: DType("uint32", "uint32", "uint32_val"),
-    23: DType("uint64", "uint64", "uint64_val"),
-}
-_NUMBERS = {np.dtype(dtype.numpy): number for number, dtype in DTYPES.items()}
+# A parsed value takes up to thirty times the memory of its text.
+_MOST_VALUES = 10_000_000
+_TYPES: dict[str, tuple[type, ...]] = {"b": (bool,), "f": (int, float), "O": (str, dict)}
 
 
 def name_of(number: int) -> str:
     """The name of a data type."""
-    return DTYPES[number].name if number in DTYPES else f"data type {number}"
+    return DTYPES[number][0] if number in DTYPES else f"data type {number}"
+
+
+def dtype_of(number: int) -> np.dtype:
+    """The NumPy dtype of a data type; strings are objects of bytes."""
+    return np.dtype(DTYPES[number][2])
 
 
 def to_proto(array: np.ndarray) -> Message:
@@ -62,7 +43,7 @@ def to_proto(array: np.ndarray) -> Message:
     proto = TensorProto(dtype=_NUMBERS[array.dtype])
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
-    getattr(proto, DTYPES[proto.dtype].field).extend(array.ravel().tolist())
+    getattr(proto, DTYPES[proto.dtype][1]).extend(array.ravel().tolist())
     return proto
 
 
@@ -71,12 +52,8 @@ def read_tensors(
 ) -> Arrays:
     """The arrays of a request, by alias.
 
-    A TensorProto may declare any shape and send one value, which is repeated.
-
-    Args:
-        protos: the tensors, by alias.
-        infos: of the signature, for each of them.
-        most_rows: that a request may have; each value of a tensor with repetitions counts as one.
+    A TensorProto may declare any shape and send one value, which is repeated: each repetition
+    counts as a row, of `most_rows`. `infos` are those of the signature's inputs.
 
     Raises StatusError INVALID_ARGUMENT.
     """
@@ -88,11 +65,10 @@ def read_tensors(
         if proto.dtype != dtype or dtype not in DTYPES:
             expected, received = name_of(dtype), name_of(proto.dtype)
             raise invalid(f"Expects arg[{number}] to be {expected} but {received} is provided")
-        shape = [dim.size for dim in proto.tensor_shape.dim]
-        unknown = proto.tensor_shape.unknown_rank or len(shape) > _MOST_DIMENSIONS
-        if unknown or any(size < 0 for size in shape):
+        array = _to_array(proto, most_rows)
+        if array is None:
             raise invalid(f"tensor parsing error: {alias}")
-        arrays[alias] = _to_array(alias, proto, shape, most_rows)
+        arrays[alias] = array
     return arrays
 
 
@@ -114,18 +90,132 @@ def _check_rows(rows: int, most: int) -> None:
         raise invalid(f"Task size {rows} is larger than maximum input batch size {most}")
 
 
-def _to_array(alias: str, proto: Message, shape: list[int], most_rows: int) -> np.ndarray:
-    """The array of a TensorProto, whose last value fills the shape."""
-    dtype, size = DTYPES[proto.dtype], math.prod(shape)
+def _to_array(proto: Message, most_rows: int) -> np.ndarray | None:
+    """The array of a TensorProto, whose last value fills the shape; None where there is none."""
+    shape = [dim.size for dim in proto.tensor_shape.dim]
+    unknown = proto.tensor_shape.unknown_rank or len(shape) > _MOST_DIMENSIONS
+    if unknown or any(size < 0 for size in shape):
+        return None
+    dtype, size = dtype_of(proto.dtype), math.prod(shape)
     if proto.tensor_content:
-        bytes_each = np.dtype(dtype.numpy).itemsize
-        if proto.dtype == STRING or len(proto.tensor_content) != size * bytes_each:
-            raise invalid(f"tensor parsing error: {alias}")
-        return np.frombuffer(proto.tensor_content, dtype.numpy).reshape(shape)
-    sent = getattr(proto, dtype.field)
+        if proto.dtype == STRING or len(proto.tensor_content) != size * dtype.itemsize:
+            return None
+        return np.frombuffer(proto.tensor_content, dtype).reshape(shape)
+    sent = getattr(proto, DTYPES[proto.dtype][1])
     if len(sent) > size or (size and not sent):
-        raise invalid(f"tensor parsing error: {alias}")
+        return None
     if len(sent) < size:
         _check_rows(size, most_rows)
-    values = np.array(sent, "object" if proto.dtype == STRING else None).astype(dtype.numpy)
+    values = np.array(sent, object if proto.dtype == STRING else None).astype(dtype)
     return np.concatenate([values, np.repeat(values[-1:], size - len(sent))]).reshape(shape)
+
+
+def parse(body: bytes | bytearray) -> dict[str, Any]:
+    """The JSON object of a request. Raises StatusError."""
+    if sum(body.count(mark) for mark in b",[{") > _MOST_VALUES:
+        raise invalid(f"JSON Parse error: more than {_MOST_VALUES} values")
+    try:
+        document = json.loads(body)
+    except RecursionError:
+        raise invalid("JSON Parse error: nested too deep") from None
+    except ValueError as error:  # of JSON, of UTF-8, or of a number of too many digits
+        raise invalid(f"JSON Parse error: {error}") from error
+    if not isinstance(document, dict):
+        raise invalid("expected a JSON object with 'instances' or 'inputs'")
+    if not isinstance(document.get("signature_name", ""), str):
+        raise invalid("'signature_name' must be a string")
+    if ("instances" in document) == ("inputs" in document):
+        raise invalid("expected either 'instances' or 'inputs'")
+    return document
+
+
+def read_inputs(document: Mapping[str, Any], infos: Mapping[str, Message]) -> Arrays:
+    """The arrays of a request in rows (`instances`) or in columns (`inputs`)."""
+    columns: Any = document.get("inputs")
+    if "instances" in document:
+        columns = rows = document["instances"]
+        if not isinstance(rows, list) or not rows:
+            raise invalid("'instances' must be a list of at least one value")
+        if _is_object(rows[0]):
+            for number, row in enumerate(rows):
+                if not _is_object(row) or row.keys() != infos.keys():
+                    keys = f"an object with the keys {sorted(infos)}"
+                    raise invalid(f"instance {number} must be {keys}: is {reprlib.repr(row)}")
+            columns = {alias: [row[alias] for row in rows] for alias in infos}
+    if not _is_object(columns):
+        if len(infos) != 1:
+            raise invalid(f"expected objects with the keys {sorted(infos)}")
+        columns = dict.fromkeys(infos, columns)
+    if columns.keys() != infos.keys():
+        received = reprlib.repr([*columns])
+        raise invalid(f"'inputs' must have the keys {sorted(infos)}: has {received}")
+    return {alias: _array(alias, columns[alias], infos[alias].dtype) for alias in infos}
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() != {"b64"}
+
+
+def _array(alias: str, value: Any, number: int) -> np.ndarray:
+    """An array of nested lists. Raises StatusError."""
+    if number not in DTYPES:
+        raise StatusError(Code.UNIMPLEMENTED, f"input {alias} is of {name_of(number)}")
+    nested, dtype = np.array(value, object), dtype_of(number)
+    leaves = nested.ravel().tolist()
+    if any(isinstance(leaf, list) for leaf in leaves):
+        raise invalid(f"input {alias}: lists of different lengths, or nested too deep")
+    # The whole numbers that a float has exactly.
+    most = 2 ** (np.finfo(dtype).nmant + 1) if dtype.kind == "f" else math.inf
+    for leaf in leaves:
+        good = type(leaf) in _TYPES.get(dtype.kind, (int,))
+        if not good or (type(leaf) is int and abs(leaf) > most):
+            expected = f"is not of expected type: {name_of(number)}"
+            raise invalid(f"input {alias}: {reprlib.repr(leaf)} {expected}")
+    try:
+        with np.errstate(over="raise"):
+            values = map(_bytes, leaves) if dtype.kind == "O" else leaves
+            return np.array([*values], dtype).reshape(nested.shape)
+    except (ValueError, OverflowError, FloatingPointError) as error:
+        raise invalid(f"input {alias}: {error}") from error
+
+
+def _bytes(leaf: Any) -> bytes:
+    """A text, or the bytes of `{"b64": …}`. Raises ValueError."""
+    if isinstance(leaf, str):
+        return leaf.encode()
+    text = leaf.get("b64")
+    if not isinstance(text, str):
+        raise ValueError('expected a text or {"b64": text}')
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+
+
+def write_outputs(outputs: Arrays, rows: bool) -> str:
+    """The answer to a request, in its format: rows, or columns."""
+    values = {name: _values(name, outputs[name]) for name in sorted(outputs)}
+    if not rows:
+        return json.dumps({"outputs": _single(values)}, ensure_ascii=False)
+    sizes = {len(value) if isinstance(value, list) else 0 for value in values.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise invalid("outputs without rows, or of different numbers of rows: ask with 'inputs'")
+    each = (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
+    return json.dumps({"predictions": [*map(_single, each)]}, ensure_ascii=False)
+
+
+def _single(values: dict[str, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else values
+
+
+def _values(name: str, array: np.ndarray) -> Any:
+    """Nested lists of an output: texts, `{"b64": …}` where its name ends in `_bytes`, numbers."""
+    leaves: list[Any]
+    if array.dtype == np.float32:  # the shortest decimals that give it back
+        leaves = [float(str(value)) for value in array.ravel()]
+    elif array.dtype != object:
+        return array.tolist()
+    elif name.endswith("_bytes"):
+        leaves = [{"b64": base64.b64encode(value).decode()} for value in array.flat]
+    else:
+        leaves = [value.decode("utf-8", "replace") for value in array.flat]
+    nested = np.empty(array.size, object)
+    nested[:] = leaves
+    return nested.reshape(array.shape).tolist()

@@ -11,7 +11,6 @@ import pytest
 
 from serving.client import (
     AsyncTranslator,
-    DeadlineExceededError,
     MessageTooLargeError,
     RateLimitedError,
     ServerUnavailableError,
@@ -289,18 +288,6 @@ def test_only_what_is_too_large_is_cut(details):
     always = Status.RESOURCE_EXHAUSTED, details
     with Server(lambda *_: always) as server, pytest.raises(MessageTooLargeError):
         blocking(server.target, ["a"], retries=0)
-
-
-@both
-def test_a_whole_call_has_a_deadline_beside_that_of_each_request(ask):
-    def slow(method, request, number):
-        time.sleep(0.2)
-        return translate(method, request, number)
-
-    with Server(slow) as server:
-        with pytest.raises(DeadlineExceededError, match=r"within"):
-            ask(server.target, ["a"] * 100, batch_size=1, timeout=30, call_timeout=1.1)
-        assert len(server.asked) <= 7
 
 
 def test_the_budget_ends_retries_of_all_calls_together():

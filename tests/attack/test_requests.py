@@ -21,7 +21,6 @@ from tests.serving.conftest import (
     in_flight,
     serving,
     two_models,
-    write_monitoring,
 )
 from tests.serving.test_rest import ask
 from tests.serving.test_versions import eventually, request, states
@@ -54,9 +53,7 @@ def server(request, saved, tmp_path_factory):
     with serving(
         f"--model_config_file={two_models(saved, root)}",
         f"--rest_api_port={free_port()}",
-        f"--monitoring_config_file={write_monitoring(root / 'monitoring.config')}",
         *("--max_request_rows=1000", "--max_request_bytes=1000000", "--max_waiting_requests=10"),
-        "--enable_grpc_healthcheck_service=true",
         *flags,
     ) as server:
         yield server
@@ -177,7 +174,7 @@ def test_a_run_ends_at_the_deadline_or_at_the_limit_of_all(endless, tmp_path, st
     flags = ["--model_name=endless", f"--model_base_path={base}", "--max_request_seconds=3"]
     flags.append("--enable_batching")
     rest = f"--rest_api_port={free_port()}"
-    with serving(*flags, rest, "--rest_api_timeout_in_ms=1000") as server:
+    with serving(*flags, rest) as server:
         client = stubs(f"localhost:{server.port}")
         for timeout in (1, None):
             code, _ = error_of(client.prediction.Predict, request("endless", "count"), timeout)

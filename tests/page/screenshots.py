@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-from serving.page.files.write import write
+from serving.page.files import write
 from tests.page.tabs import CHROMIUM, FLAGS, WIDTHS
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"

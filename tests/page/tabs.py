@@ -4,8 +4,8 @@ import contextlib
 import os
 import shutil
 
-from serving.server.flags import build_parser
 from serving.server.model_server import ModelServer
+from serving.server.settings import build_parser
 from tests.serving.page.conftest import showing
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"

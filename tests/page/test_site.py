@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from serving.client.local import LocalReader, LocalTranslator
 from serving.export.version import export
-from serving.page.files.write import write
+from serving.page.files import write
 from tests.serving.conftest import image_run, onnx_translator  # noqa: F401
 from tests.serving.page_files.conftest import versions  # noqa: F401
 from training.data import corpus

@@ -16,8 +16,9 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.export.version import export
-from serving.server.flags import build_parser
 from serving.server.model_server import ModelServer
+from serving.server.service import METRICS
+from serving.server.settings import build_parser
 from tests.conftest import made_once
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import load_preset, override
@@ -165,15 +166,9 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def write_monitoring(path: Path) -> Path:
-    """A monitoring config that has metrics served at /metrics."""
-    path.write_text('prometheus_config { enable: true path: "/metrics" }')
-    return path
-
-
 def in_flight(rest_port: int) -> int:
     """How many requests a server has now, by its metrics."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{rest_port}/metrics", timeout=60) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{rest_port}{METRICS}", timeout=60) as page:
         text = page.read().decode()
     return int(re.search(r"^:tensorflow:serving:requests_in_flight (\d+)\.0$", text, re.M)[1])
 
@@ -247,8 +242,6 @@ def protocol_server(saved, tmp_path_factory):
     with serving(
         f"--model_config_file={two_models(saved, root)}",
         f"--rest_api_port={free_port()}",
-        f"--monitoring_config_file={write_monitoring(root / 'monitoring.config')}",
-        "--enable_grpc_healthcheck_service=true",
     ) as server:
         yield server
 

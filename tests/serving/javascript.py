@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from serving.page.files.pages import ENGINE, STATIC
+from serving.page.files import ENGINE, STATIC
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node is not installed")

@@ -89,7 +89,6 @@ def test_arrays_and_iterators_of_texts_are_lists_of_them():
         *(("version", x) for x in ("1", -1, 2**63, 1.5)),
         *(("label", x) for x in (b"a", 7)),
         *(("timeout", x) for x in ("5", None, True, 0, -1, math.nan, math.inf, 1e10)),
-        *(("call_timeout", x) for x in ("5", math.nan)),
         *(("batch_size", x) for x in (0, "8", 1.5, None)),
         *(("retries", x) for x in (-1, 5, "2")),
     ],

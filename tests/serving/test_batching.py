@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from serving.savedmodel.status import Code, StatusError
-from serving.server.batching import Batcher
-from serving.server.calls import Call, Metrics
-from serving.server.config_files import Batching, read_batching
+from serving.server.calls import Batcher, Call, Metrics
+from serving.server.settings import Batching, read_batching
 from tests.serving.conftest import serving
 from tests.serving.test_versions import eventually, request
 
@@ -85,26 +84,6 @@ def test_requests_of_another_kind_are_not_mixed(batcher, run):
     ]
     assert together(*calls) == [[2], [3.0], [[2, 4]], [2]]
     assert run.batches == [1, 1, 1, 1]
-
-
-def test_a_full_queue_is_unavailable(batcher, run):
-    made = batcher(max_batch_size=1, max_enqueued_batches=2, num_batch_threads=1)
-    run.gate.clear()
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        received = [pool.submit(ask(made, run, [0]))]
-        eventually(lambda: run.batches == [1])
-        for number in (1, 2):
-            received.append(pool.submit(ask(made, run, [number])))
-            eventually(lambda waiting=number: made._waiting == waiting)
-        for number in (3, 4):
-            with pytest.raises(StatusError) as caught:
-                ask(made, run, [number])()
-            assert (caught.value.code, caught.value.message) == (
-                Code.UNAVAILABLE,
-                "The batch scheduling queue to which this task was submitted is full",
-            )
-        run.gate.set()
-        assert [each.result() for each in received] == [[0], [2], [4]]
 
 
 def test_a_request_whose_deadline_passes_in_the_queue_is_not_run(batcher, run):

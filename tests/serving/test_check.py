@@ -1,9 +1,9 @@
 import contextlib
-import json
 import re
 import shutil
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -55,8 +55,6 @@ def test_the_command_says_ready_or_fails_with_a_line_a_finding(upper, capsys):
     assert check.main([str(upper)]) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("the C++ loader refuses") or line.startswith("the version is not comp")
-    assert check.main([str(upper), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["findings"] == [line]
 
 
 def test_a_saved_model_that_only_python_can_load_is_refused(tmp_path):
@@ -102,7 +100,6 @@ def test_an_op_that_the_stock_server_lacks_is_refused(tmp_path):
         return {"y": tf.map_fn(lambda i: tf.raw_ops.DecodeJxl(contents=i), image, tf.uint8)}
 
     path = save(tmp_path / "1", decode, image)
-    assert check_graph(read_meta_graph(path), "2.21") == []
     findings = check_version(path)
     assert findings == ["op DecodeJxl: TensorFlow Serving 2.20 does not have it"]
 
@@ -118,14 +115,16 @@ def test_an_attribute_that_the_stock_server_does_not_know_is_refused(upper):
     assert check_version(upper) == [
         "op TensorListGetItem: TensorFlow Serving 2.20 does not know its attribute Tshape"
     ]
-    assert check_graph(read_meta_graph(upper), "2.21") == []
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: {"y": tf.reduce_sum(x)}, "output y: a scalar"),
-        (lambda x: {"y": tf.RaggedTensor.from_row_lengths(x, [tf.size(x)])}, "output y: not a de"),
+        (lambda x: {"y": tf.reduce_sum(x)}, r"output y: shape \(\) on a batch of 1; the first dim"),
+        (
+            lambda x: {"y": tf.RaggedTensor.from_row_lengths(x, [tf.size(x)])},
+            "output y: not a dense tensor; it cannot be fetched",
+        ),
         (lambda x: {"y": tf.concat([x, x], 0)}, r"output y: shape \(2,\) on a batch of 1"),
         (lambda x: {"y": tf.ensure_shape(x, [1])}, "fails on a batch of 3: INVALID_ARGUMENT"),
     ],
@@ -156,15 +155,18 @@ def test_answers_that_are_not_pythons_are_refused(tmp_path):
     assert finding.endswith("output y: not what Python answers on a batch of 1")
 
 
-def test_weights_stored_twice_are_refused(tmp_path, rng):
-    values = rng.normal(size=(37, 53)).astype("float32")
-    first, second, other = tf.Variable(values), tf.Variable(values), tf.Variable(values + 1)
+def test_weights_that_are_not_finite_are_refused(tmp_path, rng):
+    values = rng.normal(size=(5, 7)).astype("float32")
+    values[1, 2:4] = np.inf, np.nan
+    wrong, large = tf.Variable(values), rng.normal(size=(37, 53)).astype("float32")
+    large[3, 5] = np.inf
 
     def add(x):
-        return {"y": x + tf.reduce_sum(first) + tf.reduce_sum(second) + tf.reduce_sum(other)}
+        return {"y": x + wrong[0, 0] + tf.constant(large)[0, 0]}
 
-    (finding,) = check_version(save(tmp_path / "1", add, first=first, second=second, other=other))
-    assert finding == f"weights stored twice: second is first ({values.nbytes:,} bytes)"
+    stored, constant = check_version(save(tmp_path / "1", add, wrong=wrong))
+    assert stored == "weights not finite: wrong has 2 of 35 values"
+    assert constant.startswith("weights not finite: constant ")
 
 
 def test_what_keras_exports_is_taken(tmp_path):
@@ -173,18 +175,6 @@ def test_what_keras_exports_is_taken(tmp_path):
     signature = [keras.InputSpec(shape=(None, None), dtype="int32", name="ids")]
     model.export(str(tmp_path / "1"), input_signature=signature, verbose=False)
     assert check_version(tmp_path / "1") == []
-
-
-def test_weights_in_the_graph_and_the_variables_are_refused(tmp_path, rng):
-    values = rng.normal(size=(37, 53)).astype("float32")
-    first = tf.Variable(values)
-    path = save(
-        tmp_path / "1",
-        lambda x: {"y": x + tf.reduce_sum(first * tf.constant(values))},
-        first=first,
-    )
-    (finding,) = check_version(path)
-    assert finding.startswith("weights stored twice: constant ")
 
 
 @pytest.mark.parametrize(

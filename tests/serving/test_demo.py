@@ -19,7 +19,7 @@ def stages(monkeypatch):
         reached.append(module)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo.stages, "command", command)
+    monkeypatch.setattr(demo, "command", command)
     return reached
 
 
@@ -105,8 +105,8 @@ def test_a_demo_goes_through_all_stages(name, monkeypatch, tmp_path, capsys):
         yield "localhost:1"
 
     task = demo.DEMOS[name]
-    monkeypatch.setattr(demo.stages, "command", command)
-    monkeypatch.setattr(demo.stages, "server", server)
+    monkeypatch.setattr(demo, "command", command)
+    monkeypatch.setattr(demo, "server", server)
     asks = dataclasses.replace(task, ask=lambda *arguments: questions.append(arguments))
     monkeypatch.setitem(demo.DEMOS, name, asks)
     demo.main([name, "--output", str(tmp_path), "--seed", "5"])

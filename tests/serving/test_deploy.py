@@ -39,7 +39,6 @@ def test_the_deployments_configuration_is_what_the_server_takes(saved, tmp_path,
     with serving(
         f"--model_config_file={models}",
         f"--rest_api_port={free_port()}",
-        f"--monitoring_config_file={DEPLOY / 'monitoring.config'}",
         "--enable_batching=true",
         f"--batching_parameters_file={DEPLOY / 'batching.config'}",
     ) as server:

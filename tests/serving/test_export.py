@@ -10,7 +10,7 @@ import tensorflow as tf
 from serving.check.graph import check_graph, read_meta_graph
 from serving.check.version import check_version as check
 from serving.export import __main__ as script
-from serving.export import agreement
+from serving.export import version
 from serving.export import version as writer
 from serving.export.version import export
 from serving.savedmodel.session import ModelSession
@@ -143,7 +143,7 @@ def test_products_in_bfloat16_keep_the_translations(
     capsys,
 ):
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
-    monkeypatch.setattr(agreement, "COMPARED", 101)
+    monkeypatch.setattr(writer, "COMPARED", 101)
     arguments = ["--run", "run", "--beam-width", "3", "--num-results", "2"]
     script.main([*arguments, "--precision", "bfloat16", "--output", str(tmp_path / "quick")])
     quick = tmp_path / "quick" / "1"

@@ -7,7 +7,7 @@ import pytest
 
 from keras_attention import mechanisms
 from serving.check.version import check_version
-from serving.client.texts import Translator
+from serving.client.clients import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving
 from tests.training.conftest import tiny_config

@@ -10,9 +10,9 @@ from tensorflow_serving.apis import (
     predict_pb2,
 )
 
+from serving.client import clients as translation
 from serving.client import protobuf as messages
 from serving.client import serving_pb2
-from serving.client import texts as translation
 from serving.client.protocol import Endpoint
 
 
@@ -40,7 +40,9 @@ def serialized(message):
 def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     texts = ["one", "", "é 日本", "a\x00b"]
     endpoint = Endpoint("localhost:1", "en-fr", version, label)
-    _, ours = next(endpoint.predict("translate", texts, translation.write_texts, None, lambda _: 0))
+    _, ours, _ = next(
+        endpoint.predict("translate", texts, translation.write_texts, None, lambda _: 0)
+    )
     official = predict_pb2.PredictRequest()
     official.model_spec.name = "en-fr"
     official.model_spec.signature_name = "translate"
@@ -53,7 +55,7 @@ def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     )
     assert serialized(ours) == serialized(official)
 
-    _, ours = next(endpoint._metadata())
+    _, ours, _ = next(endpoint._metadata())
     official_metadata = get_model_metadata_pb2.GetModelMetadataRequest(
         metadata_field=["signature_def"]
     )
@@ -61,7 +63,7 @@ def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     official_metadata.model_spec.signature_name = ""
     assert serialized(ours) == serialized(official_metadata)
 
-    _, ours = next(endpoint._is_ready())
+    _, ours, _ = next(endpoint._until_ready(5))
     official_status = get_model_status_pb2.GetModelStatusRequest()
     official_status.model_spec.CopyFrom(official_metadata.model_spec)
     assert serialized(ours) == serialized(official_status)

@@ -10,8 +10,8 @@ import pytest
 from serving.client import Translator
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
 from serving.savedmodel.status import Code, StatusError
+from serving.server.models import load
 from serving.server.onnx_model import OnnxModel
-from serving.server.versions import load
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import add_version, error_of, free_port, serving
 from tests.serving.test_versions import served, states
@@ -86,7 +86,7 @@ def test_a_run_is_stopped_at_its_deadline_and_with_its_model(models):
 ALONE = """
 import psutil, sys
 from serving.client import Translator
-from serving.server.flags import build_parser
+from serving.server.settings import build_parser
 from serving.server.model_server import ModelServer
 server = ModelServer(build_parser().parse_args(
     ["--port=0", "--model_name=m", "--model_base_path=" + sys.argv[1]]))

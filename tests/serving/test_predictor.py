@@ -12,8 +12,8 @@ from serving import predict
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
 from serving.client import histories
+from serving.client.clients import Predictor
 from serving.client.drawing import draw_timeline
-from serving.client.events import Predictor
 from serving.client.results import Prediction
 from serving.export.version import export
 from tests.serving.conftest import serving

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from serving.server.service import METRICS
+
 
 def ask(port, path, body=None, method=None):
     """(status, JSON or text) of a request of its own connection."""
@@ -144,7 +146,7 @@ def test_requests_are_counted_as_prometheus_text(rest):
     rest(PREDICT, {"instances": [[1.0]]})
     for number in range(20):
         rest(f"/v1/models/m{number}:predict", {"instances": [[1.0]]})
-    status, text = rest("/metrics")
+    status, text = rest(METRICS)
     assert status == 200
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     counted = ':tensorflow:serving:request_count{{model_name="{}",status="{}"}}'

@@ -29,12 +29,10 @@ from serving.savedmodel.session import ModelSession
 from serving.server.__main__ import main
 from tests.serving.conftest import (
     add_version,
-    error_of,
     free_port,
     in_flight,
     serving,
     ssl_config,
-    write_monitoring,
 )
 from tests.serving.test_versions import eventually, request
 from training.runs.run import load_run
@@ -48,14 +46,11 @@ class Process:
     def __init__(self, base, log, port=None, *flags):
         self.port, self.rest_port = port or free_port(), free_port()
         self._log = log
-        monitoring = write_monitoring(log.with_suffix(".monitoring"))
         command = [sys.executable, "-m", "serving.server", f"--port={self.port}"]
         command += ["--max_request_rows=1000000", f"--rest_api_port={self.rest_port}"]
         command += [f"--model_name={base.name}", f"--model_base_path={base}", *flags]
         with log.open("a") as file:
-            self.process = subprocess.Popen(
-                [*command, f"--monitoring_config_file={monitoring}"], stderr=file
-            )
+            self.process = subprocess.Popen(command, stderr=file)
 
     def log(self):
         return self._log.read_text()
@@ -206,12 +201,11 @@ def test_a_start_waits_for_the_first_version(saved, tmp_path):
         assert translator.translate(["one"])[0].text == "ONE"
 
 
-def test_health_is_served_where_a_flag_says_so(protocol_server, shared_server, stubs):
-    check = health_pb2.HealthCheckRequest()
-    stub = health_pb2_grpc.HealthStub(stubs(f"localhost:{protocol_server.port}").channel)
-    assert stub.Check(check).status == health_pb2.HealthCheckResponse.SERVING
+def test_health_is_served(shared_server, stubs):
     stub = health_pb2_grpc.HealthStub(stubs(f"localhost:{shared_server.port}").channel)
-    assert error_of(stub.Check, check)[0] == grpc.StatusCode.UNIMPLEMENTED
+    for name in ("", "tensorflow.serving.PredictionService"):
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 # TLS

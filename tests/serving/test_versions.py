@@ -15,8 +15,8 @@ from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code as StatusCode
 from serving.savedmodel.status import StatusError
-from serving.server.config_files import read_models
-from serving.server.versions import find_versions
+from serving.server.models import find_versions
+from serving.server.settings import read_models
 from tests.serving.conftest import add_version, error_of, serving
 
 Code = grpc.StatusCode

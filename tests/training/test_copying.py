@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from serving.check.version import check_version
-from serving.client.texts import Translator
+from serving.client.clients import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving
 from training.command.errors import ConfigError

@@ -10,19 +10,24 @@ import re
 import string
 import sys
 import time
+import unicodedata
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from serving.client.arguments import check_count, shown
-from serving.client.local.phones import Phones, decoded, read_columns
-from serving.client.local.search import tokens_of
+from serving.client.local.model import tokens_of
 from serving.client.local.tokenizers import Vocabulary
 from serving.client.local.translator import LocalTranslator
 from serving.client.printing import print_error, print_json, printable
 from serving.client.results import unique_letters
 
+ARPABET_IPA = "arpabet-ipa"
+# CMUdict's 39 phones. Piper's and Kokoro's voices have no ɝ, see `Phones.write`.
+_IPA = """AA ɑ AE æ AH ʌ AO ɔ AW aʊ AY aɪ B b CH tʃ D d DH ð EH ɛ ER ɝ EY eɪ F f G ɡ HH h IH ɪ IY i
+JH dʒ K k L l M m N n NG ŋ OW oʊ OY ɔɪ P p R ɹ S s SH ʃ T t TH θ UH ʊ UW u V v W w Y j Z z ZH ʒ"""
+_UNSTRESSED = {"AH": "ə", "ER": "ɚ"}
 SHERPA = "sherpa"
 # The letters beyond ASCII that sherpa-onnx 2.0 joins to words; any other is a word of its own.
 _RUN = r"[0-9A-Za-z'äöüÄÖÜßáéíóúñÁÉÍÓÚÑàèùçâêîôûëïÀÈÙÇÂÊÎÔÛËÏ]+"
@@ -30,6 +35,100 @@ _WORD = re.compile(rf"{_RUN}|[^\W_]")
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _BATCH = 64  # the same always: the last bits of a probability depend on what is in a batch
 _MOST_NAMED = 5  # words that have a phone which a voice lacks
+
+
+def arpabet_ipa() -> dict[str, list[str]]:
+    """Return CMUdict's phones in IPA; a mark of stress stands before its vowel: AA1 is ˈɑ."""
+    words = _IPA.split()
+    names = {}
+    for name, ipa in zip(words[::2], words[1::2], strict=True):
+        names[name] = [ipa]
+        if name[0] in "AEIOU":
+            names[f"{name}0"] = [_UNSTRESSED.get(name, ipa)]
+            names |= {f"{name}1": [f"ˈ{ipa}"], f"{name}2": [f"ˌ{ipa}"]}
+    return names
+
+
+def decoded(content: bytes, name: object) -> str:
+    """Return the text of a file of some name. Raises ValueError where it is not UTF-8."""
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{name}, line {line}: expected a text in UTF-8") from None
+
+
+def _matches(path: Path, pattern: str, expected: str) -> Iterator[re.Match[str]]:
+    """Match all lines that are not blank. Raises OSError, or ValueError for another line."""
+    for number, line in enumerate(decoded(path.read_bytes(), path).split("\n"), 1):
+        if match := re.fullmatch(pattern, line):
+            yield match
+        elif line.strip():
+            raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
+
+
+def read_columns(path: Path) -> dict[str, list[list[str]]]:
+    """Return the phones of all pronunciations by word, from a file of `WORD<TAB>PHONES`.
+
+    Raises OSError, or ValueError for another line.
+    """
+    rows: dict[str, list[list[str]]] = {}
+    expected = "two columns with a tab between them, the second of phones"
+    for match in _matches(path, r" *([^\t]*\S) *\t([^\t]*\S[^\t]*)", expected):
+        rows.setdefault(match[1], []).append(match[2].split())
+    return rows
+
+
+def read_tokens(path: Path) -> frozenset[str]:
+    """Return the tokens of a voice, `tokens.txt` of sherpa-onnx: a token and its number a line.
+
+    Raises OSError, or ValueError for a file of another form.
+    """
+    expected = "a token and its number, as in a voice's tokens.txt"
+    tokens = {match[1] or " " for match in _matches(path, r"(\S*)[ \t]+\d+\s*", expected)}
+    if not tokens:
+        raise ValueError(f"{path} has no tokens")
+    return frozenset(tokens)
+
+
+class Phones:
+    """Writes phones as a voice does.
+
+    Args:
+        names: a file of `PHONE<TAB>PHONES` that renames phones, or `arpabet-ipa`; None for none.
+        tokens: the voice's `tokens.txt`; None lets every phone be.
+
+    Raises OSError, or ValueError for files of another form.
+    """
+
+    def __init__(self, names: str | None, tokens: str | None) -> None:
+        self._names = arpabet_ipa() if names == ARPABET_IPA else {}
+        if names and not self._names:
+            self._names = {phone: rows[-1] for phone, rows in read_columns(Path(names)).items()}
+        self._tokens = read_tokens(Path(tokens)) if tokens else None
+
+    def write(self, phones: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the tokens of phones, and the phones that the voice has no tokens for.
+
+        Letters with marks may be one character or several, and ɝ and ɚ are ɜɹ and əɹ.
+        """
+        tokens, lacking = [], []
+        for phone in (new for old in phones for new in self._names.get(old, [old])):
+            forms = [phone, *(unicodedata.normalize(form, phone) for form in ("NFC", "NFD"))]
+            forms += [phone.replace("ɝ", "ɜɹ").replace("ɚ", "əɹ")]
+            parts = next(filter(None, map(self._split, forms)), [])
+            tokens += parts
+            lacking += [] if parts else [phone]
+        return tokens, lacking
+
+    def _split(self, phone: str) -> list[str]:
+        """Return the longest token that a phone begins with, and those of its rest; or nothing."""
+        if self._tokens is None or phone in self._tokens:
+            return [phone]
+        for end in range(len(phone) - 1, 0, -1):
+            if phone[:end] in self._tokens and (rest := self._split(phone[end:])):
+                return [phone[:end], *rest]
+        return []
 
 
 class Pronunciation(NamedTuple):
@@ -41,13 +140,9 @@ class Pronunciation(NamedTuple):
 
 
 class Pronouncer(LocalTranslator):
-    """A model from letters to phones.
+    """A model from letters to phones, of an ONNX export or of the model.
 
-    Args:
-        path: of a version that was exported with `--format onnx`, or of the model.
-
-    Raises:
-        ValueError: if there is no such export, or it does something else.
+    Raises ValueError if there is no such export, or it does something else.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -76,15 +171,10 @@ class Pronouncer(LocalTranslator):
     def pronounce(
         self, words: Sequence[str], count: int = 1, threads: int = 1
     ) -> Iterator[tuple[str, list[Pronunciation]]]:
-        """Yield the words with their pronunciations, the best first; the longest words first.
+        """Yield the words with so many pronunciations, the best first; the longest words first.
 
-        Args:
-            words: that can be read, see `unreadable`.
-            count: pronunciations of each.
-            threads: each with a batch of its own; the answers are the same for any number.
-
-        Raises:
-            ValueError: for more than the search finds.
+        They can be read, see `unreadable`. Threads have a batch of their own; the answers are the
+        same for any number. Raises ValueError for more than the search finds.
         """
         check_count("--nbest", count, 1, self._settings.width)
 
@@ -128,7 +218,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     model = Pronouncer(arguments.local)
     answers, spellings = {}, {}
     for word in words:
-        bare = _without_quotes(word)
+        bare = word.strip("'") if word[0] == word[-1] == "'" else word
         keys = (key for key in (word, bare, word.lower(), bare.lower()) if key in own)
         if key := next(keys, None):
             answers[word] = [Pronunciation(row) for row in own[key]]
@@ -162,10 +252,6 @@ def words_of(text: str) -> list[str]:
     """
     words = _WORD.findall(text.translate(_SMALL))
     return list(dict.fromkeys(word for word in words if word.strip("'")))
-
-
-def _without_quotes(word: str) -> str:
-    return word.strip("'") if word[0] == word[-1] == "'" else word
 
 
 def _read_words(arguments: argparse.Namespace) -> list[str]:

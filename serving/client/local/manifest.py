@@ -42,20 +42,14 @@ _EXPECTED: dict[str, dict[str, Any]] = {
         "attends": bool,
         "copies?": bool,
         "settings": {**_SEARCH, "max_source_length": _COUNT},
-        "graphs": {
-            **dict.fromkeys(("encoder", "step", "translator"), _GRAPH),
-            **_STATES,
-        },
+        "graphs": {**dict.fromkeys(("encoder", "step", "translator"), _GRAPH), **_STATES},
         "tokenizers": {"*": _TOKENIZER, "source": _TOKENIZER, "target": _TOKENIZER},
         "source?": {},
     },
     "read": {
         "attends": bool,
         "settings": _SEARCH,
-        "graphs": {
-            **dict.fromkeys(("encoder", "step", "reader"), _GRAPH),
-            **_STATES,
-        },
+        "graphs": {**dict.fromkeys(("encoder", "step", "reader"), _GRAPH), **_STATES},
         "tokenizers": {"*": _TOKENIZER, "target": _TOKENIZER},
         "source": {
             **dict.fromkeys(("height", "width"), range(1, 2**13)),
@@ -118,11 +112,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a tokenizer that is a list of tokens, of which every part is checked.
 
-    Args:
-        folder: the export.
-        tokenizer: what the manifest says of it.
-
-    Raises ValueError, one line that names the file, for anything else.
+    `tokenizer` is its entry in the manifest. Raises ValueError, one line that names the file, for
+    anything else.
     """
     path = folder / tokenizer["file"]
     state = read_json(folder, tokenizer["file"], _MOST_TOKENIZER_BYTES)
@@ -140,15 +131,10 @@ def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any
 
 
 def file_in(folder: Path, name: str, most: int) -> Path:
-    """Return a file of an export.
-
-    Args:
-        folder: the export.
-        name: of the file, which has no folder in it.
-        most: bytes that it may have.
+    """Return a file of an export by its name, which has no folder in it.
 
     Raises ValueError, one line that names it, where it is no such file: a link that leads out of
-    the folder, a device, a pipe, or larger.
+    the folder, a device, a pipe, or one of more than `most` bytes.
     """
     if not name or name in (".", "..") or any(sign in name for sign in "/\\\0"):
         raise ValueError(f"{folder / MANIFEST} expected names of files. Received: {shown(name)}")

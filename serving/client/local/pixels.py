@@ -24,8 +24,7 @@ def read_image(contents: bytes, height: int, width: int, channels: int) -> np.nd
     It is turned as its EXIF orientation says. Transparent images lie on white. Of 16 bits, as many
     are left out as no pixel of the image uses, then those below the upper eight.
 
-    Raises:
-        ValueError: for a file that cannot be read; the message says why.
+    Raises ValueError for a file that cannot be read; the message says why.
     """
     if contents.startswith(_PNG):
         image = _decode_png(contents, channels)

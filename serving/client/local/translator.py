@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,9 +13,15 @@ import numpy as np
 
 from serving.client.arguments import checked_pairs, checked_texts
 from serving.client.errors import SignatureNotFoundError
-from serving.client.local.model import RUN_OPTIONS, Folder, LocalModel
-from serving.client.local.search import (
+from serving.client.local.model import (
+    RUN_OPTIONS,
+    Folder,
+    LocalModel,
+    Result,
     Search,
+    Signatures,
+    check_ids,
+    declared,
     hypotheses,
     padded,
     replaced,
@@ -23,9 +29,7 @@ from serving.client.local.search import (
     token_of,
     tokens_of,
 )
-from serving.client.local.signatures import declared
-from serving.client.local.tokenizers import END_ID, START_ID, Vocabulary, load_tokenizer
-from serving.client.local.words import Words
+from serving.client.local.tokenizers import END_ID, START_ID, Vocabulary, Words, load_tokenizer
 from serving.client.results import (
     Alignment,
     Hypothesis,
@@ -41,13 +45,10 @@ T = TypeVar("T")
 
 
 class _Read(NamedTuple):
-    """Texts as ids.
+    """Texts as ids, cut to what the model reads, and whether they were cut.
 
-    Attributes:
-        ids: of each text, cut to what the model reads.
-        truncated: whether it was cut.
-        tokens: of each text as they stand in it, where they may be copied.
-        unknown: letters of each text that training never saw.
+    `tokens` are those of each text as they stand in it, where they may be copied; `unknown` the
+    letters that training never saw.
     """
 
     ids: list[list[int]]
@@ -56,34 +57,12 @@ class _Read(NamedTuple):
     unknown: list[str]
 
 
-class _Result(NamedTuple):
-    """Of one text `(N, T)` ids and log-probabilities, `(N,)` scores, `(N, T, S)` weights.
-
-    `copied` are the tokens that ids beyond the vocabulary stand for.
-    """
-
-    ids: np.ndarray
-    log_probs: np.ndarray
-    scores: np.ndarray
-    weights: np.ndarray
-    copied: list[str] | None
-
-
 class LocalTranslator(LocalModel):
     """A translator in this process, with the methods and results of `serving.client.Translator`.
 
-    Args:
-        path: of a version that was exported with `--format onnx`, or of the model, of whose
-            versions the last is taken.
-        beam_width: hypotheses of each text; None for what the model was exported with, as are the
-            next two.
-        num_results: how many `nbest` returns, at most `beam_width`.
-        length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
-        batch_size: texts that are translated together, those of about the same length.
-        threads: that batches share; those of one batch share its operations.
-
-    Raises:
-        ValueError: if there is no such export, or for a setting that is not possible.
+    Arguments as of `LocalModel`; `batch_size` texts of about the same length are translated
+    together. The settings of the search, see `Search`, are the export's where they are None;
+    `nbest` returns `num_results`.
     """
 
     task = "translate"
@@ -109,12 +88,11 @@ class LocalTranslator(LocalModel):
         self._copies = about.get("copies", False)
         self._replaces = about["settings"].get("replaces_unknown", False)
 
-    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+    def signatures(self) -> Signatures:
         """See the base class."""
-        missing = {"score"} if self._copies else set()
-        if not self.manifest["attends"]:
-            missing |= {"align"}
-        return declared(missing, self.results)
+        there = {"align": self.manifest["attends"], "score": not self._copies}
+        names = ["translate", "translations", *(name for name in there if there[name])]
+        return declared(names, N=self._settings.results)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Load the graph; a model in this process is there at once."""
@@ -140,20 +118,14 @@ class LocalTranslator(LocalModel):
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
         """Each text's translations, best first."""
-        count = self.results
-        answers = self._search(self._read(checked_texts(texts)), count, self._hypotheses)
+        read, count = self._read(checked_texts(texts)), self._settings.results
+        answers = self._search(read, count, partial(hypotheses, self._target))
         return [each or [Hypothesis("", 0.0)] * count for each in answers]
-
-    @property
-    def results(self) -> int:
-        """How many `nbest` returns."""
-        return self._settings.results
 
     def align(self, texts: Sequence[str]) -> list[Alignment]:
         """Each text's translation with its attention weights.
 
-        Raises:
-            SignatureNotFoundError: for a model without attention.
+        Raises SignatureNotFoundError for a model without attention.
         """
         if not self.manifest["attends"]:
             raise SignatureNotFoundError(
@@ -169,8 +141,7 @@ class LocalTranslator(LocalModel):
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
         """How probable the model finds a given translation of each text, token by token.
 
-        Raises:
-            SignatureNotFoundError: for a model that copies.
+        Raises SignatureNotFoundError for a model that copies.
         """
         if self._copies:
             raise SignatureNotFoundError(
@@ -196,7 +167,7 @@ class LocalTranslator(LocalModel):
                 cut = read.truncated[row] or len(targets[row]) > most
                 scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
 
-        self._batches.by_length([len(x) for x in targets], work)
+        self._each(_by_length(targets), work)
         return scores
 
     @cached_property
@@ -220,47 +191,41 @@ class LocalTranslator(LocalModel):
         return _Read([x[: self._most] for x in ids], cut, tokens, unknown)
 
     def _search(
-        self,
-        read: _Read,
-        results: int,
-        answer: Callable[[_Result], T],
-        with_weights: bool = False,
+        self, read: _Read, results: int, answer: Callable[[Result], T], with_weights: bool = False
     ) -> list[T | None]:
         """Return what is answered to each text, None for one without a token."""
         answers: list[T | None] = [None] * len(read.ids)
-        inputs = self._settings.inputs(results, with_weights or self._replaces)
+        weights = with_weights or self._replaces
 
         def work(rows: Sequence[int]) -> None:
             rows = [row for row in rows if read.ids[row]]
             if not rows:
                 return
             ids = padded([read.ids[row] for row in rows])
-            out = self._folder.run("translator", {"ids": ids, **inputs})
+            source = {"ids": ids}
+            out = self._settings.run(self._folder, "translator", source, results, weights)
             if not self._copies:
-                self._settings.check_ids(out["found"], self._target.size)
+                check_ids(out["found"], self._target.size)
             if self._replaces:
                 out["found"] = replaced(out["found"], out["weights"], self._target.size)
             each = (out[name] for name in ("found", "log_probs", "scores", "weights"))
             copied = [read.tokens[row] for row in rows]
             for row, *of_row in zip(rows, *each, copied, strict=True):
-                answers[row] = answer(_Result(*of_row))
+                answers[row] = answer(Result(*of_row))
 
-        self._batches.by_length([len(x) for x in read.ids], work)
+        self._each(_by_length(read.ids), work)
         return answers
 
-    def _best(self, result: _Result) -> Translation:
+    def _best(self, result: Result) -> Translation:
         """Return the best translation, as if nothing of its text was cut."""
-        (best,) = self._hypotheses(result)
+        (best,) = hypotheses(self._target, result)
         return Translation(best.text, best.score, False, *self._words(result))
 
-    def _hypotheses(self, result: _Result) -> list[Hypothesis]:
-        return hypotheses(self._target, result.ids, result.scores, result.copied)
-
-    def _words(self, result: _Result) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    def _words(self, result: Result) -> tuple[tuple[str, ...], tuple[float, ...]]:
         """Return the words of the best translation, and their probabilities."""
         return self._words_of(result.ids[0].tolist(), result.log_probs[0].tolist(), result.copied)
 
-    def _aligned(self, result: _Result) -> Callable[[list[int]], Alignment]:
+    def _aligned(self, result: Result) -> Callable[[list[int]], Alignment]:
         """Return the function from a source's ids to its alignment."""
         ids, copied = result.ids[0], result.copied
         tokens = tokens_of(self._target, ids, copied)
@@ -278,6 +243,11 @@ class LocalTranslator(LocalModel):
         return align
 
 
+def _by_length(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Return the places of rows, those of about the same length together, the longest first."""
+    return sorted(range(len(rows)), key=lambda row: len(rows[row]), reverse=True)
+
+
 def _written(texts: Sequence[str]) -> list[str]:
     """Return texts that have a UTF-8 form: a lone surrogate becomes "?"."""
     return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
@@ -286,10 +256,8 @@ def _written(texts: Sequence[str]) -> list[str]:
 def _score_targets(folder: Folder, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return the log-probability of each target token after those before it, float32 `(B, T)`.
 
-    Args:
-        folder: the export.
-        source: int64 `(B, S)`, padded with 0.
-        target: int64 `(B, T)`, T at least 1; END is a token like the others.
+    `source` is int64 `(B, S)`, padded with 0; `target` int64 `(B, T)`, END is a token like the
+    others.
     """
     graphs = folder.manifest["graphs"]
     encoded = folder.run("encoder", {"ids": source})

@@ -1,27 +1,91 @@
-"""A decoder's step: attend, advance, read out; and the log-probabilities of what follows."""
+"""The decoders: attend, advance, read out; what follows; copying; and the one of alignments."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
-from serving.export.onnx.cells import advance, array, read_cell
+from keras_attention.layers.pointer import TINY
 from serving.export.onnx.graph import Graph, Value
-from serving.export.onnx.mechanisms import Rows, make
-from serving.export.onnx.mechanisms.mechanism import Shape, Values
+from serving.export.onnx.mechanisms.borrowing import make
+from serving.export.onnx.mechanisms.mechanism import Rows, Shape, Values
 from serving.export.onnx.products import Products
+from serving.export.onnx.recurrent import advance, array, read_cell
 from training.command.errors import UserError
+from training.data.store import UNK_ID
+from training.model.aligned import FARTHEST, NEVER
+from training.model.aligned import TINY as LEAST
+
+
+class Copying:
+    """The mixture of `keras_attention.PointerGenerator`.
+
+    Args:
+        model: of `training.model`, which copies.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        words: Any = model.get_layer("source_words")
+        mix: Any = model.get_layer("copy")
+        self._table, self._size = np.asarray(array(words.words), "int64"), words.target_size
+        self._switch = array(mix.kernel), array(mix.bias)
+
+    def shapes(self) -> dict[str, Shape]:
+        """Return by name the shapes, without the batch, of what is prepared."""
+        return {"words": ("S",), "same": ("S", "S")}
+
+    def prepare(self, g: Graph, source: Value) -> Values:
+        """Return for ids `(B, S)` their words in the extended vocabulary; and which are alike."""
+        places = g.range(g.size(source, 1))
+        same = g("Equal", g.axis(source, 2), g.axis(source, 1))
+        first = g.over("ReduceMin", g("Where", same, places, g.size(source, 1)), 2)
+        shared = g.take(g.constant(self._table), known_tokens(g, source, len(self._table)))
+        words = g("Where", shared >= 0, shared, first + self._size)
+        same = g("Equal", g.axis(words, 2), g.axis(words, 1))
+        return {"words": words, "same": g.cast(same, "float32")}
+
+    def known(self, g: Graph, tokens: Value) -> Value:
+        """Return tokens that have an embedding."""
+        return known_tokens(g, tokens, self._size)
+
+    def mix(
+        self, g: Graph, times: Products, output: Value, log_probs: Value, weights: Value, of: Values
+    ) -> Value:
+        """Return log-probabilities `(B·n, V + S)`: see Eq. 9 of See et al. 2017.
+
+        `output` of the decoder is `(B·n, dim)`, `log_probs` of the vocabulary `(B·n, V)`, `weights`
+        `(B, n, S)`, and `of` is what `prepare` gave.
+        """
+        kernel, bias = self._switch
+        switch = times.exact(output, kernel, bias)
+        generate, copy = -g("Softplus", -switch), -g("Softplus", switch)
+        length = g.size(of["words"], 1)
+        beyond = g.expand(copy + math.log(TINY), 1, length)
+        generated = g.concat([log_probs + generate, beyond], axis=1)
+        words = g.reshape(g.expand(g.axis(of["words"], 1), 1, g.size(weights, 1), 1), -1, length)
+        at_words = g("GatherElements", generated, words, axis=1)
+        looked = g.reshape(weights @ of["same"], -1, length)
+        # Scaled by the greater of both; below TINY the logarithm goes on as a line.
+        highest = g("Max", at_words, copy + g("Log", g("Max", looked, TINY)))
+        total = g("Exp", at_words - highest) + looked * g("Exp", copy - highest)
+        safe = g("Max", total, 1.0)
+        mixed = highest + g("Log", safe) + (total - safe)
+        # A word that stands at several places has the same number at each.
+        return g("ScatterElements", generated, words, mixed, axis=1)
+
+
+def known_tokens(g: Graph, ids: Value, size: int) -> Value:
+    """Return ids of a vocabulary: unknown ones for words that stand in a source alone."""
+    return g("Where", ids < size, ids, UNK_ID)
 
 
 class Step(NamedTuple):
-    """The outputs of a step for `B·n` rows.
+    """Output `(B·n, readout_units)`, weights `(B, n, S)`, and the next state by name.
 
-    Attributes:
-        output: `(B·n, readout_units)`.
-        weights: `(B, n, S)`, of several heads their mean.
-        state: the next, by name.
+    The weights of several heads are their mean.
     """
 
     output: Value
@@ -33,14 +97,8 @@ class Decoder:
     """The decoder of a model with its embeddings and its output layer.
 
     A context is an average of the memory, and the product of an average is the average of the
-    products: so the kernels of contexts are multiplied with the whole memory, once.
-
-    Args:
-        model: of `training.model`.
-
-    Attributes:
-        vocabulary: number of tokens.
-        state_sizes: width of each recurrent state.
+    products: so the kernels of contexts are multiplied with the whole memory, once. `vocabulary` is
+    the number of tokens, `state_sizes` the widths of the recurrent states.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -219,3 +277,99 @@ def _output(model: keras.Model, embeddings: np.ndarray) -> tuple[np.ndarray, np.
         return embeddings.T, None
     layer: Any = model.get_layer("output")
     return array(layer.kernel), array(layer.bias)
+
+
+class Aligned:
+    """An `AlignedDecoder`, with the attributes and methods of `Decoder`.
+
+    Args:
+        model: of `training.model`.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        layer = model.get_layer("decoder")
+        self._cell = read_cell(layer.cell)
+        self._embeddings = array(layer.embedding.embeddings)
+        self.vocabulary, _ = self._embeddings.shape
+        self.state_sizes = [self._cell.units] * self._cell.states
+        self._query, self._of_state = array(layer.query.kernel), array(layer.of_state.kernel)
+        self._key, self._of_memory, self._output = (
+            [array(weight) for weight in dense.weights]
+            for dense in (layer.key, layer.of_memory, layer.output_layer)
+        )
+        self._score = array(layer.score.kernel)
+        # The last weight is that of all ways back.
+        self._ways = np.append(array(layer.ways), np.float32(NEVER))
+
+    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
+        """See `Decoder`."""
+        keys, values = (memory @ kernel + bias for kernel, bias in (self._key, self._of_memory))
+        return {"keys": keys, "values": values, "mask": mask}
+
+    def start(self, g: Graph, memory: Value, states: list[Value]) -> Values:
+        """See `Decoder`."""
+        places = g.axis(g.range(g.size(memory, 1)), 1)
+        first = g("Where", g("Equal", places, 0), 0.0, NEVER)
+        said = g.expand(first, g.size(memory, 0), g.size(memory, 1), self.vocabulary)
+        return {"said": said, **{f"state_{number}": x for number, x in enumerate(states)}}
+
+    def shapes(self) -> dict[str, Shape]:
+        """See `Decoder`."""
+        return {
+            "keys": ("S", self._key[0].shape[1]),
+            "values": ("S", self._of_memory[0].shape[1]),
+            "mask": (1, "S"),
+            "said": ("S", self.vocabulary),
+            **{f"state_{number}": (size,) for number, size in enumerate(self.state_sizes)},
+        }
+
+    def step(self, g: Graph, times: Products, tokens: Value, memory: Values, state: Values) -> Step:
+        """Take a step, see `Decoder`; the output is log-probabilities."""
+        rows = Rows(g, g.size(memory["mask"], 0))
+        names = [f"state_{number}" for number in range(len(self.state_sizes))]
+        states = [state[name] for name in names]
+        cell = self._cell
+        gates = times.embedded(self._embeddings, tokens, cell.kernel, cell.kernel_bias)
+        of_state = times(states[0], cell.recurrent, cell.recurrent_bias, bounded=True)
+        states = advance(g, cell, gates, of_state, states)
+
+        length = g.size(memory["mask"], 2)
+        token = g("Equal", g.axis(tokens, 1), np.arange(self.vocabulary))
+        chosen = state["said"] * g.axis(g.cast(token, "float32"), 1)
+        was = rows.apart(g("Softmax", g.over("ReduceSum", chosen, 2), axis=-1), length)
+        moves = self._moves(g, times, states[0], memory, rows)
+        places = g.squeeze(g.axis(was, 2) @ moves, 2)
+        log_places = g("Log", g("Max", places, LEAST))
+        vector = rows.apart(times(states[0], self._of_state, bounded=True), self._of_state.shape[1])
+        vector = g("Tanh", g.axis(vector, 2) + g.axis(memory["values"], 1))
+        kernel, bias = self._output
+        spoken = g("LogSoftmax", times(vector, kernel, bias, bounded=True), axis=-1)
+        said = rows.together(g.axis(log_places, 3) + spoken, length, self.vocabulary)
+        new = dict(zip(names, states, strict=True))
+        return Step(_log_sum_exp(g, said, 1), places, {**new, "said": said})
+
+    def log_probs(self, g: Graph, times: Products, output: Value, part: int) -> Value:
+        """Return log-probabilities, filled up: see `Decoder`."""
+        missing = -self.vocabulary % part
+        if not missing:
+            return output
+        never = g.expand(-np.inf, g.size(output, 0), missing)
+        return g.concat([output, never], axis=1)
+
+    def _moves(self, g: Graph, times: Products, query: Value, memory: Values, rows: Rows) -> Value:
+        """Return the probabilities of places after each place, `(B, n, S, S)`."""
+        asked = rows.apart(times(query, self._query, bounded=True), self._query.shape[1])
+        hidden = g("Tanh", g.axis(asked, 2) + g.axis(memory["keys"], 1))
+        scores = g("Where", memory["mask"], g.squeeze(hidden @ self._score, -1), NEVER)
+        place = g.range(g.size(memory["mask"], 2))
+        way = g.axis(place, 0) - g.axis(place, 1)
+        way = g("Where", way > FARTHEST, FARTHEST, way)
+        way = g("Where", way >= 0, way, FARTHEST + 1)
+        weights = g("Gather", self._ways, way, axis=0, dtype="float32")
+        return g("Softmax", g.axis(scores, 2) + weights, axis=-1)
+
+
+def _log_sum_exp(g: Graph, x: Value, axis: int) -> Value:
+    """ReduceLogSumExp in a fifth of the time, where the axis is not the last (onnxruntime 1.32)."""
+    most = g.over("ReduceMax", x, axis, keep=True)
+    return g("Log", g.over("ReduceSum", g("Exp", x - most), axis)) + g.squeeze(most, axis)

@@ -1,7 +1,8 @@
-"""ONNX graphs written as formulas: values with operators, and nodes by their names."""
+"""ONNX graphs written as formulas: values with operators, nodes by names, shared constants."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from serving.export.onnx.constants import Constants, inline
-
+FILE = "weights.bin"
+_INLINE_BYTES = 1024  # smaller ones are part of the graph
+_ALIGNMENT = 4096  # of pages, so that a file can be mapped
 OPSET, IR_VERSION = 21, 10
 # The dtype of a node's first output where it is not that of the first input.
 _DTYPES = {
@@ -24,6 +26,46 @@ _DTYPES = {
     **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"), "bool"),
 }
 _SECOND = {"TopK": "int64"}  # of the second output
+
+
+def inline(array: np.ndarray) -> bool:
+    """Whether a constant is part of the graph that it is used in."""
+    return array.nbytes < _INLINE_BYTES
+
+
+class Constants:
+    """Arrays by what is in them."""
+
+    def __init__(self) -> None:
+        self._protos: dict[bytes, onnx.TensorProto] = {}
+        self._arrays: list[tuple[int, np.ndarray]] = []
+        self._end = 0
+
+    def add(self, array: np.ndarray) -> onnx.TensorProto:
+        """Return a tensor that refers to the array's place in the file."""
+        array = np.ascontiguousarray(array)
+        digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).digest()
+        if digest in self._protos:
+            return self._protos[digest]
+        start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
+        self._end = start + array.nbytes
+        self._arrays.append((start, array))
+        proto = onnx.TensorProto(
+            name=f"weight_{len(self._protos)}",
+            data_type=onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
+            dims=array.shape,
+            data_location=onnx.TensorProto.EXTERNAL,
+        )
+        for key, value in (("location", FILE), ("offset", start), ("length", array.nbytes)):
+            proto.external_data.add(key=key, value=str(value))
+        return self._protos.setdefault(digest, proto)
+
+    def save(self, folder: Path) -> None:
+        """Write the file."""
+        with (folder / FILE).open("wb") as file:
+            for start, array in self._arrays:
+                file.seek(start)
+                file.write(array.tobytes())
 
 
 def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
@@ -76,10 +118,7 @@ class Graph:
     """A graph that is being written. A call adds a node where the graph is being written now.
 
     Operators take values, arrays and Python numbers; these have the dtype of the operator's first
-    value.
-
-    Args:
-        constants: what the graphs of a folder share.
+    value. Graphs of a folder share constants.
     """
 
     def __init__(self, constants: Constants) -> None:
@@ -111,17 +150,10 @@ class Graph:
     def __call__(
         self, op: str, *inputs: Any, outputs: int = 1, dtype: str | None = None, **attributes: Any
     ) -> Any:
-        """Add a node.
+        """Add a node of one of ONNX's own operators; return its output, or a list of several.
 
-        Args:
-            op: of ONNX's own operators.
-            *inputs: values, arrays or numbers; None for one that is left out.
-            outputs: how many there are.
-            dtype: of the first output, where the operator and its inputs do not say.
-            **attributes: of the node.
-
-        Returns:
-            The output, or a list of several.
+        Inputs are values, arrays or numbers, None for one that is left out. `dtype` is that of the
+        first output, where the operator and its inputs do not say.
         """
         typed = inputs[1:] if op == "Where" else inputs
         like = next((x.dtype for x in typed if isinstance(x, Value)), None)
@@ -221,17 +253,10 @@ class Graph:
         body: Callable[[dict[str, Value]], tuple[Value, dict[str, Value], list[Value]]],
         outputs: int,
     ) -> tuple[dict[str, Value], list[Value]]:
-        """Add a loop.
+        """Add a loop of at most `most` turns, int64 `()`.
 
-        Args:
-            most: how many times it runs, int64 `()`.
-            state: what is handed from turn to turn, before the first.
-            body: from the state to whether there is another turn, the next state, and what is
-                put out.
-            outputs: how many values are put out at each turn.
-
-        Returns:
-            The last state, and what was put out at all turns, `(turns, …)`.
+        `body` goes from the state to whether there is another turn, the next state, and so many
+        `outputs`. Returns the last state, and what was put out at all turns, `(turns, …)`.
         """
         turn, going = (f"{name}_{next(self._numbers)}" for name in ("turn", "going"))
         inner = {name: self._inner(name, x) for name, x in state.items()}
@@ -258,19 +283,12 @@ class Graph:
         directions: Sequence[int] = (),
         output_directions: Sequence[int] = (),
     ) -> tuple[dict[str, Value], list[Value]]:
-        """Add a scan over the first axis of values.
+        """Add a scan over the first axis of `steps`.
 
-        Args:
-            state: what is handed from step to step, before the first.
-            steps: what is gone through.
-            body: from the state and a slice of each of `steps` to the next state and what is put
-                out.
-            ranks: number of axes of each state, then of each value that is put out.
-            directions: of `steps`, 1 for one that is gone through from its end.
-            output_directions: likewise of what is put out.
-
-        Returns:
-            The last state, and what was put out at all steps, `(steps, …)`.
+        `body` goes from the state and a slice of each of `steps` to the next state and what is put
+        out. `ranks` are the axes of each state, then of each value that is put out. Directions are
+        1 for what is gone through, or put out, from its end. Returns the last state, and what was
+        put out at all steps, `(steps, …)`.
         """
         inner, at_step = (
             {k: self._inner(k, x) for k, x in group.items()} for group in (state, steps)
@@ -320,15 +338,10 @@ class Graph:
     def save(
         self, path: Path, outputs: Mapping[str, tuple[Value, tuple[str | int, ...]]]
     ) -> dict[str, Any]:
-        """Write the graph to a file beside that of the shared constants.
+        """Write the graph, with each output and its shape by name, beside the shared constants.
 
-        Args:
-            path: of the file.
-            outputs: by name each output and its shape.
-
-        Returns:
-            Inputs and outputs by name: the dtype of each, and its shape, in which axes that vary
-            have names.
+        Returns inputs and outputs by name: the dtype of each, and its shape, in which axes that
+        vary have names.
         """
         named = []
         for name, (x, shape) in outputs.items():

@@ -13,16 +13,11 @@ TABLE = 2**25  # the most numbers that a vocabulary's products may be
 
 
 class Products:
-    """Products with kernels `(m, n)` of rows `(…, m)`.
+    """Products with kernels `(m, n)` of rows `(…, m)`, in 32 or in 8 bits.
 
     In eight bits a kernel has a scale for each column. An activation has a scale for each row, so
-    that no row depends on another, or the same for all where numbers are known to be within -1
-    and 1.
-
-    Args:
-        graph: where they are added.
-        bits: 32 or 8.
-        tables: whether the products of a vocabulary are kept: faster, and several times as large.
+    that no row depends on another, or the same for all where numbers are known to be within -1 and
+    1. `tables` keep the products of a vocabulary: faster, and several times as large.
     """
 
     def __init__(self, graph: Graph, bits: int, tables: bool = True) -> None:
@@ -32,13 +27,9 @@ class Products:
     def __call__(
         self, x: Value, kernel: np.ndarray, bias: np.ndarray | None = None, bounded: bool = False
     ) -> Value:
-        """Return a product.
+        """Return the product of `x` `(…, m)` with a kernel, and a bias `(n,)` or none added to it.
 
-        Args:
-            x: `(…, m)`.
-            kernel: `(m, n)`.
-            bias: `(n,)`, added to it, or None.
-            bounded: whether all of `x` is within -1 and 1.
+        `bounded` says that all of `x` is within -1 and 1.
         """
         if self._bits == 32:
             return self.exact(x, kernel, bias)

@@ -1,29 +1,119 @@
-"""A sequence read by the encoder's recurrent layers: ONNX's own, or a Scan of their steps."""
+"""Recurrent cells and layers: a step as a formula; a sequence by ONNX's operators, or by a Scan."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
-from serving.export.onnx.cells import Cell, advance, read_cell
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.products import Products
+from training.command.errors import UserError
 
+KINDS = {
+    keras.layers.SimpleRNNCell: "rnn",
+    keras.layers.GRUCell: "gru",
+    keras.layers.LSTMCell: "lstm",
+}
+_STATES = {"rnn": 1, "gru": 1, "lstm": 2}
+_ACTIVATIONS = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 _OWN = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
 # Where ONNX has the gates of Keras: z, r, candidate; i, o, f, candidate.
 _ORDER = {"rnn": [0], "gru": [0, 1, 2], "lstm": [0, 3, 1, 2]}
 
 
-class Inputs(NamedTuple):
-    """The inputs of a layer.
+@dataclass(frozen=True)
+class Cell:
+    """A cell's weights, with Keras's order of gates: z, r, candidate; i, f, candidate, o.
 
-    Attributes:
-        x: `(S, B, dim)`, or the ids `(S, B)` of embeddings.
-        embeddings: `(V, dim)` of ids, or None.
-        there: boolean `(S, B, 1)`, where there is something.
-        lengths: int32 `(B,)`, how much there is; None where it may be missing in between.
+    `kernel` of inputs `(dim, gates · units)` and `recurrent` of the state `(units, gates · units)`
+    have biases `(gates · units,)`, which are added to the products.
+    """
+
+    kind: str
+    units: int
+    kernel: np.ndarray
+    recurrent: np.ndarray
+    kernel_bias: np.ndarray
+    recurrent_bias: np.ndarray
+
+    @property
+    def states(self) -> int:
+        """How many states it has."""
+        return _STATES[self.kind]
+
+
+def read_cell(cell: Any) -> Cell:
+    """Return the weights of a built Keras cell.
+
+    Raises UserError for a cell that has no form in ONNX here.
+    """
+    kind = KINDS.get(type(cell))
+    if kind is None:
+        raise UserError(f"ONNX expected a cell of a preset. Received: {type(cell).__name__}")
+    for name, default in _ACTIVATIONS.items():
+        activation = getattr(getattr(cell, name, None), "__name__", default)
+        if activation != default:
+            raise UserError(f"ONNX expected a cell with {name}={default}. Received: {activation}")
+    if not (cell.use_bias and getattr(cell, "reset_after", True)):
+        raise UserError("ONNX expected a cell with use_bias and reset_after. Received: one without")
+    kernel, recurrent, bias = map(array, (cell.kernel, cell.recurrent_kernel, cell.bias))
+    zeros = np.zeros(kernel.shape[1], "float32")
+    of_inputs, of_state = bias if bias.ndim == 2 else (bias, zeros)
+    return Cell(kind, cell.units, kernel, recurrent, of_inputs, of_state)
+
+
+def array(weight: Any) -> np.ndarray:
+    """Return a Keras variable of TensorFlow's backend as NumPy."""
+    return np.asarray(weight.value.numpy())
+
+
+def advance(
+    g: Graph, cell: Cell, of_inputs: Value, of_state: Value, states: Sequence[Value]
+) -> list[Value]:
+    """Return the next states `(rows, units)`, the first of which is the output.
+
+    `of_inputs` and `of_state` are products `(rows, gates · units)` of the inputs and of the first
+    state, with their biases.
+    """
+    return _STEPS[cell.kind](g, cell, of_inputs, of_state, *states)
+
+
+def _rnn(g: Graph, cell: Cell, of_inputs: Value, of_state: Value, h: Value) -> list[Value]:
+    return [g("Tanh", of_inputs + of_state)]
+
+
+def _gru(g: Graph, cell: Cell, of_inputs: Value, of_state: Value, h: Value) -> list[Value]:
+    parts = (2 * cell.units, cell.units)
+    gates, candidate = g.split(of_inputs, parts)
+    more, inner = g.split(of_state, parts)
+    z, r = g.split(g("Sigmoid", gates + more), (cell.units,) * 2)
+    new = g("Tanh", candidate + r * inner)
+    return [new + z * (h - new)]
+
+
+def _lstm(
+    g: Graph, cell: Cell, of_inputs: Value, of_state: Value, h: Value, c: Value
+) -> list[Value]:
+    gates, candidate, output = g.split(
+        of_inputs + of_state, (2 * cell.units, cell.units, cell.units)
+    )
+    i, f = g.split(g("Sigmoid", gates), (cell.units,) * 2)
+    c = f * c + i * g("Tanh", candidate)
+    return [g("Sigmoid", output) * g("Tanh", c), c]
+
+
+_STEPS: dict[str, Any] = {"rnn": _rnn, "gru": _gru, "lstm": _lstm}
+
+
+class Inputs(NamedTuple):
+    """The inputs of a layer: `x` `(S, B, dim)`, or the ids `(S, B)` of `embeddings` `(V, dim)`.
+
+    `there` is boolean `(S, B, 1)`, where there is something; `lengths`, int32 `(B,)`, is how much
+    there is, None where it may be missing in between.
     """
 
     x: Value
@@ -47,10 +137,9 @@ def read_layers(encoder: keras.Model) -> list[list[Cell]]:
 def read_sequence(
     g: Graph, times: Products, layers: list[list[Cell]], inputs: Inputs, bits: int
 ) -> tuple[Value, Value]:
-    """Read a sequence.
+    """Read a sequence by the cells of layers.
 
-    Returns:
-        The outputs of the last layer, `(B, S, ·)`, and its last states in one vector `(B, ·)`.
+    Returns the outputs of the last layer, `(B, S, ·)`, and its last states in one vector `(B, ·)`.
     """
     last: list[Value] = []
     for cells in layers:

@@ -26,11 +26,8 @@ _NEVER = -np.inf
 class Settings(NamedTuple):
     """The settings of a search; inputs of the graph.
 
-    Attributes:
-        width: of the beam, int64 `(1,)`.
-        results: of each sentence, int64 `(1,)`, at most `width`.
-        length_penalty: float32 `()`.
-        with_weights: whether weights are wanted, boolean `(1,)`.
+    The width of the beam and the results of each sentence are int64 `(1,)`, the length penalty
+    float32 `()`, and whether weights are wanted is boolean `(1,)`.
     """
 
     width: Value
@@ -40,14 +37,11 @@ class Settings(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a search.
+    """The result of a search, the best first.
 
-    Attributes:
-        ids: int64 `(B, N, T)`, the end token included, padded after it.
-        lengths: int64 `(B, N)`, tokens of each, the end token included.
-        scores: float32 `(B, N)`, the best first.
-        weights: float32 `(B, N, T, S)`; S is 0 where they are not wanted.
-        log_probs: float32 `(B, N, T)`, of each token, 0 after the end.
+    `ids` are int64 `(B, N, T)`, the end token included, padded after it; `lengths` int64 `(B, N)`,
+    `scores` float32 `(B, N)`; `weights` float32 `(B, N, T, S)`, S is 0 where they are not wanted;
+    `log_probs` float32 `(B, N, T)`, 0 after the end.
     """
 
     ids: Value
@@ -72,18 +66,12 @@ def search(
     settings: Settings,
     coverage_penalty: float = 0.0,
 ) -> Result:
-    """Add a search.
+    """Add a search by a decoder to the graph.
 
-    Args:
-        g: the graph.
-        decode: the decoder.
-        memory: `(B, …)` by name; `mask` is boolean `(B, 1, S)`.
-        state: before the first step, `(B, …)` by name.
-        limits: most tokens of each sentence, float32 `(B, 1)`.
-        vocabulary: number of tokens, filled up to a multiple of `part_of`; or, int64 `()`, of one
-            that is extended for the source.
-        settings: inputs of the graph, see `Settings`.
-        coverage_penalty: see `keras_attention.beam_search`.
+    `memory` and `state`, before the first step, are `(B, …)` by name, and `mask` is boolean `(B, 1,
+    S)`. `limits`, float32 `(B, 1)`, are the most tokens of each sentence. `vocabulary` is the
+    number of tokens, filled up to a multiple of `part_of`; or, int64 `()`, of one that is extended
+    for the source. For the penalty see `keras_attention.beam_search`.
     """
     turn = _Turn(g, decode, memory, limits, vocabulary, settings, coverage_penalty)
     start = turn.start(memory, state, limits)
@@ -317,13 +305,9 @@ def _follow(
 ) -> Result:
     """Rebuild the results from what all steps put out, from their ends.
 
-    Args:
-        g: the graph.
-        said: of each hypothesis `(T, B, W)` its parent times the vocabulary, and its token; its
-            weights `(T, B, W, S)`; and `(T, B, W)` the log-probability of its token.
-        lengths: int64 `(B, N)`.
-        scores: `(B, N)`.
-        vocabulary: number of tokens.
+    That is, of each hypothesis, `(T, B, W)` its parent times the vocabulary, and its token; its
+    weights `(T, B, W, S)`; and `(T, B, W)` the log-probability of its token. Lengths, int64, and
+    scores are `(B, N)`.
     """
     codes, weights, gains = said
     number = g("Squeeze", g.size(lengths, 1))

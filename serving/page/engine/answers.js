@@ -1,10 +1,9 @@
-// What the page asks of a model, answered as `serving.page.questions` does.
+// What the page asks of a model, answered as `serving.page.app` does.
 
 import { readImage } from "./pixels.js";
 import { Reader } from "./reader.js";
 import { splitSentences } from "./sentences.js";
 import { Translator } from "./translator.js";
-import { join } from "./words.js";
 
 const MOST_SENTENCES = 64;
 const MOST_SEARCHES = 500; // sentences, of which the page asks twice: for the text, and where it looks
@@ -57,7 +56,7 @@ function ofTexts(model) {
     },
     "api/look": async ({ texts }, goOn) => ({
       sentences: await each(texts, goOn, ({ tokens, hypotheses }) => ({
-        alignment: model.attends ? join(tokens, hypotheses[0].tokens, hypotheses[0].weights) : null,
+        alignment: model.attends ? { source: tokens, target: hypotheses[0].tokens, weights: hypotheses[0].weights } : null,
         hypotheses: hypotheses.filter(({ score }) => score > -Infinity).map(({ text, score }) => ({ text, score })),
       })),
     }),

@@ -4,7 +4,7 @@ import { OPERATORS } from "./operators.js";
 import { ARRAYS, count, tensor } from "./tensors.js";
 
 export class Graph {
-  // `about` is as `serving.page.files.model` writes it, `numbers` the buffer that its constants lie in.
+  // `about` is as `serving.page.files` writes it, `numbers` the buffer that its constants lie in.
   // `laid` keeps by their places the kernels that were laid out, for all graphs.
   constructor(about, numbers, products, laid = new Map()) {
     const { inputs, outputs, constants, kernels, nodes } = about;

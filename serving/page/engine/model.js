@@ -5,7 +5,7 @@ import { makeProducts } from "./products.js";
 
 const LENGTH = 4; // bytes that say how long the header is
 
-// Read a file (an ArrayBuffer) as `serving.page.files.model` writes it.
+// Read a file (an ArrayBuffer) as `serving.page.files` writes it.
 export function readModel(buffer, products = makeProducts()) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, LENGTH, size)));

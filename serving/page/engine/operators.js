@@ -109,7 +109,7 @@ const WITHIN = {
   Mul: within((y, at, end, x, i, step) => { for (; at < end; at++, i += step) y[at] *= x[i]; }),
 };
 
-// A product of matrices: a kernel's by what keeps it, `then` changed as `serving.page.files.graphs`
+// A product of matrices: a kernel's by what keeps it, `then` changed as `serving.page.files`
 // says, others row by row.
 function matMul([a, b, ...more], { then = [] }, products) {
   if (b.kernel) {

@@ -1,4 +1,4 @@
-// Models of images or other files: drop, paste, choose or draw one; see what is read and where the model looks.
+// Models of images: drop, paste, choose or draw one; see what is read and where the model looks.
 
 import { scored } from "./difference.js";
 import { showExamples } from "./examples.js";
@@ -26,11 +26,6 @@ export function startImage(found) {
     return;
   }
   startImage.started = true;
-  const { name, endings } = model.reads;
-  $("file").accept = endings.join();
-  $("file-kind").textContent = endings.map((ending) => ending.slice(1).toUpperCase()).join(", ");
-  $("drawing").hidden = name !== "image";
-  if (name === "image") $("file-title").textContent = "Image";
   $("file").addEventListener("change", () => $("file").files[0] && read($("file").files[0]));
   $("play").addEventListener("click", play);
   addEventListener("paste", (event) => {

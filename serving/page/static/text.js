@@ -6,6 +6,7 @@ import { showExamples } from "./examples.js";
 import { startHistory } from "./history.js";
 import { gaps, joined } from "./joined.js";
 import { element, tellSure } from "./look.js";
+import { join } from "./pieces.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 import { typed } from "./unknown.js";
@@ -91,7 +92,8 @@ async function update() {
 }
 
 function asTyped(text, { alignment, hypotheses }) {
-  return { alignment: alignment && { ...alignment, source: typed(alignment.source, text) }, hypotheses };
+  const words = alignment && join(alignment);
+  return { alignment: words && { ...words, source: typed(words.source, text) }, hypotheses };
 }
 
 // Words that the model is unsure of are told apart.

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from serving.client.histories import history_columns, parse_table
-from serving.export.examples import COUNT, examples
-from serving.export.version import export
+from serving.export.version import COUNT, examples, export
 from tests.serving.conftest import TEXT_RUN, event_run, image_run  # noqa: F401
 from training.runs.run import load_run
 from training.sources.events.histories import Histories, Schema

@@ -13,7 +13,7 @@ from serving.check.__main__ import main
 from serving.check.onnx import check_folder
 from serving.client.local import LocalTranslator
 from serving.export.__main__ import main as export_command
-from serving.export.onnx.constants import FILE
+from serving.export.onnx.graph import FILE
 
 RUN = Path(__file__).parents[2] / "fixtures" / "old_run" / "run"
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from serving.check.onnx import check_folder
 from serving.client import SignatureNotFoundError
 from serving.client.local import LocalTranslator
-from serving.export.texts import Exported
+from serving.export.modules import Exported
 from serving.export.version import export
 from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS, names_task

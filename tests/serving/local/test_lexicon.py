@@ -14,9 +14,8 @@ import pytest
 
 from serving.client.__main__ import main
 from serving.client.local import LocalTranslator, lexicon
-from serving.client.local.lexicon import Pronouncer, words_of
-from serving.client.local.phones import Phones, arpabet_ipa
-from serving.client.local.search import tokens_of
+from serving.client.local.lexicon import Phones, Pronouncer, arpabet_ipa, words_of
+from serving.client.local.model import tokens_of
 from tests.serving.local.voice import Voice
 
 SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…"

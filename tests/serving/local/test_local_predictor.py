@@ -9,7 +9,7 @@ import tensorflow as tf
 from serving import predict
 from serving.check.onnx import check_folder
 from serving.client.local import LocalPredictor
-from serving.export.readers import ExportedPredictor
+from serving.export.modules import ExportedPredictor
 from serving.export.version import export
 from training.config.schema import override
 from training.model.seq2seq import build_model

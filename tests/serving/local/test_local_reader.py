@@ -8,11 +8,10 @@ import pytest
 import tensorflow as tf
 
 from serving import read
-from serving.check.local_models import KINDS
-from serving.check.onnx import check_folder
+from serving.check.onnx import KINDS, check_folder
 from serving.client.errors import InvalidRequestError
 from serving.client.local import LocalReader, LocalTranslator
-from serving.export.readers import ExportedReader
+from serving.export.modules import ExportedReader
 from serving.export.version import export
 from training.sources.image import digits
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from serving.client.__main__ import main as client
 from serving.client.local import LocalTranslator
 from serving.client.local.model import Folder
-from serving.export.texts import Exported
+from serving.export.modules import Exported
 from tests.serving.conftest import TEXT_RUN
 from tests.serving.conftest import TEXT_SETTINGS as SETTINGS
 from training.runs.run import load_run

@@ -7,7 +7,7 @@ import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from serving.client.local.tokenizers import Vocabulary, load_tokenizer, without_special
-from serving.export.onnx.folder import _write_tokenizer
+from serving.export.onnx.graphs import _write_tokenizer
 from tests.attack.conftest import within
 from training.data.pieces import model_of
 from training.data.tokenizers import VocabularyTokenizer, train_tokenizer

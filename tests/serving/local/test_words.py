@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.client.local.tokenizers import SentencePiece, Vocabulary
-from serving.client.local.words import Words, goes_on
+from serving.client.local.tokenizers import SentencePiece, Vocabulary, Words, goes_on
 from tests.serving.javascript import NODE, run
 from tests.training.decode.test_words import TOKENIZERS
 from training.data.pieces import model_of

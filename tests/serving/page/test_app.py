@@ -11,12 +11,10 @@ import pytest
 from serving.client import Translator
 from serving.client.errors import SignatureNotFoundError
 from serving.client.results import Hypothesis
-from serving.page import questions
+from serving.page import app
 from serving.page.__main__ import main
-from serving.page.app import STATIC, Settings
+from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, Settings, look
 from serving.page.card import Card
-from serving.page.questions import MOST_CHARACTERS
-from serving.page.requests import HEADERS
 from tests.serving.conftest import serving
 from tests.serving.page.conftest import Page, showing
 
@@ -109,7 +107,7 @@ def test_translations_that_a_search_did_not_find_are_left_out():
         async def nbest(self, texts):
             return [[Hypothesis("a", -1.5), Hypothesis("", -math.inf)] for _ in texts]
 
-    found = asyncio.run(questions.look(Found(), {"texts": ["one", "two"]}))
+    found = asyncio.run(look(Found(), {"texts": ["one", "two"]}))
     for sentence in found["sentences"]:
         assert sentence["alignment"] is None
         assert sentence["hypotheses"] == [{"text": "a", "score": -1.5}]
@@ -119,7 +117,7 @@ def test_numbers_that_no_json_has_are_one_line(monkeypatch):
     async def translate(translator, body):
         return {"score": math.nan}
 
-    monkeypatch.setattr(questions, "translate", translate)
+    monkeypatch.setattr(app, "translate", translate)
     with showing(Settings("127.0.0.1:9", "upper")) as page:
         status, _, found = page.ask("api/translate", {"text": "one"})
     assert (status, found) == (502, {"error": "the model's answer has numbers that are not finite"})

@@ -10,7 +10,7 @@ from PIL import Image
 
 from serving.client.local import LocalReader
 from serving.client.local.pixels import read_image, resize
-from serving.page.files.model import pack
+from serving.page.files import pack
 from tests.serving.javascript import needs_node, run
 from training.sources.image import digits
 

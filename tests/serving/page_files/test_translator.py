@@ -9,8 +9,7 @@ import pytest
 
 from serving.client.local import LocalTranslator
 from serving.client.results import split_sentences
-from serving.page import words
-from serving.page.files.model import pack
+from serving.page.files import pack
 from tests.serving.javascript import needs_node, run
 from training.data import corpus
 
@@ -65,22 +64,14 @@ def test_weights_and_other_texts_are_those_of_the_local_translator(versions, tex
         assert [each["text"] for each in one["hypotheses"]] == [each.text for each in others]
 
 
-def test_texts_are_cut_and_pieces_joined_as_by_the_served_page():
+def test_texts_are_cut_into_sentences_as_by_the_client():
     rng = random.Random(11)
     signs = "ab. !?…\"'”’»)]。！？」 \n\t\u3000\x1c\ufeff"
     texts = ["".join(rng.choices(signs, k=rng.randrange(14))) for _ in range(3000)]
-    letters = "▁ab1é.,'’她吃。の한مกａ！"
-    lists = [
-        ["".join(rng.choices(letters, k=rng.randrange(4))) for _ in range(rng.randrange(8))]
-        for _ in range(3000)
-    ]
     cut = """
     import { readFileSync } from "node:fs";
     import { splitSentences } from "engine/sentences.js";
-    import { groups } from "engine/words.js";
-    const { texts, lists } = JSON.parse(readFileSync(0, "utf8"));
-    process.stdout.write(JSON.stringify([texts.map(splitSentences), lists.map(groups)]));
+    process.stdout.write(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(splitSentences)));
     """
-    sentences, grouped = run(cut, given={"texts": texts, "lists": lists})
+    sentences = run(cut, given=texts)
     assert sentences == [[list(pair) for pair in split_sentences(text)] for text in texts]
-    assert grouped == [words.groups(tokens) for tokens in lists]

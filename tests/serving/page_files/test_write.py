@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from serving.page.__main__ import main
-from serving.page.files.pages import join
+from serving.page.files import join
 
 
 @pytest.fixture

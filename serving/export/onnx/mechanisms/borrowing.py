@@ -1,37 +1,115 @@
-"""Monotonic attention and its chunks."""
+"""Mechanisms that take the scores of others: windows and walks; and the table of all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from serving.export.onnx.cells import array
-from serving.export.onnx.distributions import softmax
+from keras_attention import (
+    AdditiveAttention,
+    CoverageAttention,
+    LocalAttention,
+    LocationAttention,
+    LocationSensitiveAttention,
+    MonotonicAttention,
+    MonotonicChunkwiseAttention,
+    MultiplicativeAttention,
+)
 from serving.export.onnx.graph import Graph, Value
-from serving.export.onnx.mechanisms.mechanism import Mechanism, Rows, Shape, Values
+from serving.export.onnx.mechanisms.mechanism import (
+    Additive,
+    History,
+    Location,
+    Mechanism,
+    Multiplicative,
+    Nothing,
+    Rows,
+    Shape,
+    Values,
+    softmax,
+)
 from serving.export.onnx.products import Products
+from serving.export.onnx.recurrent import array
+from training.command.errors import UserError
 
 
-class Monotonic(Mechanism):
+class _Borrowing(Mechanism):
+    """Base class of those that take the scores of the layer's `attention`."""
+
+    def __init__(self, attention: Any, *dims: int) -> None:
+        super().__init__(attention, *dims)
+        self._inner = make(attention.attention, *dims)
+
+    def shapes(self) -> dict[str, Shape]:
+        """See the base class."""
+        return self._inner.shapes()
+
+    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
+        """Return what the scores want."""
+        return self._inner.prepare(g, memory, mask)
+
+
+class Local(_Borrowing):
+    """Scores in a window around `t`, or around a predicted place.
+
+    Luong et al. 2015 (arXiv 1508.04025, section 3.2).
+    """
+
+    def __init__(self, attention: Any, *dims: int) -> None:
+        super().__init__(attention, *dims)
+        self._half_width = attention.half_width
+        self._position = None
+        if attention.predictive:
+            self._position = array(attention.position_kernel), array(attention.position_scale)
+
+    def shapes(self) -> dict[str, Shape]:
+        """See the base class."""
+        return {**super().shapes(), "size": (1, 1), "time": (1,)}
+
+    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
+        """Return what the scores want, and of local-p the number of valid places `(B, 1, 1)`."""
+        prepared = super().prepare(g, memory, mask)
+        if self._position:
+            prepared["size"] = g.over("ReduceSum", g.cast(mask, "float32"), 2, keep=True)
+        return prepared
+
+    def start(self, g: Graph, memory: Value) -> Values:
+        """Return, for local-m, the number of queries so far, `(B, 1)`."""
+        return {} if self._position else {"time": g.expand(0.0, g.size(memory, 0), 1)}
+
+    def weigh(
+        self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
+    ) -> tuple[Value, Values]:
+        """Return the weights in the window."""
+        length = g("Squeeze", g.size(memory["mask"], 2))
+        places = g.cast(g("Range", g.constant(0), length, g.constant(1)), "float32")
+        if self._position:
+            kernel, scale = self._position
+            hidden = g("Tanh", times.exact(query, kernel))
+            center = memory["size"] * rows.apart(g("Sigmoid", hidden @ scale[:, None]), 1)
+            state = {}
+        else:
+            center = rows.apart(state["time"], 1)
+            state = {"time": state["time"] + 1.0}
+        distance = places - center  # (B, n, S)
+        near = self.mask(g, memory["mask"] & ~(g("Abs", distance) > float(self._half_width)))
+        scores = self._inner.score(g, times, query, memory, rows)
+        weights = self._distribution(g, scores, near)
+        if self._position:  # a normal distribution of deviation D/2
+            distance = distance if self.heads == 1 else g.axis(distance, 1)
+            weights = weights * g("Exp", distance * distance * (-2.0 / self._half_width**2))
+        return weights, state
+
+
+class Monotonic(_Borrowing):
     """A walk to the right that stops at `sigmoid(e + r)` (Raffel et al. 2017, arXiv 1704.00784)."""
-
-    parts: ClassVar[tuple[str, ...]] = ("attention",)
 
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
         self._bias, self._hard = float(array(attention.score_bias)), attention.mode == "hard"
 
-    def borrow(self, mechanisms: Sequence[Mechanism]) -> None:
-        """Take the scores."""
-        (self._inner,) = mechanisms
-
     def shapes(self) -> dict[str, Shape]:
         """See the base class."""
-        return {**self._inner.shapes(), "stopped": ("S",)}
-
-    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return what the scores want."""
-        return self._inner.prepare(g, memory, mask)
+        return {**super().shapes(), "stopped": ("S",)}
 
     def start(self, g: Graph, memory: Value) -> Values:
         """Return a weight of 1 at the first place, `(B, S)`."""
@@ -69,15 +147,10 @@ class Monotonic(Mechanism):
 class Chunkwise(Monotonic):
     """Softmax over the chunk that ends there (Chiu and Raffel 2018, arXiv 1712.05382)."""
 
-    parts = ("attention", "chunk_attention")
-
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
         self._size = attention.chunk_size
-
-    def borrow(self, mechanisms: Sequence[Mechanism]) -> None:
-        """Take the scores to stop by, and those within a chunk."""
-        self._inner, self._chunk = mechanisms
+        self._chunk = make(attention.chunk_attention, *dims)
 
     def shapes(self) -> dict[str, Shape]:
         """See the base class."""
@@ -123,3 +196,27 @@ class Chunkwise(Monotonic):
         before, after = max(distance, 0), max(-distance, 0)
         padded = g("Pad", x, g.constant([0, 0, before, 0, 0, after], "int64"))
         return g.slice(padded, after, length + after, 2)
+
+
+_CLASSES: dict[Any, type[Mechanism]] = {
+    AdditiveAttention: Additive,
+    MultiplicativeAttention: Multiplicative,
+    LocationAttention: Location,
+    LocalAttention: Local,
+    LocationSensitiveAttention: History,
+    CoverageAttention: History,
+    MonotonicAttention: Monotonic,
+    MonotonicChunkwiseAttention: Chunkwise,
+}
+
+
+def make(attention: Any, query_dim: int, memory_dim: int) -> Mechanism:
+    """Return the form in ONNX of a built attention layer for queries and memories of these widths.
+
+    Raises UserError for one that has none.
+    """
+    name = type(attention).__name__
+    kind = Nothing if name == "FixedContext" else _CLASSES.get(type(attention))
+    if kind is None:
+        raise UserError(f"ONNX expected an attention of a preset. Received: {name}")
+    return kind(attention, query_dim, memory_dim)

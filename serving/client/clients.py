@@ -1,0 +1,275 @@
+"""The clients of translators, readers and models of histories: their requests and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from serving.client.arguments import checked_items, checked_pairs, checked_texts
+from serving.client.errors import InvalidRequestError
+from serving.client.histories import TIME, History, history_columns, padded_columns
+from serving.client.image_files import INPUT, image_file
+from serving.client.protobuf import (
+    Message,
+    check_alike,
+    float_tensor,
+    read_hypotheses,
+    read_rows,
+    string_tensor,
+    unpadded,
+)
+from serving.client.protocol import Endpoint, Steps
+from serving.client.results import (
+    Alignment,
+    Hypothesis,
+    Prediction,
+    Reading,
+    Regions,
+    Score,
+    Translation,
+    join_sentences,
+    split_sentences,
+    unique_letters,
+)
+from serving.client.transport import AsyncClient, Client, Question
+
+_WORDS = "words", "word_probabilities"
+T = TypeVar("T")
+_TOKENS = "tokens", "token_probabilities"
+
+
+def write_texts(texts: Sequence[str], name: str = "text") -> dict[str, Message]:
+    """An input of a request. A lone surrogate has no UTF-8 form: it becomes "?"."""
+    return {name: string_tensor([text.encode("utf-8", "replace") for text in texts])}
+
+
+def read_translations(response: Message, count: int) -> list[Translation]:
+    """Answers of the signature `translate`, one for each text."""
+    names = "translation", "score", "truncated"
+    answers = []
+    for row in read_rows(response, count, *names, optional=(*_WORDS, "unknown")):
+        words, probabilities = unpadded(row, *_WORDS)
+        unknown = unique_letters(row.get("unknown", ""))
+        best, score, cut = (row[name] for name in names)
+        answers.append(Translation(best, score, cut, words, probabilities, unknown))
+    return answers
+
+
+def read_alignments(response: Message, count: int) -> list[Alignment]:
+    """Answers of the signature `align`, without their padding."""
+    names = "translation", "source_tokens", "target_tokens", "attention_weights"
+    alignments = []
+    for row in read_rows(response, count, *names, optional=_WORDS):
+        if row["attention_weights"]:
+            row["weights of a token"] = row["attention_weights"][0]
+            check_alike(row, "source_tokens", "weights of a token")
+        (source,) = unpadded(row, "source_tokens")
+        target, weights = unpadded(row, "target_tokens", "attention_weights")
+        weights = tuple(tuple(each[: len(source)]) for each in weights)
+        words = unpadded(row, *_WORDS)
+        alignments.append(Alignment(row["translation"], source, target, weights, *words))
+    return alignments
+
+
+def read_scores(response: Message, count: int) -> list[Score]:
+    """Answers of the signature `score`, without their padding."""
+    scores = []
+    for row in read_rows(response, count, "score", "tokens", "log_probs", "truncated"):
+        tokens, log_probs = unpadded(row, "tokens", "log_probs")
+        scores.append(Score(row["score"], tokens, log_probs, row["truncated"]))
+    return scores
+
+
+class _Translators(Endpoint):
+    """The methods of both clients of a translator."""
+
+    @Question
+    def translate(self, texts: Sequence[str], split: bool = False) -> Steps[list[Translation]]:
+        """The best translation of each text; with `split`, sentence by sentence."""
+        write, read = write_texts, read_translations
+        if not split:
+            return (yield from self.predict("translate", checked_texts(texts), write, read))
+        pieces = [split_sentences(text) for text in checked_texts(texts)]
+        sentences = [sentence for text in pieces for sentence, _ in text]
+        translations = iter((yield from self.predict("translate", sentences, write, read)))
+        return [join_sentences([(next(translations), gap) for _, gap in text]) for text in pieces]
+
+    @Question
+    def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
+        """Each text's translations, best first, as many as the model was exported with."""
+        return self.predict(
+            "nbest",
+            checked_texts(texts),
+            write_texts,
+            partial(read_hypotheses, name="translations"),
+        )
+
+    @Question
+    def align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
+        """Each text's translation with its attention weights."""
+        return self.predict("align", checked_texts(texts), write_texts, read_alignments)
+
+    @Question
+    def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
+        """The probability of a given translation of each text, token by token."""
+
+        def write(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
+            first, second = zip(*pairs, strict=True)
+            return write_texts(first) | write_texts(second, "translation")
+
+        pairs = list(zip(*checked_pairs(texts, translations), strict=True))
+        return self.predict("score", pairs, write, read_scores, lambda pair: sum(map(len, pair)))
+
+
+class Translator(_Translators, Client):
+    """A translator on a model server; arguments as of `serving.client.protocol.Endpoint`.
+
+    Its methods raise a ServingError. Use as a context manager, or `close()`. Threads may share it.
+    """
+
+
+class AsyncTranslator(_Translators, AsyncClient):
+    """`Translator` for asyncio: the same arguments, its methods are coroutines."""
+
+
+def read_readings(response: Message, count: int) -> list[Reading]:
+    """Answers of the signature `read`, one for each image."""
+    # Models of others may not tell the tokens' probabilities.
+    more = _TOKENS if "token_probabilities" in response.outputs else ()
+    return [
+        Reading(row["text"], row["score"], *unpadded(row, *_TOKENS))
+        for row in read_rows(response, count, "text", "score", *more)
+    ]
+
+
+def read_regions(response: Message, count: int) -> list[Regions]:
+    """Answers of the signature `regions`, without their padding."""
+    names = "text", "score", "tokens", "attention_weights"
+    answers = []
+    for row in read_rows(response, count, *names, optional=_TOKENS[1:], weights=4):
+        tokens, weights, probabilities = unpadded(row, "tokens", "attention_weights", _TOKENS[1])
+        grids = tuple(tuple(map(tuple, grid)) for grid in weights)
+        answers.append(Regions(row["text"], row["score"], tokens, grids, probabilities))
+    return answers
+
+
+class _Readers(Endpoint):
+    """The methods of both clients of a reader."""
+
+    @Question
+    def read(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> Steps[list[Reading | InvalidRequestError]]:
+        """The text in each image."""
+        return self._read("read", images, read_readings, keep_errors)
+
+    @Question
+    def regions(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> Steps[list[Regions | InvalidRequestError]]:
+        """The text in each image, and where the model looked."""
+        return self._read("regions", images, read_regions, keep_errors)
+
+    @Question
+    def nbest(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> Steps[list[list[Hypothesis] | InvalidRequestError]]:
+        """Each image's texts, best first."""
+        return self._read("nbest", images, partial(read_hypotheses, name="texts"), keep_errors)
+
+    def _read(
+        self, signature: str, images: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool
+    ) -> Steps[list[T | InvalidRequestError]]:
+        images = checked_items(images, "images", axes=(1, 4))
+        answers = yield from self._each(signature, list(map(image_file, images)), read)
+        for number, answer in enumerate(answers):
+            if isinstance(answer, InvalidRequestError):
+                path = images[number]
+                name = f" ({path})" if isinstance(path, str | Path) else ""
+                error = InvalidRequestError(f"image {number + 1}{name}: {answer}", answer.code)
+                if not keep:
+                    raise error
+                answers[number] = error
+        return answers
+
+    def _each(
+        self, signature: str, files: list[bytes], read: Callable[[Any, int], list[T]]
+    ) -> Steps[list[T | InvalidRequestError]]:
+        """Answer each file; where one of several is broken, the others are sent without it."""
+        try:
+            return list(
+                (
+                    yield from self.predict(
+                        signature, files, lambda x: {INPUT: string_tensor(x)}, read
+                    )
+                )
+            )
+        except InvalidRequestError as error:
+            if len(files) == 1:
+                return [error]
+        half = len(files) // 2
+        first = yield from self._each(signature, files[:half], read)
+        return first + (yield from self._each(signature, files[half:], read))
+
+
+class Reader(_Readers, Client):
+    """A reader of images on a model server; arguments as of `serving.client.protocol.Endpoint`.
+
+    An image is a path, the bytes of a PNG or JPEG file, or an array of uint8. A broken one is an
+    InvalidRequestError that names it; with `keep_errors` that stands in its place, and the others
+    are read. Use as a context manager, or `close()`. Threads may share it.
+    """
+
+
+class AsyncReader(_Readers, AsyncClient):
+    """`Reader` for asyncio: the same arguments, its methods are coroutines."""
+
+
+def read_predictions(response: Message, count: int) -> list[Prediction]:
+    """Answers of the signature `predict`, one for each history; weights still have padding."""
+    weights = "attention_weights"
+    return [
+        Prediction(row["probability"], tuple(row.get(weights, ())))
+        for row in read_rows(response, count, "probability", optional=[weights], weights=2)
+    ]
+
+
+class _Predictors(Endpoint):
+    """The methods of both clients of a model of histories."""
+
+    @Question
+    def outcome(
+        self, histories: Sequence[History], ignore: bool = False
+    ) -> Steps[list[Prediction]]:
+        """The probability of each history's outcome; `ignore` leaves out unknown columns."""
+        histories = checked_items(histories, "histories")
+        metadata = yield from self._metadata()
+        inputs = list(metadata.signatures.get("predict", {}).get("inputs", {TIME: ""}))
+        rows = [history_columns(history, inputs, ignore) for history in histories]
+
+        def write(batch: Sequence[dict[str, list[float]]]) -> dict[str, Message]:
+            return {name: float_tensor(x) for name, x in padded_columns(batch).items()}
+
+        def size(row: dict[str, list[float]]) -> int:
+            return len(row[TIME])
+
+        predictions = yield from self.predict("predict", rows, write, read_predictions, size)
+        return [
+            replace(answer, attention_weights=answer.attention_weights[: len(row[TIME])])
+            for answer, row in zip(predictions, rows, strict=True)
+        ]
+
+
+class Predictor(_Predictors, Client):
+    """A model of histories on a model server; arguments as of `serving.client.protocol.Endpoint`.
+
+    A history is a dict of columns, "time" among them, each a list with a value for each event; see
+    `history_columns`. Use as a context manager, or `close()`. Threads may share it.
+    """
+
+
+class AsyncPredictor(_Predictors, AsyncClient):
+    """`Predictor` for asyncio: the same arguments, its methods are coroutines."""
