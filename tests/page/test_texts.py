@@ -125,23 +125,6 @@ def test_right_to_left_and_chinese(view):
     expect(view.locator(".words").nth(0)).to_have_text("她 吃 苹果")
 
 
-def test_a_space_stands_between_sentences_of_which_the_source_has_none(view):
-    said = [
-        ("他睡觉。", "", "He sleeps."),
-        ("她吃。", "\n", "She eats."),
-        ("他跑。", "", "He runs."),
-    ]
-    sentences = [
-        {"source": source, "gap": gap, "text": text, "score": -1.0, "truncated": False}
-        for source, gap, text in said
-    ]
-    view.route("**/api/translate", lambda route: route.fulfill(json={"sentences": sentences}))
-    view.locator("#text").fill("他睡觉。她吃。\n他跑。")
-    expect(view.locator("#translation")).to_contain_text("He runs.")
-    shown = view.locator("#translation").evaluate("e => e.textContent")
-    assert shown == "He sleeps. She eats.\nHe runs."
-
-
 def test_it_recovers_when_the_server_comes_back(browser, base):
     server = start(base)
     port = server.port
@@ -160,18 +143,6 @@ def test_it_recovers_when_the_server_comes_back(browser, base):
         finally:
             tab.close()
             server.close()
-
-
-def test_unknown_words_are_typed_ones_in_the_ribbons(view):
-    def answers(route):
-        alignment = {"source": ["She", "<unk>"], "target": ["A", "B"], "weights": [[1, 0], [0, 1]]}
-        texts = route.request.post_data_json["texts"]
-        sentences = [{"alignment": alignment, "hypotheses": []} for _ in texts]
-        route.fulfill(json={"sentences": sentences})
-
-    view.route("**/api/look", answers)
-    view.locator("#text").fill("She zorbs")
-    expect(view.locator(".words").first).to_have_text("She zorbs")
 
 
 def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):

@@ -1,5 +1,6 @@
 """The message of a command where a package is not installed."""
 
+import re
 import subprocess
 import sys
 
@@ -84,16 +85,11 @@ def test_a_command_is_its_module_with_the_arguments_after_it(monkeypatch):
     assert sys.argv == ["phrasebook", "--pair", "en-fr"]
 
 
-@pytest.mark.parametrize(
-    ("command", "library", "extra"),
-    [("client", "grpc", "client"), ("export", "tensorflow_serving", "serving")],
-)
-def test_a_missing_library_is_one_line_that_names_the_extra(monkeypatch, command, library, extra):
+def test_a_library_that_a_module_misses_is_one_line_that_names_the_extra(monkeypatch):
     def run(module, **_):
-        raise ModuleNotFoundError(f"No module named {library!r}", name=f"{library}.part")
+        raise ModuleNotFoundError("No module named 'grpc'", name="grpc.part")
 
     monkeypatch.setattr(commands.runpy, "run_module", run)
-    expected = f"error: {library} is not installed: pip install -e '.[{extra}]' in the repository"
-    with pytest.raises(SystemExit) as stopped:
-        main([command, "--help"])
-    assert stopped.value.code == expected
+    said = "error: grpc is not installed: pip install -e '.[client]' in the repository"
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        main(["client", "--help"])

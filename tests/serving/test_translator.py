@@ -129,7 +129,6 @@ def test_asyncio_gives_what_the_blocking_client_gives(target, translator):
     [
         ({"model": "missing"}, ModelNotFoundError, "check the name, version and label"),
         ({"version": 7}, ModelNotFoundError, r"Specific\(upper, 7\)"),
-        ({"label": "stable"}, ModelNotFoundError, "Unrecognized servable version label: stable"),
         ({"target": "localhost:1"}, ServerUnavailableError, "check that it runs"),
     ],
 )
@@ -197,7 +196,6 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "TARGET", "--model", "missing", "x"], "does not serve model 'missing'"),
         (
             ["--target", "TARGET", "--model", "missing", "--wait-ready", "60", "x"],
             "does not serve model 'missing'",
