@@ -15,7 +15,6 @@ PEERS = {
     "opennmt-tf": [
         "pip install tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0"
     ],
-    "tensorflow-addons": ["pip install tensorflow-cpu==2.15.1 tensorflow-addons==0.23.0"],
     "opennmt-py": [
         "pip install torch==2.13.0 numpy configargparse 'ctranslate2>=4,<5' tensorboard flask "
         "waitress 'pyonmttok>=1.37,<2' pyyaml sacrebleu rapidfuzz pyahocorasick six sentencepiece",
@@ -34,14 +33,12 @@ _TORCH = (", bfloat16", ", compiled", ", bfloat16, compiled")
 TRAINING_FORMS = {
     "stock Keras layers (easier)": _KERAS,
     "opennmt-tf": _KERAS,
-    "tensorflow-addons": _KERAS,
     "opennmt-py": _TORCH,
     "joeynmt": _TORCH,
 }
 TRANSLATION_FORMS = {
     "stock Keras layers, own loop": (", mixed_bfloat16",),
     "opennmt-tf": (", mixed_bfloat16",),
-    "tensorflow-addons": (", mixed_bfloat16",),
     "opennmt-py": (", bfloat16",),
     "joeynmt": (", bfloat16",),
     "marian": (", packed16", ", packed8"),  # its kinds of product with lower precision
