@@ -12,7 +12,6 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from serving.client import protobuf
 from serving.client.errors import UnexpectedResponseError
 from serving.client.results import Hypothesis
 from serving.client.serving_pb2 import TensorProto
@@ -39,14 +38,14 @@ DTYPES = {  # name, field of a TensorProto, and code of `struct`, which is NumPy
 _NAMES = ", ".join(name for name, _, _ in DTYPES.values())
 # Type and rank of each output, the axis of the batch included.
 _OUTPUTS: dict[str, tuple[int, int]] = {
-    **dict.fromkeys(("translation", "text", "unknown"), (protobuf.STRING, 1)),
-    **dict.fromkeys(("score", "probability"), (protobuf.FLOAT, 1)),
-    "truncated": (protobuf.BOOL, 1),
-    **dict.fromkeys(("translations", "texts", "words", "tokens"), (protobuf.STRING, 2)),
-    **dict.fromkeys(("source_tokens", "target_tokens"), (protobuf.STRING, 2)),
-    **dict.fromkeys(("scores", "log_probs"), (protobuf.FLOAT, 2)),
-    **dict.fromkeys(("word_probabilities", "token_probabilities"), (protobuf.FLOAT, 2)),
-    "attention_weights": (protobuf.FLOAT, 3),  # of an alignment
+    **dict.fromkeys(("translation", "text", "unknown"), (STRING, 1)),
+    **dict.fromkeys(("score", "probability"), (FLOAT, 1)),
+    "truncated": (BOOL, 1),
+    **dict.fromkeys(("translations", "texts", "words", "tokens"), (STRING, 2)),
+    **dict.fromkeys(("source_tokens", "target_tokens"), (STRING, 2)),
+    **dict.fromkeys(("scores", "log_probs"), (FLOAT, 2)),
+    **dict.fromkeys(("word_probabilities", "token_probabilities"), (FLOAT, 2)),
+    "attention_weights": (FLOAT, 3),  # of an alignment
 }
 
 
@@ -130,7 +129,7 @@ def _values(response: Message, count: int, name: str, rank: int) -> list[Any]:
         )
     tensor, dtype = response.outputs[name], _OUTPUTS[name][0]
     try:
-        shape = protobuf.tensor_shape(tensor)
+        shape = tensor_shape(tensor)
         if len(shape) != rank or tensor.dtype != dtype:
             raise ValueError(
                 f"expected data type {dtype} of {rank} dimensions. Received: type {tensor.dtype} "
@@ -138,7 +137,7 @@ def _values(response: Message, count: int, name: str, rank: int) -> list[Any]:
             )
         if shape[0] != count:
             raise ValueError(f"expected {count} rows. Received: {shape[0]}")
-        values: list[Any] = protobuf.tensor_values(tensor)
+        values: list[Any] = tensor_values(tensor)
     except ValueError as error:
         raise UnexpectedResponseError(f"the answer's output {name!r}: {error}") from error
     return values
