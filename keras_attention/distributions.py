@@ -68,8 +68,7 @@ def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
 
         weights = backend.saved(_either, few, by_pairs, lambda: _masked_softmax(scores, mask))
 
-        def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> Tensor:
-            g = arguments[0] if upstream is None else upstream
+        def gradient(g: Tensor) -> Tensor:
             return _either(few, lambda: gradient_by_pairs(g), lambda: gradient_in_turn(g))
 
         return weights, gradient

@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend, distributions
-from keras_attention.shapes import flat_length, join_heads, note_length, split_heads
+from keras_attention.shapes import flat_length, note_length
 
 Tensor = Any
 
@@ -108,6 +108,11 @@ class BaseLayer(keras.layers.Layer):
     def _expect(self, holds: bool, expected: str, received: str) -> None:
         if not holds:
             self._refuse(expected, received)
+
+    def _expect_one_of(self, name: str, value: Any, choices: Any) -> None:
+        """Raise a ValueError unless the value is among the choices, which are names."""
+        known = isinstance(value, str) and value in choices
+        self._expect(known, f"{name} to be one of {', '.join(choices)}", f"{name}={value!r}")
 
     def _expect_count(self, name: str, value: Any, or_none: bool = False) -> None:
         """Raise a ValueError unless the value is an integer from 1 on."""
@@ -273,7 +278,11 @@ class AveragingLayer(BaseLayer):
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
-        return x if self.num_heads == 1 else split_heads(x, self.num_heads)
+        if self.num_heads == 1:
+            return x
+        batch, length = ops.shape(x)[:2]
+        x = ops.reshape(x, (batch, length, self.num_heads, x.shape[-1] // self.num_heads))
+        return ops.moveaxis(x, 2, 1)
 
     def dropped(self, shape: tuple[Any, ...]) -> Tensor:
         """Draw the factors of weights of this shape: 0 for what is dropped."""
@@ -283,4 +292,7 @@ class AveragingLayer(BaseLayer):
     def average(self, weights: Tensor, value: Tensor) -> Tensor:
         """Return the averages `(B, n, ·)` of values that are split among the heads."""
         contexts = backend.average(weights, value)
-        return contexts if self.num_heads == 1 else join_heads(contexts)
+        if self.num_heads == 1:
+            return contexts
+        batch, heads, length, width = ops.shape(contexts)
+        return ops.reshape(ops.moveaxis(contexts, 1, 2), (batch, length, heads * width))

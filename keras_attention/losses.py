@@ -81,8 +81,7 @@ class AttentionLoss(BaseLayer):
 
     def __init__(self, loss: str, weight: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        known = isinstance(loss, str) and loss in BY_NAME
-        self._expect(known, f"loss to be one of {', '.join(BY_NAME)}", f"loss={loss!r}")
+        self._expect_one_of("loss", loss, BY_NAME)
         self._expect_number("weight", weight, 0)
         self.loss = loss
         self.weight = weight

@@ -186,18 +186,6 @@ def first_place(mask: Tensor) -> Tensor:
     return ops.reshape(ops.cast(first, "int32"), (-1, 1, 1))
 
 
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """Split the last axis of `(B, T, heads · width)`: `(B, heads, T, width)`."""
-    batch, length = ops.shape(x)[:2]
-    return ops.moveaxis(ops.reshape(x, (batch, length, heads, x.shape[-1] // heads)), 2, 1)
-
-
-def join_heads(x: Tensor) -> Tensor:
-    """Undo `split_heads`."""
-    batch, heads, length, width = ops.shape(x)
-    return ops.reshape(ops.moveaxis(x, 1, 2), (batch, length, heads * width))
-
-
 def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
     """Return, of two structures of tensors `(B, ...)`, `new` where valid `(B,)`, else `old`."""
 

@@ -23,7 +23,7 @@ import tensorflow as tf
 from keras import tree
 
 from keras_attention.backend.generic import Step
-from keras_attention.backend.tensorflow_graphs import graph
+from keras_attention.backend.tensorflow_graphs import graph, tracing_a_step
 
 Tensor = Any
 
@@ -119,7 +119,7 @@ class _Loop:
 
     def take(self, state: Any, inputs: Any, saves: _Saved) -> tuple[list[Tensor], list[Tensor]]:
         """Take a step: the states after it, and its outputs."""
-        with _saving(saves):
+        with _saving(saves), tracing_a_step(gpu=True):
             outputs, new = self._step(
                 tree.pack_sequence_as(self._inputs, list(inputs)),
                 tree.pack_sequence_as(self._state, list(state)),

@@ -35,13 +35,7 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
     first = tree.flatten(inputs)[0]
     length = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
     if for_gpu():
-
-        def traced(row: Any, state: Any) -> tuple[Any, Any]:
-            with tracing_a_step(gpu=True):
-                return step(row, state)
-
-        return gpu_scan.scan(traced, state, inputs, output_dtypes)
-
+        return gpu_scan.scan(step, state, inputs, output_dtypes)
     # TensorArrays on both sides: their gradients are per step, those of slices are whole tensors.
     flat_inputs = [
         tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -32,11 +33,7 @@ def graph(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     Args:
         **options: of `tf.function`.
     """
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        return tf.function(function, autograph=False, **options)
-
-    return decorate
+    return functools.partial(tf.function, autograph=False, **options)
 
 
 @contextlib.contextmanager

@@ -52,8 +52,7 @@ class MonotonicAttention(BorrowedScore):
         **kwargs: Any,
     ) -> None:
         super().__init__(attention, **kwargs)
-        modes = distributions.MODES
-        self._expect(mode in modes, f"mode to be one of {', '.join(modes)}", f"mode={mode!r}")
+        self._expect_one_of("mode", mode, distributions.MODES)
         self._expect(noise >= 0, "noise >= 0", f"noise={noise}")
         self._expect(self.num_heads == 1, "a score of one head", f"num_heads={self.num_heads}")
         self._expect(

@@ -35,7 +35,7 @@ class MultiplicativeAttention(Attention):
 
     def __init__(self, score: str = "dot", use_scale: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._expect(score in SCORES, f"score to be one of {', '.join(SCORES)}", f"score={score!r}")
+        self._expect_one_of("score", score, SCORES)
         self.score = score
         self.use_scale = use_scale
 

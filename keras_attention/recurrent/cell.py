@@ -108,7 +108,7 @@ class AttentionCell(BaseLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._expect(order in ORDERS, f"order to be one of {', '.join(ORDERS)}", f"order={order!r}")
+        self._expect_one_of("order", order, ORDERS)
         self._expect(
             not isinstance(cell, (keras.layers.RNN, AttentionCell)),
             "a recurrent cell, such as keras.layers.GRUCell, not a layer that runs one",

@@ -59,13 +59,11 @@ class HoistedRNN(keras.layers.RNN):
 
     def inner_loop(
         self, sequences: Tensor, initial_state: Any, mask: Tensor | None, training: bool = False
-    ) -> tuple[Tensor, Tensor, Any]:
+    ) -> Any:
         """Run the loop of `keras.layers.RNN.call`."""
         gates = keras_cells.hoisted(self.cell)
         if self.stateful or self.unroll or gates is None:
-            result: tuple[Tensor, Tensor, Any]
-            result = super().inner_loop(sequences, initial_state, mask, training)
-            return result
+            return super().inner_loop(sequences, initial_state, mask, training)
         inputs, mask = self.order_steps(sequences, mask)
         return self.lay_out(*loop.run_cell(gates, inputs, list(initial_state), mask), mask)
 
