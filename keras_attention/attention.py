@@ -354,7 +354,8 @@ class Attention(AveragingLayer):
 
     def _memory(self, value: Tensor, key: Tensor | None, mask: Tensor | None) -> Memory:
         """Return the memory of checked arguments."""
-        value = flat_memory(ops.cast(value, self.compute_dtype))
+        value = ops.cast(value, self.compute_dtype)
+        value = flat_memory(value) if len(value.shape) == 4 else value
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
         return Memory(self.split_heads(value), self.keys(key, mask), mask)
 

@@ -32,7 +32,7 @@ def check_shapes(
             "a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or (B, H, W, dim) and a key "
             "like it"
         )
-    elif not fits((query[0], key[0]), (value[0], value[0])):
+    elif not query[0] == value[0] == key[0] and not fits((query[0], key[0]), (value[0], value[0])):
         expected = "one batch size"
     elif key is not value and not fits(key[1:-1], value[1:-1]):
         expected = "key and value of the same length"
