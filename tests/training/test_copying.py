@@ -66,9 +66,9 @@ def test_words_of_both_vocabularies_are_found_in_both():
     [
         ({}, "copy expected source_tokenizer of whole words"),
         ({"source_tokenizer": "words"}, "copy expected target_tokenizer of whole words"),
-        ({"label_smoothing": 0.1}, "copy expected label_smoothing = 0. Received: 0.1"),
-        ({"attention": "none"}, "copy expected attention. Received: attention = none"),
-        ({"copy": False, "copy_hidden": 0.1}, "copy_hidden expected copy. Received: copy = false"),
+        ({"label_smoothing": 0.1}, "copy expected label_smoothing = 0.0. Received: 0.1"),
+        ({"attention": "none"}, "attention = none expected copy = false. Received: true"),
+        ({"copy": False, "copy_hidden": 0.1}, "copy_hidden expected copy = true. Received: false"),
     ],
 )
 def test_what_cannot_copy_is_refused(changes, said):

@@ -100,8 +100,8 @@ def test_the_commands_have_the_option(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"attention": "none"}, r"expected attention\. Received: .*, attention = none"),
-        ({"source": "image"}, "expected runs from text to text"),
+        ({"attention": "none"}, "expected runs that attend to a text. .*, attention = none"),
+        ({"source": "image"}, "expected runs that attend to a text. .*, source = image"),
         (
             {},
             "expected words, .* as the tokenizer of both sides. Received: .*, words and characters",

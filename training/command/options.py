@@ -76,7 +76,6 @@ def between(least: int, most: int) -> Callable[[str], int]:
     return _number(int, f"a whole number of {least} to {most}", lambda n: least <= n <= most)
 
 
-whole_number = _number(int, "a whole number", lambda n: True)
 count = _number(int, "a whole number of at least 0", lambda n: n >= 0)
 positive_int = _number(int, "a whole number of at least 1", lambda n: n >= 1)
 port = _number(int, "a port, 0 to 65535", lambda n: 0 <= n <= 65535)

@@ -198,15 +198,6 @@ class Text(Recurrent):
         below=1,
     )
 
-    def check(self) -> None:
-        """Refuse keys that do not go together."""
-        if self.copy_hidden and not self.copy:
-            raise ConfigError("copy_hidden expected copy. Received: copy = false")
-        if self.batch_tokens and self.join:
-            raise ConfigError(f"batch_tokens expected join = 0. Received: {self.join}")
-        if self.copy and self.join:
-            raise ConfigError(f"copy expected join = 0. Received: {self.join}")
-
 
 @dataclass(frozen=True)
 class Image:

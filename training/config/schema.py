@@ -22,21 +22,28 @@ from training.config.keys import Events, Image, Shared, Target, Text, check, key
 
 SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image, "events": Events}
 TARGETS: dict[str, type[Target] | None] = {"text": Target, "label": None}
-HARD_MONOTONIC = {  # what such a decoder is, or cannot do
-    "source": "text",
-    "target": "text",
-    "order": "luong",
-    "readout": "vector",
-    "decoder_layers": 1,
-    "attention_heads": 1,
-    "attention_options": "",
-    "distribution": "softmax",
-    "input_feeding": False,
-    "gate": False,
-    "tie_embeddings": False,
-    "copy": False,
-    "coverage_loss": 0.0,
-    "doubly_stochastic": 0.0,
+# What a setting needs of other keys. Hard monotonic attention has a decoder of its own.
+NEEDS: dict[str, dict[str, str | bool | float]] = {
+    "attention = hard_monotonic": {
+        "source": "text",
+        "target": "text",
+        "order": "luong",
+        "readout": "vector",
+        "decoder_layers": 1,
+        "attention_heads": 1,
+        "attention_options": "",
+        "distribution": "softmax",
+        "input_feeding": False,
+        "gate": False,
+        "tie_embeddings": False,
+        "copy": False,
+        "coverage_loss": 0.0,
+        "doubly_stochastic": 0.0,
+    },
+    "attention = none": {"coverage_loss": 0.0, "copy": False},
+    "copy": {"join": 0.0, "label_smoothing": 0.0, "consistency": 0.0},
+    "copy_hidden": {"copy": True},
+    "batch_tokens": {"join": 0.0},
 }
 _OWNED = {
     field.name
@@ -72,17 +79,11 @@ class Config(Target, Events, Image, Text, Shared):
         for field in keys:
             if getattr(self, field.name) != field.default:
                 self.check_key(field.name)
-        Text.check(self)
-        Target.check(self)
+        self.check()
+        self._check_needs()
         if self.join and self.batch_size < 2:
             raise ConfigError(f"join expected batch_size of 2 or more. Received: {self.batch_size}")
-        self._check_copy()
-        self._check_hard_monotonic()
-        if self.attention == "none":
-            for name in ("coverage_loss", "copy"):
-                if getattr(self, name):
-                    raise ConfigError(f"{name} expected attention. Received: attention = none")
-        elif self.target == "label" and self.attention != "additive":
+        if self.target == "label" and self.attention not in ("none", "additive"):
             raise ConfigError(
                 "attention expected none or additive for target = label. "
                 f"Received: {self.attention}"
@@ -94,27 +95,23 @@ class Config(Target, Events, Image, Text, Shared):
                 f"Received: {' and '.join(kinds)}"
             )
 
-    def _check_copy(self) -> None:
-        if not self.copy:
-            return
+    def _check_needs(self) -> None:
+        for setting, needs in NEEDS.items():
+            name, _, value = setting.partition(" = ")
+            if not getattr(self, name) or (value and getattr(self, name) != value):
+                continue
+            for other, needed in needs.items():
+                received = getattr(self, other)
+                if received != needed:
+                    raise ConfigError(
+                        f"{setting} expected {other} = {json.dumps(needed)}. "
+                        f"Received: {json.dumps(received)}"
+                    )
         for name in ("source_tokenizer", "target_tokenizer"):
-            if getattr(self, name) == "sentencepiece":
+            if self.copy and getattr(self, name) == "sentencepiece":
                 raise ConfigError(
                     f"copy expected {name} of whole words, words, characters or symbols: "
                     "sentencepiece spells what it does not know. Received: sentencepiece"
-                )
-        for name in ("label_smoothing", "consistency"):
-            if getattr(self, name):
-                raise ConfigError(f"copy expected {name} = 0. Received: {getattr(self, name)}")
-
-    def _check_hard_monotonic(self) -> None:
-        if self.attention != "hard_monotonic":
-            return
-        for name, value in HARD_MONOTONIC.items():
-            if getattr(self, name) != value:
-                raise ConfigError(
-                    f"attention = hard_monotonic expected {name} = {json.dumps(value)}. "
-                    f"Received: {getattr(self, name)}"
                 )
 
     def attention_arguments(self) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from training.model.seq2seq import mean_of_heads
 from training.runs.run import Run
 from training.sources.kinds import KINDS
 
+Tensor = Any
+
 
 @dataclass(frozen=True)
 class Search:
@@ -41,20 +43,30 @@ class Search:
         return cls(**values, num_results=num_results, replaces_unknown=options.replace_unknown)
 
     def check(self, runs: Sequence[Run]) -> None:
-        """Raise a UserError where these runs cannot be searched so."""
-        check_precision(self.precision, runs)
-        if self.coverage_penalty:
-            self._check_covers(runs)
-        if self.replaces_unknown:
-            _check_replaces_unknown(runs)
+        """Raise a UserError where these runs cannot be searched so.
 
-    def _check_covers(self, runs: Sequence[Run]) -> None:
-        if self.beam_width < 2:
-            raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")
-        for run in runs:
+        To replace words both sides must be cut in the same way, into tokens that a vocabulary may
+        lack: SentencePiece spells what it does not know.
+        """
+        check_precision(self.precision, runs)
+        wanted = {
+            "--coverage-penalty": self.coverage_penalty,
+            "--replace-unknown": self.replaces_unknown,
+        }
+        for option, run in ((option, run) for option in wanted if wanted[option] for run in runs):
             if not KINDS[run.config.source].tokens or run.config.attention == "none":
                 raise UserError(
-                    f"--coverage-penalty expected runs that attend to a text. Received: {run.path}"
+                    f"{option} expected runs that attend to a text. Received: {run.path}, "
+                    f"source = {run.config.source}, attention = {run.config.attention}"
+                )
+        if self.coverage_penalty and self.beam_width < 2:
+            raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")
+        for run in runs if self.replaces_unknown else ():
+            kinds = [side.kind for side in (run.source_tokenizer, run.target_tokenizer)]
+            if len(set(kinds)) > 1 or KIND in kinds:
+                raise UserError(
+                    "--replace-unknown expected words, characters or symbols as the tokenizer of "
+                    f"both sides. Received: {run.path}, {' and '.join(kinds)}"
                 )
 
 
@@ -62,34 +74,6 @@ def check_precision(precision: str, runs: Sequence[Any]) -> None:
     """Raise a UserError where an ensemble of runs is asked for in bfloat16."""
     if precision != "float32" and len(runs) > 1:
         raise UserError(f"--precision {precision} expected one --run. Received: {len(runs)} runs")
-
-
-def _check_replaces_unknown(runs: Sequence[Run]) -> None:
-    """Refuse runs whose unknown words cannot be replaced.
-
-    The source must be a text that all runs attend to. Both sides must be cut in the same way, into
-    tokens that a vocabulary may lack: SentencePiece spells what it does not know.
-    """
-    for run in runs:
-        if not KINDS[run.config.source].tokens:
-            raise UserError(
-                f"--replace-unknown expected runs from text to text. Received: {run.path}, "
-                f"source = {run.config.source}"
-            )
-        if run.config.attention == "none":
-            raise UserError(
-                f"--replace-unknown expected attention. Received: {run.path}, attention = none"
-            )
-        sides = run.source_tokenizer, run.target_tokenizer
-        kinds = [side.kind for side in sides]
-        if len(set(kinds)) > 1 or KIND in kinds:
-            raise UserError(
-                "--replace-unknown expected words, characters or symbols as the tokenizer of both "
-                f"sides. Received: {run.path}, {' and '.join(kinds)}"
-            )
-
-
-Tensor = Any
 
 
 class Encoded(NamedTuple):
