@@ -179,11 +179,6 @@ def read_split(spec: str) -> Split:
     return replace(split, unusable=skipped.unusable)
 
 
-def count_lines(spec: str) -> int:
-    """Return how many lines files have."""
-    return sum(block.lines for block in read_blocks(spec))
-
-
 def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     """Return a file; refuse other encodings than UTF-8, and other line ends."""
     start = file.peek(4096)[:4096]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from training.config.schema import Config
 from training.data import corpus
-from training.data.lines import count_lines
+from training.data.lines import read_blocks
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 
 HELD_OUT = ("dev", "test")
@@ -37,7 +37,9 @@ def load_split(
         return load_spec(setting, name, limit=limit, seed=seed)
     if not corpus.is_file(config.data):
         return load_spec(config.data, name, limit=limit, seed=seed)
-    shares = held_out(config, 0 if config.dev else count_lines(config.data))
+    shares = held_out(
+        config, 0 if config.dev else sum(block.lines for block in read_blocks(config.data))
+    )
     there = [split for split, share in zip(HELD_OUT, shares, strict=True) if share]
     if name not in ("train", *there):
         named = ["train", *(key for key in HELD_OUT if key in there or getattr(config, key))]

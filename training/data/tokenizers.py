@@ -115,9 +115,9 @@ class Tokenizer(tf.Module, ABC):
         """Write the tokenizer to one JSON file, which `load_tokenizer` reads."""
         write_state(path, self.state())
 
+    @abstractmethod
     def state(self) -> dict:
         """Return what its file holds."""
-        return {"kind": self.kind, **self._state()}
 
     @abstractmethod
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor: ...
@@ -133,9 +133,6 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def _strings(self, ids: tf.Tensor) -> tf.Tensor: ...
-
-    @abstractmethod
-    def _state(self) -> dict: ...
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -162,8 +159,9 @@ class SentencePieceTokenizer(Tokenizer):
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return self._pieces.id_to_string(ids)
 
-    def _state(self) -> dict:
-        return model_state(self._model)
+    def state(self) -> dict:
+        """Return what its file holds."""
+        return {"kind": self.kind, **model_state(self._model)}
 
 
 class VocabularyTokenizer(Tokenizer):
@@ -234,8 +232,10 @@ class VocabularyTokenizer(Tokenizer):
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._table, ids)
 
-    def _state(self) -> dict:
-        return {"tokens": self._tokens, **({"copies": True} if self.copies else {})}
+    def state(self) -> dict:
+        """Return what its file holds."""
+        copies = {"copies": True} if self.copies else {}
+        return {"kind": self.kind, "tokens": self._tokens, **copies}
 
 
 def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int) -> Tokenizer:

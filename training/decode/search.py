@@ -157,16 +157,10 @@ def score_targets(
     target: Tensor,
     steps: Sequence[FixedStep] | None = None,
 ) -> Tensor:
-    """Log-probabilities of given targets; an ensemble averages the probabilities of its models.
+    """Return the log-probability of each target token after those before it, float32 `(B, T)`.
 
-    Args:
-        models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
-        source: int32 `(B, S)`, padded with 0, S at least 1; or what `encode` made of it.
-        target: int32 `(B, T)`, T at least 1, padded with 0; END is a token like the others.
-        steps: as for `search`, in float32; plain ones if not given.
-
-    Returns:
-        float32 `(B, T)`, the log-probability of each target token after those before it.
+    `target`, int32 `(B, T)`, T at least 1, is padded with 0; END is a token like the others. All
+    else is as for `search`, but that `steps` are in float32.
     """
     alone: list[Any] = [advance.with_beams(1) for advance in steps or ()]
     alone = alone or [PlainStep(model, 1) for model in models]
@@ -193,13 +187,8 @@ def score_targets(
 def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) -> Tensor:
     """Attention weights while the decoder is made to say the target, averaged over the models.
 
-    Args:
-        models: models of `training.model.seq2seq.build_seq2seq`.
-        source: int32 `(B, S)`, padded with 0.
-        target: int32 `(B, T)`, beginning with START.
-
-    Returns:
-        float32 `(B, T, S)`: row `t` is where the decoder looked to say what follows `target[:, t]`.
+    From source ids, int32 `(B, S)`, and target ids, int32 `(B, T)`, beginning with START, to
+    float32 `(B, T, S)`: row `t` is where the decoder looked to say what follows `target[:, t]`.
     """
     total = 0.0
     for model in models:

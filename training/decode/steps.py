@@ -23,15 +23,9 @@ SPARE = 1  # tokens beyond the beam width whose logits bfloat16 may have put in 
 def prepare(
     model: keras.Model, source: Tensor, prepare_memory: Callable[..., Any] | None = None
 ) -> tuple[Any, Any]:
-    """Encode a source.
+    """Encode a source, int32 `(B, S)`: return the prepared memory and the decoder's first state.
 
-    Args:
-        model: of `training.model.seq2seq.build_seq2seq`.
-        source: int32 `(B, S)`, padded with 0.
-        prepare_memory: what stands in for the decoder's `prepare`.
-
-    Returns:
-        The prepared memory and the decoder's first state.
+    `prepare_memory` stands in for the decoder's `prepare`.
     """
     memory, mask, *states = model.get_layer("encoder")(source, training=False)
     decoder = model.get_layer("decoder")

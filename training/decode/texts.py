@@ -33,14 +33,8 @@ def words_of(
     A word is a run of letters and digits; every other character is a word of its own. Each has the
     space in front of it: joined, they are the text.
 
-    Args:
-        tokenizer: of the text.
-        tokens: string `(B, T)`, "" where there is none.
-        log_probs: float32 `(B, T)`.
-
-    Returns:
-        string `(B, W)`, padded with "", and float32 `(B, W)`, the least probability of a word's
-        tokens, padded with 0.
+    From tokens, string `(B, T)`, "" where there is none, and log-probabilities `(B, T)` to words,
+    string `(B, W)`, padded with "", and float32 `(B, W)`, padded with 0.
     """
     texts, shown = surfaces_of(tokenizer.kind, tokens), tokens != ""
     begins = shown & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
@@ -81,16 +75,10 @@ def inside_characters(tokenizer: Tokenizer) -> str:
 def replace_unknown(ids: tf.Tensor, weights: tf.Tensor, vocab_size: int) -> tf.Tensor:
     """Let each unknown token be the one of the source with the largest attention weight.
 
-    Jean et al. 2015 (arXiv 1412.2007) and OpenNMT's `replace_unk` do the same.
-
-    Args:
-        ids: int32 `(…, T)`, target tokens.
-        weights: `(…, T, S)`, where the decoder looked to say each.
-        vocab_size: V, of the target.
-
-    Returns:
-        int32 `(…, T)`: an unknown token is `V + i`, which `Tokenizer.detokenize` takes as the one
-        at place `i` of the source. It stays unknown where no place has any weight.
+    Jean et al. 2015 (arXiv 1412.2007) and OpenNMT's `replace_unk` do the same. From ids, int32 `(…,
+    T)`, and weights `(…, T, S)` to ids, of which an unknown token is `vocab_size + i`, which
+    `Tokenizer.detokenize` takes as the one at place `i` of the source. It stays unknown where no
+    place has any weight.
     """
     places = tf.argmax(weights, axis=-1, output_type=tf.int32)
     looked = tf.reduce_max(weights, axis=-1) > 0
@@ -127,19 +115,11 @@ def make_nbest(
     """Return a function from texts to the best translations of each, compiled once for all calls.
 
     A text without a token, as an empty line is, has empty translations of score 0. Where a GPU
-    trains, XLA compiles the search for few shapes of batches.
+    trains, XLA compiles the search for few shapes of batches. Several runs are an ensemble.
 
-    Args:
-        runs: a run, or several that are used as an ensemble.
-        settings: how they search; `Search()` by default.
-        batch_size: texts translated together; they are sorted by length for it. By default 64, and
-            512 where XLA compiles.
-
-    Returns:
-        `translate(texts, progress=None)`; `progress` is called with the number of texts done.
-
-    Raises:
-        UserError: if these runs cannot be searched so.
+    Texts are sorted by length, and translated `batch_size` at a time; by default 64, and 512 where
+    XLA compiles. The function is `translate(texts, progress=None)`, of which `progress` is called
+    with the number of texts done. Raises UserError where these runs cannot be searched so.
     """
     settings = settings or Search()
     settings.check(runs)

@@ -20,13 +20,8 @@ Tensor = Any
 def token_losses(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Cross-entropy of each token, with label smoothing (Szegedy et al. 2015, arXiv 1512.00567).
 
-    Args:
-        labels: int32 `(B, T)`.
-        logits: `(B, T, V)`; the loss is computed in float32.
-        label_smoothing: probability spread evenly over the vocabulary.
-
-    Returns:
-        float32 `(B, T)`, in nats.
+    From labels, int32 `(B, T)`, and logits `(B, T, V)` to float32 `(B, T)`, in nats.
+    `label_smoothing` is the probability spread evenly over the vocabulary.
     """
     if not switch.current.get().fast:
         return _plain_cross_entropy(labels, logits, label_smoothing)
@@ -85,14 +80,7 @@ def divergences(logits: Tensor, others: Tensor) -> Tensor:
     """Kullback-Leibler divergence of two distributions from each other, both ways together.
 
     `KL(p ‖ q) + KL(q ‖ p)`, that is `Σ (p - q) (log p - log q)`, with `p` the softmax of `logits`
-    and `q` that of `others`.
-
-    Args:
-        logits: `(B, T, V)`; computed in float32.
-        others: likewise.
-
-    Returns:
-        float32 `(B, T)`, in nats; gradients go to both.
+    `(B, T, V)` and `q` that of `others`: float32 `(B, T)`, in nats; gradients go to both.
     """
     logits, others = ops.cast(logits, "float32"), ops.cast(others, "float32")
     log_p, log_q = ops.log_softmax(logits, axis=-1), ops.log_softmax(others, axis=-1)

@@ -196,7 +196,3 @@ class Bar(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Move it on."""
         self.advance(1)
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Take it away."""
-        self.shown.close()

@@ -111,19 +111,12 @@ def alignment_error_rate(
 
 
 def word_of_piece(text: str, words: Sequence[str] | None, pieces: Sequence[str]) -> list[int]:
-    """Index of the word that each piece belongs to.
+    """Return the place of the word that each piece belongs to, -1 for one without its characters.
 
     Words and pieces are laid side by side by their characters; spaces and "▁" do not count, and
-    compatibility forms ("，" and ",") are the same character. A piece that touches several words
-    belongs to the one with most of its characters.
-
-    Args:
-        text: the text, which is split into words where `words` is None.
-        words: the words of the text.
-        pieces: the tokens of the text; "<unk>" stands for any characters.
-
-    Returns:
-        One index for each piece: -1 for a piece without characters of a word.
+    compatibility forms ("，" and ",") are the same character; the piece "<unk>" stands for any. A
+    piece that touches several words belongs to the one with most of its characters. Where `words`
+    is None the text is split.
     """
     words = split_words(text) if words is None else words
     word_letters, word_index = _letters(words)
