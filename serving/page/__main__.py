@@ -91,7 +91,7 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
-        from serving.page.app import LOCAL, Settings, build
+        from serving.page.app import Settings, build, host_names
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in {"uvicorn", "starlette", "grpc", "google"}:
             raise
@@ -100,7 +100,7 @@ def _serve(options: argparse.Namespace) -> int:
         card = read_card(options.manifest) if options.manifest else Card()
     except (OSError, ValueError) as error:
         return _fail(str(error))
-    names = (*LOCAL, *options.names, options.host)
+    names = host_names(options.host, options.names)
     settings = Settings(
         options.target, options.model, options.timeout, card, options.example, hosts=names
     )

@@ -11,7 +11,7 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -309,6 +309,14 @@ class Settings:
     example: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     hosts: tuple[str, ...] = LOCAL
+
+
+def host_names(address: str, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the names by which browsers may ask for a page that listens on an address.
+
+    0.0.0.0 and :: are none: pages of other sites reach this machine by them.
+    """
+    return (*LOCAL, *names, *({address} - {"0.0.0.0", "::"}))
 
 
 def build(settings: Settings) -> Starlette:

@@ -13,7 +13,7 @@ from serving.client.errors import SignatureNotFoundError
 from serving.client.results import Hypothesis
 from serving.page import app
 from serving.page.__main__ import main
-from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, Settings, look
+from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, Settings, host_names, look
 from serving.page.card import Card
 from tests.serving.conftest import serving
 from tests.serving.page.conftest import Page, showing
@@ -93,6 +93,13 @@ def test_a_bad_request_is_one_line(page, path, body, says):
 def test_a_form_of_another_page_is_refused(page):
     status, _, found = page.ask("api/translate", b"{}", {"content-type": "text/plain"})
     assert (status, found["error"]) == (400, "expected the content type application/json")
+
+
+def test_every_address_of_a_machine_is_no_name_of_it():
+    """Browsers let pages of other sites ask 0.0.0.0."""
+    assert host_names("0.0.0.0", ["a.example"]) == host_names("::", ["a.example"])
+    assert host_names("0.0.0.0") == Settings("t", "m").hosts
+    assert {"a.example", "192.0.2.7"} <= {*host_names("192.0.2.7", ["a.example"])}
 
 
 def test_another_hosts_name_is_refused(page):
