@@ -336,7 +336,7 @@ def padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
 def replaced(ids: np.ndarray, weights: np.ndarray, size: int) -> np.ndarray:
     """Let each unknown token be the one of the source with the largest attention weight.
 
-    `ids` are `(…, T)`, `weights` `(…, T, S)`: see `training.decode.words.replace_unknown`.
+    `ids` are `(…, T)`, `weights` `(…, T, S)`: see `training.decode.texts.replace_unknown`.
     """
     looked = weights.max(-1, initial=0) > 0
     return np.where((ids == UNK_ID) & looked, size + weights.argmax(-1), ids)
