@@ -17,6 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
         description="List the presets, with their task, size of corpus, time to train and figure "
         "to expect\n(docs/results.md), and the corpora with their splits, and whether they are "
         "here.",
+        examples=("", "| grep tatoeba"),
     )
     parser.parse_args(arguments)
     presets: Rows = [
