@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -151,9 +150,6 @@ class Perplexity(keras.metrics.Metric):
         return ops.exp(self.total / ops.maximum(self.tokens, 1.0))
 
 
-LARGE = 1 << 20  # weights: of fewer the time that XLA compiles is never got back
-
-
 class ClippedAdam(keras.optimizers.Adam):
     """Adam on gradients whose norm, over all weights, is at most `clip_norm`.
 
@@ -182,19 +178,41 @@ class ClippedAdam(keras.optimizers.Adam):
         # Written so that a norm that is not finite makes the update nan, and training stops.
         scale = self.clip_norm / ops.maximum(norm, self.clip_norm) + (norm - norm)
         scaled = [None if g is None else g * scale for g in grads]
-        sizes = [math.prod(variable.shape) for variable in self.variables]
-        alone = backend.IS_TENSORFLOW and not backend.under_xla()
-        if not alone or None in scaled or sum(sizes) < LARGE:
-            super().apply(scaled, trainable_variables)
+        plain = backend.under_xla() or keras.backend.backend() != "tensorflow"
+        variables = trainable_variables
+        if plain or variables is None or None in scaled or any(v.constraint for v in variables):
+            super().apply(scaled, variables)
             return
+        if not self.built:
+            self.build(variables)
+        self._update(scaled, variables)
+
+    def _update(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        """Do Adam's step on TensorFlow by one operation a weight, where Keras has a dozen."""
         import tensorflow as tf
 
-        # Keras's update is a dozen operations over all weights, which XLA makes one.
-        @tf.function(jit_compile=True, autograph=False)
-        def update(gradients: list[Tensor]) -> None:
-            keras.optimizers.Adam.apply(self, gradients, trainable_variables)
-
-        update([tf.convert_to_tensor(gradient) for gradient in scaled])
+        first, second = (
+            [x for x in self.variables if x.name.endswith(f"_{name}")]
+            for name in ("momentum", "velocity")
+        )
+        step, rate = (
+            ops.cast(self.iterations + 1, "float32"),
+            ops.cast(self.learning_rate, "float32"),
+        )
+        for gradient, weight, m, v in zip(gradients, variables, first, second, strict=True):
+            tf.raw_ops.ResourceApplyAdam(
+                var=weight.value.handle,
+                m=m.value.handle,
+                v=v.value.handle,
+                beta1_power=self.beta_1**step,
+                beta2_power=self.beta_2**step,
+                lr=rate,
+                beta1=self.beta_1,
+                beta2=self.beta_2,
+                epsilon=self.epsilon,
+                grad=tf.convert_to_tensor(gradient),
+            )
+        self.iterations.assign_add(1)
 
 
 def make_schedule(config: Config, steps_per_epoch: int) -> Any:
