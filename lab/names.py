@@ -22,7 +22,8 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.data.tokenizers import WORD, VocabularyTokenizer, replace_words
+from training.data.token_ids import WORD, replace_words
+from training.data.tokenizers import VocabularyTokenizer
 from training.decode.search import Search
 from training.metrics import bootstrap_interval, figures, ratio
 from training.runs.run import Run, load_run

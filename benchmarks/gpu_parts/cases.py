@@ -19,7 +19,8 @@ import numpy as np
 from gpu_parts import calls, machine
 from gpu_parts import training as measured
 from training.config.schema import Config
-from training.data.plan import Batches, Batching, plan_batches
+from training.data.batches import Batches, plan_batches
+from training.data.plan import Batching
 from training.data.store import END_ID, Sequences
 from training.fit.optimizer import compile_model, configure_keras
 from training.model.seq2seq import build_model

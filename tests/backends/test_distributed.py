@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from training.config.schema import Config
-from training.data.plan import Batching, plan_batches
+from training.data.batches import plan_batches
+from training.data.plan import Batching
 from training.data.prepared import write_manifest
 from training.data.store import Sequences
 from training.runs.card import Origin, write_origin

@@ -12,13 +12,8 @@ from serving.export.version import export
 from tests.serving.conftest import serving
 from training.command.errors import ConfigError
 from training.config.schema import Config
-from training.data.tokenizers import (
-    VocabularyTokenizer,
-    hide_names,
-    load_tokenizer,
-    shared_words,
-    tokenize_to_copy,
-)
+from training.data.token_ids import hide_names, shared_words, tokenize_to_copy
+from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.decode.search import Search, force_decode, search
 from training.decode.texts import make_translator
 from training.fit.train import train

@@ -187,7 +187,8 @@ def _encoder(
     """Return a function from sources and targets to ids, by the contents of tokenizers' files."""
     if copying is not None:
         with without_native_log():
-            from training.data.tokenizers import copying_encoder, tokenizer_of
+            from training.data.token_ids import copying_encoder
+            from training.data.tokenizers import tokenizer_of
         source, target = (tokenizer_of(json.loads(state)) for state in states)
         return copying_encoder(source, target, *copying)
     encode_source, encode_target = (_side_encoder(json.loads(state)) for state in states)
@@ -197,7 +198,8 @@ def _encoder(
 def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
     if state["kind"] != KIND:
         with without_native_log():
-            from training.data.tokenizers import tokenize, tokenizer_of
+            from training.data.token_ids import tokenize
+            from training.data.tokenizers import tokenizer_of
         tokenizer = tokenizer_of(state)
         small = ids_dtype(tokenizer.vocab_size)
 

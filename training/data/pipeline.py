@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data.plan import Batch, Batches
+from training.data.batches import Batch, Batches
 from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
 _ALIGNED = 64  # bytes: TensorFlow ends the process at a tensor that lies otherwise

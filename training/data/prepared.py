@@ -14,10 +14,11 @@ import numpy as np
 
 from training.command.files import read_json, write_json
 from training.config.schema import Config
+from training.data.batches import Batches, plan_batches
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
 from training.data.pieces import Samplers, make_sampler
-from training.data.plan import Batches, Batching, plan_batches
+from training.data.plan import Batching
 from training.data.store import SIDES, Sequences
 
 FORMAT = 2

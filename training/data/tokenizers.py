@@ -10,11 +10,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import re
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ import tensorflow_text as tf_text
 
 from training.command.native import without_native_log
 from training.config.keys import TOKENIZERS
-from training.data.pair_files import number_of
 from training.data.pieces import (
     KIND,
     model_of,
@@ -33,7 +31,7 @@ from training.data.pieces import (
     train_sentencepiece,
     write_state,
 )
-from training.data.store import END_ID, UNK_ID, Ids, Sequences, in_chunks
+from training.data.store import END_ID, UNK_ID
 
 UNK_TOKEN = "<unk>"
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
@@ -357,98 +355,3 @@ def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
     text = tf.strings.strip(tf.strings.regex_replace(text, SPACES, " "))
     text = tf.strings.regex_replace(text, "^(.)", r" \1")  # the first word like the others
     return tf_text.regex_split(tf.strings.regex_replace(text, " ", "▁"), _WORD, _WORD)
-
-
-WORD = re.compile(r"\w+")
-_DRAWS = 1_000_000
-_HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for no word
-_TOGETHER, _COMPARED = 8192, 512  # texts; words to be copied are compared with one another
-
-
-def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
-    """Return the token ids of all texts."""
-
-    def ids_of(part: slice) -> Ids:
-        return _flat(tokenizer.tokenize(tf.constant(texts[part], tf.string)))
-
-    size = _COMPARED if tokenizer.copies else _TOGETHER
-    return Sequences.of(*in_chunks(len(texts), size, ids_of))
-
-
-def _flat(ids: tf.RaggedTensor) -> Ids:
-    return ids.values.numpy(), ids.row_lengths().numpy()
-
-
-def tokenize_to_copy(
-    sources: Sequence[str],
-    targets: Sequence[str],
-    tokenizers: Sequence[VocabularyTokenizer],
-    max_source_length: int,
-) -> Sequences:
-    """Return the token ids of all targets.
-
-    A token that the target's vocabulary of V lacks is `V + i` if the source has it, at place `i`
-    first and within its length; otherwise it is UNK_ID.
-    """
-
-    def ids_of(chunk: slice) -> Ids:
-        words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
-        words = words[:, :max_source_length]
-        text = tf.constant(targets[chunk], tf.string)
-        ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
-        dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
-        copied = (dense == UNK_ID) & (places < tf.shape(words)[1])
-        dense = tf.where(copied, tokenizers[1].vocab_size + places, dense)
-        return _flat(tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths()))
-
-    return Sequences.of(*in_chunks(len(targets), _COMPARED, ids_of))
-
-
-def copying_encoder(
-    source: VocabularyTokenizer,
-    target: VocabularyTokenizer,
-    hidden: float,
-    longest: int,
-    seed: int,
-) -> Callable[[list[str], list[str]], tuple[Ids, Ids]]:
-    """Return a function from sources and targets to the ids and lengths of both.
-
-    Names are hidden as by `hide_names`. Words that the vocabularies lack have ids above them.
-    """
-
-    def encode(sources: list[str], targets: list[str]) -> tuple[Ids, Ids]:
-        for i, pair in enumerate(zip(sources, targets, strict=True)):
-            sources[i], targets[i] = hide_names(*pair, hidden, seed)
-        labels = tokenize_to_copy(sources, targets, (source, target), longest)
-        inputs = tokenize(sources, source)
-        return (inputs.values, inputs.lengths), (labels.values, labels.lengths)
-
-    return encode
-
-
-def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, str]:
-    """Hide names and numbers that both texts of a pair have, so that they have to be copied.
-
-    A vocabulary holds most names of a corpus, which are few, so that none of them would have to be.
-    All such words are hidden in a `share` of the pairs, drawn by a hash of the text and the seed: a
-    character that stands for no word takes the place of each.
-    """
-    if number_of(f"{seed}\t{source}\t{target}") % _DRAWS >= share * _DRAWS:
-        return source, target
-    both = set(WORD.findall(source)) & set(WORD.findall(target))
-    names = sorted(w for w in both if w.isdecimal() or (w[0].isupper() and len(w) > 1))
-    stand_in = {name: chr(_HIDDEN + n) for n, name in enumerate(names)}
-    return replace_words(source, stand_in), replace_words(target, stand_in)
-
-
-def replace_words(text: str, others: Mapping[str, str]) -> str:
-    """Put other words in the places of some."""
-    return WORD.sub(lambda word: others.get(word[0], word[0]), text)
-
-
-def shared_words(source: VocabularyTokenizer, target: VocabularyTokenizer) -> np.ndarray:
-    """The same word's id in the target's vocabulary, or -1, for each of the source's: int32."""
-    ids = tf.range(source.vocab_size)
-    shared = target.ids(source.tokens(ids)).numpy()
-    shared[(shared == UNK_ID) | (ids.numpy() <= END_ID)] = -1
-    return shared

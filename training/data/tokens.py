@@ -219,7 +219,8 @@ def _make_tokenizers(
 
 def _write_words(path: Path, files: tuple[Path, Path]) -> None:
     """Write which words both vocabularies have, which a new model that copies needs."""
-    from training.data.tokenizers import load_tokenizer, shared_words
+    from training.data.token_ids import shared_words
+    from training.data.tokenizers import load_tokenizer
 
     np.save(path, shared_words(*map(load_tokenizer, files)))
 

@@ -15,7 +15,7 @@ import numpy as np
 from training.command.errors import RunError
 from training.command.files import read_json
 from training.config.schema import Config, load_config
-from training.data.plan import Batches
+from training.data.batches import Batches
 from training.data.prepared import WORDS, read_batches
 from training.fit.distributed import ALONE, Processes
 from training.fit.optimizer import Perplexity, TokenCrossentropy, compile_model, configure_keras

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from training.command.errors import RunError, UserError
-from training.data.plan import Batch
+from training.data.batches import Batch
 from training.data.store import PAD_ID
 from training.runs.files import RunFiles
 

@@ -104,7 +104,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         `"encoder"` (see `training.sources`), `"target_embedding"`, `"decoder"` and, unless
         embeddings are tied, `"output"`.
 
-        With `copy` the ids of both sides may be those that `training.data.tokenizers` gives to
+        With `copy` the ids of both sides may be those that `training.data.token_ids` gives to
         words that can be copied; in place of logits there are log-probabilities of the vocabulary
         extended by the source's places, `(B, T, target_vocab_size + S)`; and there are the layers
         `"source_words"` and `"copy"`.

@@ -14,9 +14,9 @@ from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import move, sync, write_json
 from training.command.progress import stages
 from training.config.schema import Config
+from training.data.batches import Batches
 from training.data.corpus import is_prepared
 from training.data.encoding import train_state
-from training.data.plan import Batches
 from training.data.prepared import Prepared, read_batches
 from training.data.splits import fitting_metric
 from training.data.tokenizers import Tokenizer, tokenizer_of

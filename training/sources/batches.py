@@ -9,11 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from training.config.schema import Config
+from training.data.batches import Batches, plan_batches
 from training.data.pair_files import Split
 from training.data.pipeline import reader
-from training.data.plan import Batches, Batching, plan_batches
+from training.data.plan import Batching
 from training.data.store import Sequences
-from training.data.tokenizers import Tokenizer, tokenize, tokenize_to_copy
+from training.data.token_ids import tokenize, tokenize_to_copy
+from training.data.tokenizers import Tokenizer
 from training.sources.source import Rows, Source
 from training.sources.text.source import vocabularies
 

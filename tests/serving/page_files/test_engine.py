@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from serving.page.files import OPERATORS, Numbers, join_parts, read_graph
+from serving.page.files import join_parts
+from serving.page.graphs import OPERATORS, Numbers, read_graph
 from tests.serving.export.test_onnx_graphs import MODELS
 from tests.serving.javascript import ENGINE, needs_node, run
 from tests.serving.onnx_models import Graphs, random_ids, random_model

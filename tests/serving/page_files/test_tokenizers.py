@@ -10,7 +10,8 @@ import sentencepiece
 
 from serving.client.local.tokenizers import SentencePiece, Vocabulary, without_special
 from serving.client.results import unique_letters
-from serving.page.files import Numbers, read_tokenizer
+from serving.page.files import read_tokenizer
+from serving.page.graphs import Numbers
 from tests.serving.javascript import needs_node, run
 from tests.serving.local.test_tokenizers import LINES, ODD
 from training.data import corpus

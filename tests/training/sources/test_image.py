@@ -9,8 +9,9 @@ from PIL import Image
 
 from training.command.errors import ConfigError
 from training.config.schema import Config
+from training.data.batches import Batches
 from training.data.pipeline import make_dataset
-from training.data.plan import Batches, Batching, Plan
+from training.data.plan import Batching, Plan
 from training.data.store import Sequences
 from training.sources.image.source import (
     GridPositions,

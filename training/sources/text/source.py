@@ -61,7 +61,7 @@ class TextSource(Source):
 
     def rows(self, raw: Sequence[str], training: bool = False) -> Sequences:
         """Return the token ids of all texts; a UserError for anything else than a list of them."""
-        from training.data.tokenizers import tokenize
+        from training.data.token_ids import tokenize
 
         wrong = [raw] if isinstance(raw, str) else [t for t in raw if not isinstance(t, str)]
         if wrong:
@@ -89,7 +89,7 @@ class TextSource(Source):
 
 def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:
     """Give a new model the words that both vocabularies have."""
-    from training.data.tokenizers import shared_words
+    from training.data.token_ids import shared_words
 
     model.get_layer("source_words").words.assign(shared_words(*vocabularies(source, target)))
 

@@ -1,0 +1,125 @@
+"""Batches of an epoch in NumPy alone, for backends without TensorFlow.
+
+`training.data.pipeline` makes the same by tf.data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from training.data.pieces import Samplers
+from training.data.plan import Batching, InOrder, Plan, Statistics
+from training.data.store import END_ID, PAD_ID, START_ID, Sequences
+
+Batch = tuple[dict[str, Any], Any]
+_ROUGH = 8  # multiple of the widths where few shapes are wanted and subwords are drawn
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Examples and the plan of their batches.
+
+    A batch is `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with PAD_ID:
+    `target` begins with START and `labels`, the same tokens one step earlier, end with END. Images
+    and events are `source` as their rows are read; for labels there is no `target`.
+
+    With samplers the subwords of a pair are drawn anew each time that it is seen. Widths are those
+    of the subwords given: the drawn ones may be more.
+    """
+
+    source: Any  # of the examples: `Sequences`, or examples of one size
+    target: Sequences | np.ndarray  # token ids, or labels float32 `(n,)`
+    plan: Plan | InOrder  # of the batches
+    batching: Batching  # the settings
+    samplers: Samplers = (None, None)  # of sources and targets
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counts of an epoch; a label counts as a token."""
+        counts = self.plan.statistics
+        if isinstance(self.target, Sequences):
+            return counts
+        return replace(counts, target_tokens=counts.pairs)
+
+    def shapes_line(self) -> str:
+        """Return the shapes of batches, where these are few, and their padding, for people."""
+        if self.plan.shapes is None:
+            return ""
+        epoch = self.plan.epoch()
+        places = float((epoch.sizes // epoch.joined * epoch.widths.sum(axis=1)).sum())
+        tokens = self.statistics.source_tokens + self.statistics.target_tokens
+        shapes = ", ".join(f"{source} × {target}" for source, target in self.plan.shapes)
+        return (
+            f"Batches have {len(self.plan.shapes)} shapes, source × target: {shapes}; "
+            f"{max(0.0, 1 - tokens / places):.0%} of them is padding."
+        )
+
+    def epoch(self, number: int = 0, step: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch of texts, from a step on."""
+        rows, *batches = self.plan.epoch(number, step)
+        for start, size, joined, widths, seed in zip(*batches, strict=True):
+            yield self.batch(rows[start : start + size].reshape(-1, joined), widths, seed)
+
+    def batch(self, rows: np.ndarray, widths: np.ndarray, seed: int) -> Batch:
+        """Make the batch of some pairs of texts.
+
+        Args:
+            rows: `(B, k)`, k pairs for each example, -1 for none.
+            widths: least widths of source and labels.
+            seed: of the subwords, where these are drawn.
+        """
+        assert isinstance(self.target, Sequences)
+        source = self.source.select(rows, self.batching.max_source_length)
+        target = self.target.select(rows, self.batching.max_target_length)
+        source, target = (
+            sampler.draw(side, int(seed)) if sampler else side
+            for sampler, side in zip(self.samplers, (source, target), strict=True)
+        )
+        drawn_few = any(self.samplers) and self.batching.batch_shapes
+        multiple = _ROUGH if drawn_few else 1
+        labels = target.padded(widths[1], multiple, end=True)
+        inputs = np.roll(labels, 1, axis=1)
+        inputs[:, 0] = START_ID
+        inputs[inputs == END_ID] = PAD_ID
+        return {"source": source.padded(max(1, widths[0]), multiple), "target": inputs}, labels
+
+
+def plan_batches(
+    batching: Batching,
+    source: Any,
+    target: Sequences | np.ndarray,
+    *,
+    training: bool,
+    rows: np.ndarray | None = None,
+    samplers: Samplers = (None, None),
+    shapes: np.ndarray | None = None,
+) -> Batches:
+    """Return the batches of examples: in order, or planned anew in each epoch for `training`.
+
+    Args:
+        batching: the settings.
+        source: of the examples, as `target` see `Batches`.
+        rows: examples to learn from; None for all.
+        samplers: of subwords, see `training.data.pieces`.
+        shapes: of the batches for training, see `InOrder`.
+
+    Raises UserError where no example is left.
+    """
+    texts = isinstance(source, Sequences) and isinstance(target, Sequences)
+    if isinstance(target, Sequences):
+        lengths = source.lengths, target.lengths
+    else:  # labels, of histories that are cut when they are read
+        lengths = source.lengths, np.ones(len(target), np.int32)
+        longest = int(lengths[0].max(initial=1))
+        batching = replace(batching, max_source_length=longest, max_target_length=1, batch_tokens=0)
+    if len(lengths[0]) != len(lengths[1]):
+        raise ValueError(
+            f"Expected as many targets as sources, {len(lengths[0])}. Received: {len(lengths[1])}"
+        )
+    if not training:
+        return Batches(source, target, InOrder(batching, lengths, shapes), batching)
+    return Batches(source, target, Plan(batching, lengths, rows, texts), batching, samplers)
