@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo install-backends install-nightly test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,7 +42,7 @@ test-slow: $(STAMP)  ## run the tests that `make test` leaves out
 	$(PYTEST) -m slow
 
 test-lab: $(STAMP)  ## run the experiments of lab/ on tiny sizes
-	$(BIN)/python -m pytest -q tests/lab
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/lab
 
 test-benchmarks: $(STAMP)  ## run every benchmark on tiny sizes
 	$(BIN)/python -m pytest -q -n 2 tests/benchmarks
@@ -62,6 +62,9 @@ $(BACKENDS)/installed: setup.py
 	$(BACKENDS)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,backends]'
 	@touch $@
 
+install-backends: $(BACKENDS)/installed  ## install JAX and PyTorch into an environment of their own
+install-nightly: $(NIGHTLY)/installed  ## install Keras's nightly build into an environment of its own
+
 test-backends: $(BACKENDS)/installed  ## run the tests of layers and training on JAX and PyTorch, at the same time
 	$(MAKE) --no-print-directory -j 2 test-jax test-torch
 
@@ -72,11 +75,13 @@ $(NIGHTLY)/installed: setup.py
 	$(NIGHTLY)/bin/pip install --quiet --disable-pip-version-check --pre --no-deps keras-nightly
 	@touch $@
 
-# Keras's nightly is one day's: what warns there fails nobody here.
+# Keras's nightly is one day's: what warns there fails nobody here. Loops, searches and kernels call
+# nothing of Keras but its ops, which the layers' tests call, too.
 test-nightly: export XLA_FLAGS = --xla_backend_optimization_level=0
 test-nightly: export TF_NUM_INTRAOP_THREADS = 1
 test-nightly: $(NIGHTLY)/installed  ## run the tests of the layers and of the README on Keras's nightly build
-	$(NIGHTLY)/bin/python -m pytest -q -n 2 --dist loadfile -W ignore::UserWarning -m "not slow" tests/keras_attention tests/test_readme.py
+	$(NIGHTLY)/bin/python -m pytest -q -n 2 --dist loadfile -W ignore::UserWarning -m "not slow" tests/keras_attention tests/test_readme.py \
+	  --ignore tests/keras_attention/fast --ignore tests/keras_attention/search --ignore tests/keras_attention/test_gpu_scan.py
 
 test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mechanism, which takes long
 	EVERY_MECHANISM=1 $(BIN)/python -m pytest -q -n 2 tests/serving/test_mechanisms.py
