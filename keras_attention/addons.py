@@ -23,8 +23,7 @@ import numpy as np
 
 from keras_attention.attention import Attention
 from keras_attention.mechanisms.additive import AdditiveAttention
-from keras_attention.mechanisms.chunkwise import MonotonicChunkwiseAttention
-from keras_attention.mechanisms.monotonic import MonotonicAttention
+from keras_attention.mechanisms.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
 from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell

@@ -21,19 +21,9 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend, switch
-from keras_attention.layer import AveragingLayer, keeps
+from keras_attention.layer import AveragingLayer, expect_known_length, keeps
 from keras_attention.sequential import attend_in_turn
-from keras_attention.shapes import (
-    both,
-    causal_mask,
-    check_shapes,
-    check_states,
-    checked_attention_mask,
-    checked_mask,
-    expect_known_length,
-    flat_length,
-    flat_memory,
-)
+from keras_attention.shapes import Shape, both, causal_mask, fits, flat_length, flat_memory
 
 Tensor = Any
 Noise = dict[str, Tensor] | None
@@ -102,7 +92,7 @@ class Attention(AveragingLayer):
         class CosineAttention(Attention):
             def compute_scores(self, query, key):
                 query, key = (keras.ops.normalize(x, axis=-1) for x in (query, key))
-                return scores.dot(query, key)
+                return dot_score(query, key)
 
         query, value = keras.random.normal((2, 3, 6)), keras.random.normal((2, 7, 6))
         context = CosineAttention()(query, value)  # (2, 3, 6)
@@ -198,10 +188,42 @@ class Attention(AveragingLayer):
         """Make the weights for queries, values and keys of these shapes."""
         if value_shape is None:
             self._refuse("to be called as layer(query, value)", "one input")
-        check_shapes(self, query_shape, value_shape, key_shape)
+        self._check_shapes(query_shape, value_shape, key_shape)
         self._expect_divided("a value", value_shape)
         self.query_width, self.key_width = query_shape[-1], (key_shape or value_shape)[-1]
         self.build_score(self.query_width, self.key_width)
+
+    def _check_shapes(self, query: Shape | None, value: Shape, key: Shape | None) -> None:
+        """Raise a ValueError if query, value and key do not fit together, or a built layer.
+
+        A query or key that is not there is None.
+        """
+        shapes = {"query": query, "value": value, "key": key}
+        key = value if key is None else key
+        query = (value[0], self.query_width or value[-1]) if query is None else query
+        expected = ""
+        if len(query) not in (2, 3) or len(value) not in (3, 4) or len(key) not in (3, 4):
+            expected = (
+                "a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or (B, H, W, dim) and a "
+                "key like it"
+            )
+        elif not (query[0] == value[0] == key[0] or fits((query[0], key[0]), (value[0],) * 2)):
+            expected = "one batch size"
+        elif key is not value and not fits(key[1:-1], value[1:-1]):
+            expected = "key and value of the same length"
+        elif 0 in (*query[1:], *value[1:]):
+            expected = "a query and a position at least"
+        elif None in (query[-1], value[-1], key[-1]):
+            expected = "a known last axis"
+        elif self.query_width not in (None, query[-1]):
+            expected = f"a query of width {self.query_width}, as it was built"
+        elif self.key_width not in (None, key[-1]):
+            expected = f"a key of width {self.key_width}, as it was built"
+        if expected:
+            named = [
+                f"{name} {tuple(shape)}" for name, shape in shapes.items() if shape is not None
+            ]
+            self._refuse(expected, ", ".join(named))
 
     def call(
         self,
@@ -217,25 +239,24 @@ class Attention(AveragingLayer):
         use_causal_mask: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend; arguments and result as the class says."""
-        check_shapes(self, query.shape, value.shape, None if key is None else key.shape)
+        self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
         one_step = len(query.shape) == 2
         if query_mask is not None:
-            query_mask = checked_mask(self, "query_mask", query_mask, query.shape[:-1])
+            query_mask = self._checked_mask("query_mask", query_mask, query.shape[:-1])
         if value_mask is not None:
-            value_mask = checked_mask(self, "value_mask", value_mask, value.shape[:-1])
+            value_mask = self._checked_mask("value_mask", value_mask, value.shape[:-1])
         if key_mask is not None:
-            key_mask = checked_mask(self, "key_mask", key_mask, value.shape[:-1])
+            key_mask = self._checked_mask("key_mask", key_mask, value.shape[:-1])
             value_mask = both(value_mask, key_mask)
         if attention_mask is not None:
             shape = (*query.shape[:-1], flat_length(value.shape))
-            attention_mask = checked_attention_mask(self, attention_mask, shape)
+            attention_mask = self._checked_attention_mask(attention_mask, shape)
         if one_step:
             query = ops.expand_dims(query, 1)
             query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
         elif self.sequential:
             expect_known_length(self, query)
-        own = type(self).prepare is not Attention.prepare
-        memory = (self.prepare if own else self._memory)(value, key, value_mask)
+        memory = self.prepare(value, key, value_mask)
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
@@ -342,22 +363,21 @@ class Attention(AveragingLayer):
             ValueError: for a value of another rank, a key or a mask that does not fit it, and if
                 the layer is not built.
         """
-        self._expect_built()
+        if not self.built:
+            self._refuse_unbuilt()
         self._expect_dense(value, key, mask)
         if not hasattr(value, "shape") or isinstance(value, Memory):
             self._refuse("a tensor to prepare", f"a {type(value).__name__}")
-        check_shapes(self, None, value.shape, None if key is None else key.shape)
+        self._check_shapes(None, value.shape, None if key is None else key.shape)
         mask = getattr(value, "_keras_mask", None) if mask is None else mask
         if mask is not None:
-            mask = checked_mask(self, "mask", mask, value.shape[:-1])
-        return self._memory(value, key, mask)
-
-    def _memory(self, value: Tensor, key: Tensor | None, mask: Tensor | None) -> Memory:
-        """Return the memory of checked arguments."""
+            mask = self._checked_mask("mask", mask, value.shape[:-1])
         value = ops.cast(value, self.compute_dtype)
         value = flat_memory(value) if len(value.shape) == 4 else value
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
-        return Memory(self.split_heads(value), self.keys(key, mask), mask)
+        if self.num_heads > 1:
+            value = self.split_heads(value)
+        return Memory(value, self.keys(key, mask), mask)
 
     def step(
         self,
@@ -397,7 +417,7 @@ class Attention(AveragingLayer):
             self._refuse(expected, f"query {tuple(query.shape)}")
         length = memory.value.shape[-2]
         shapes = [tuple(x.shape) for x in tree.flatten(self.state_spec(rows, length))]
-        check_states(self, state, shapes, "a state", "from initial_state(memory) or the last step")
+        self._expect_states(state, shapes, "a state", "from initial_state(memory) or the last step")
         total, batch = ops.shape(query)[0], ops.shape(memory.value)[0]
         count = backend.share(total, batch)
         query = ops.reshape(ops.cast(query, self.compute_dtype), (batch, count, self.query_width))
@@ -414,7 +434,7 @@ class Attention(AveragingLayer):
 
     def output_spec(self, query: Any, value: Any, key: Any = None, **kwargs: Any) -> Any:
         """Return the symbolic contexts, and weights where they are asked for."""
-        check_shapes(self, query.shape, value.shape, None if key is None else key.shape)
+        self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
         context = keras.KerasTensor((*query.shape[:-1], value.shape[-1]), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):
             return context

@@ -38,7 +38,10 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    weights = ops.exp(_shifted(scores, mask))
+    if mask is not None:  # no finite number would do: a visible score may be as low
+        scores = ops.where(mask, scores, -np.inf)
+    highest = ops.maximum(ops.max(scores, axis=-1, keepdims=True), LEAST)
+    weights = ops.exp(scores - ops.stop_gradient(highest))
     total = ops.sum(weights, axis=-1, keepdims=True)
     # Only a fully masked row sums to 0. A maximum would do, but for its gradient at a tie.
     return weights / ops.where(total > 0, total, 1.0)
@@ -207,20 +210,16 @@ def _raised(scores: Tensor) -> tuple[Tensor, str]:
     return scores, dtype
 
 
-def _shifted(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the scores less the highest that is visible; -inf where masked."""
-    # No finite number would do: a visible score may be as low.
-    scores = scores if mask is None else ops.where(mask, scores, -np.inf)
-    return scores - ops.stop_gradient(backend.greatest(scores, LEAST, axis=-1, keepdims=True))
-
-
 def _ordered(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the scores as `_shifted`, these from the highest on, and ranks from 1.
+    """Return the scores less the highest, these from the highest on, and ranks from 1.
 
     They are at least -2: below -1 the weight is 0 anyway. The second have no gradient.
     """
-    z = ops.clip(_shifted(scores, mask), -2.0, 1.0)
-    ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
+    if mask is not None:
+        scores = ops.where(mask, scores, -np.inf)
+    ordered = ops.flip(ops.sort(ops.stop_gradient(scores), axis=-1), axis=-1)
+    highest = ops.maximum(ordered[..., :1], LEAST)
+    z, ordered = (ops.clip(x - highest, -2.0, 1.0) for x in (scores, ordered))
     return z, ordered, ops.cast(ops.arange(1, ops.shape(z)[-1] + 1), z.dtype)
 
 

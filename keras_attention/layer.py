@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend, distributions
-from keras_attention.shapes import flat_length, note_length
+from keras_attention.shapes import Shape, fits, flat_length, flat_mask
 
 Tensor = Any
 
@@ -62,8 +63,8 @@ class BaseLayer(keras.layers.Layer):
             layer._expect(not expected, expected, received)
             kinds = str(getattr(_parameters(cls).get(name), "annotation", "")).split(" | ")
             if "bool" in kinds:
-                fits = isinstance(value, (bool, np.bool_)) or (value is None and "None" in kinds)
-                layer._expect(fits, f"{name} to be True or False", received)
+                flag = isinstance(value, (bool, np.bool_)) or (value is None and "None" in kinds)
+                layer._expect(flag, f"{name} to be True or False", received)
         return layer
 
     def __init__(
@@ -153,6 +154,56 @@ class BaseLayer(keras.layers.Layer):
                 f"{type(layer).__name__} of {dtype}",
             )
 
+    def _checked_mask(self, name: str, mask: Any, shape: Shape) -> Tensor | None:
+        """Return a mask, an array or a list, as a boolean tensor; None for None.
+
+        Raises a ValueError unless it has this shape. The mask of a grid `(B, H, W)` is made flat,
+        and may be so already.
+        """
+        if mask is None or (len(shape) == 2 and tuple(getattr(mask, "shape", ())) == tuple(shape)):
+            return mask if mask is None else ops.cast(mask, "bool")
+        shapes = [tuple(shape)]
+        if len(shape) == 3:
+            shapes.append((shape[0], flat_length((*shape, None))))
+        return flat_mask(self._mask_like(name, mask, shapes))
+
+    def _checked_attention_mask(self, mask: Any, shape: Shape) -> Tensor:
+        """Return an attention mask as boolean `(B | 1, Tq | 1, Tv)`.
+
+        It may leave out the batch axis, and its other axes but the last may be 1. The shape that it
+        should have is `(B, Tq, Tv)`, or `(B, Tv)` for one step.
+        """
+        *lead, last = shape
+        choices = [(size, 1) for size in lead]
+        shapes = [(*sizes, last) for sizes in itertools.product(*choices)]
+        if len(lead) == 2:
+            shapes += [(size, last) for size in choices[1]]
+        mask = self._mask_like("attention_mask", mask, shapes)
+        if len(mask.shape) == 3:
+            return mask
+        return ops.expand_dims(mask, 1 if len(shape) == 2 else 0)
+
+    def _mask_like(self, name: str, mask: Any, shapes: list[Any]) -> Tensor:
+        """Return the mask if it has one of the shapes, the first of which the error names."""
+        mask = ops.convert_to_tensor(mask) if isinstance(mask, (list, tuple)) else mask
+        mask, shape, hint = ops.cast(mask, "bool"), shapes[0], ""
+        if len(mask.shape) == 1 and len(shape) == 2:
+            hint = f". Lengths are made a mask by keras.ops.arange({shape[1]}) < lengths[:, None]"
+        valid, received = any(fits(mask.shape, each) for each in shapes), tuple(mask.shape)
+        self._expect(valid, f"{name} {shape}", f"{name} {received}{hint}")
+        return mask
+
+    def _expect_states(self, states: Any, expected: list[Any], form: str, source: str) -> None:
+        """Raise a ValueError unless a structure of tensors has these shapes; None is unknown.
+
+        The error names the form of the states, and where they come from.
+        """
+        states = [] if states is None else tree.flatten(states)
+        shapes = [tuple(getattr(x, "shape", ())) for x in states]
+        if len(shapes) != len(expected) or not all(map(fits, shapes, expected)):
+            wanted, received = (", ".join(map(str, each)) or "()" for each in (expected, shapes))
+            self._refuse(f"{form} {wanted}, {source}", received)
+
     def output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs of a call with these arguments, by name."""
         raise NotImplementedError
@@ -180,10 +231,9 @@ class BaseLayer(keras.layers.Layer):
         symbols = {n.removesuffix("_shape"): keras.KerasTensor(s) for n, s in shapes.items() if s}
         return tree.map_structure(lambda x: x.shape, self.output_spec(**symbols))
 
-    def _expect_built(self) -> None:
-        if not self.built:
-            expected = "to be called, or build(...) with shapes, before it takes single steps"
-            self._refuse(expected, "a layer without weights")
+    def _refuse_unbuilt(self) -> None:
+        expected = "to be called, or build(...) with shapes, before it takes single steps"
+        self._refuse(expected, "a layer without weights")
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
@@ -214,6 +264,25 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     ]
     named = [each for parameters in constructors for each in list(parameters)[1:]]
     return {each.name: each for each in named[::-1] if each.kind is not each.VAR_KEYWORD}
+
+
+def note_length(layer: keras.layers.Layer, sequence: Any) -> None:
+    """Keep the number of steps of a symbolic call, None where unknown: `expect_known_length`."""
+    vars(layer).setdefault("_symbolic_lengths", set()).add(sequence.shape[1:2])
+
+
+def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
+    """Raise a ValueError where an export to ONNX would unroll a loop over an unknown length.
+
+    Keras traces unknown lengths as 1: `note_length` has seen the layer's symbolic calls.
+    """
+    lengths = vars(layer).get("_symbolic_lengths", {(None,)})
+    if sequence.shape[1] == 1 and (None,) in lengths and backend.traces_onnx():
+        raise ValueError(
+            f"{type(layer).__name__} expected a known number of steps in an export from PyTorch to "
+            "ONNX, where its loop is unrolled: give the input a length, or export a SavedModel "
+            "from TensorFlow or JAX. Received: an unknown number"
+        )
 
 
 def keeps(method: Any, own: Any) -> bool:

@@ -15,7 +15,6 @@ import keras
 from keras import ops
 
 from keras_attention.layer import BaseLayer
-from keras_attention.shapes import checked_mask
 
 Tensor = Any
 
@@ -99,8 +98,8 @@ class AttentionLoss(BaseLayer):
         shape = tuple(attention_weights.shape)
         self._expect(len(shape) in (3, 4), "weights (B, T, S) or (B, heads, T, S)", str(shape))
         batch, *_, time, length = shape
-        target = checked_mask(self, "outputs_mask", outputs_mask, (batch, time))
-        source = checked_mask(self, "memory_mask", memory_mask, (batch, length))
+        target = self._checked_mask("outputs_mask", outputs_mask, (batch, time))
+        source = self._checked_mask("memory_mask", memory_mask, (batch, length))
         values = BY_NAME[self.loss](attention_weights, target, source)
         mean = ops.sum(values) if values.shape[0] == 0 else ops.mean(values)
         self.add_loss(self.weight * mean)

@@ -11,7 +11,6 @@ from keras_attention.backend.generic import (
     for_gpu,
     gather,
     gather_in_rows,
-    greatest,
     in_gpu_loop,
     is_concrete,
     on_gpu,
@@ -31,14 +30,17 @@ if IS_TENSORFLOW:
     from keras_attention.backend.on_tensorflow import (
         additive,
         average,
+        for_gpu,
         gather,
         gather_in_rows,
+        in_gpu_loop,
         is_concrete,
+        on_gpu,
         project,
         scan,
+        under_xla,
         unfold,
     )
-    from keras_attention.backend.tensorflow_graphs import for_gpu, in_gpu_loop, on_gpu, under_xla
 elif keras.backend.backend() == "jax":
     from keras_attention.backend.on_jax import (
         additive,
@@ -55,7 +57,6 @@ elif keras.backend.backend() == "torch":
         add_in_rows,
         additive,
         gather_in_rows,
-        greatest,
         is_concrete,
         traces_onnx,
         unfold,

@@ -16,6 +16,10 @@ from keras import ops, tree
 Tensor = Any
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
+# Of `tf.function`. No function of the library has a Python `if` or `for` on a tensor, and autograph
+# translates the source of each that is called, also where its file has changed since the import.
+PLAIN_GRAPH = {"autograph": False}
+
 
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn.
@@ -97,11 +101,6 @@ def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
         ops.reshape(x, (-1,)), ops.reshape(flat, (-1,)), num_segments=batch * time * size
     )
     return ops.reshape(total, (batch, time, size))
-
-
-def greatest(x: Tensor, least: float, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the greatest of `x` and `least` over an axis, or of all, where there may be none."""
-    return ops.max(x, axis=axis, keepdims=keepdims, initial=least)
 
 
 def traces_onnx() -> bool:

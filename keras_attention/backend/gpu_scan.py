@@ -22,8 +22,7 @@ from typing import Any
 import tensorflow as tf
 from keras import tree
 
-from keras_attention.backend.generic import Step
-from keras_attention.backend.tensorflow_graphs import graph, tracing_a_step
+from keras_attention.backend.generic import PLAIN_GRAPH, Step
 
 Tensor = Any
 
@@ -112,14 +111,14 @@ class _Loop:
 
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in self.state]
         specs += [tf.TensorSpec(x.shape[1:], x.dtype) for x in self.inputs]
-        traced = graph()(aside).get_concrete_function(*specs)
+        traced = tf.function(aside, **PLAIN_GRAPH).get_concrete_function(*specs)
         self.tensors = [x for x in traced.captured_inputs if x.dtype.is_floating]
         self.variables = [x for x in traced.graph.variables if x.trainable]
         self.outputs, self.saves = traced.structured_outputs
 
     def take(self, state: Any, inputs: Any, saves: _Saved) -> tuple[list[Tensor], list[Tensor]]:
         """Take a step: the states after it, and its outputs."""
-        with _saving(saves), tracing_a_step(gpu=True):
+        with _saving(saves):
             outputs, new = self._step(
                 tree.pack_sequence_as(self._inputs, list(inputs)),
                 tree.pack_sequence_as(self._state, list(state)),

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -13,16 +15,19 @@ import tensorflow as tf
 from keras import ops, tree
 
 from keras_attention.backend import generic, gpu_scan, tensorflow_additive
-from keras_attention.backend.generic import Step
-from keras_attention.backend.tensorflow_graphs import (
-    for_gpu,
-    graph,
-    in_loop,
-    tracing_a_step,
-    under_xla,
-)
+from keras_attention.backend.generic import PLAIN_GRAPH, Step
+
+# TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
+# graph does not say. A TensorFlow without it would run, but compile nothing of this library.
+try:
+    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+except ImportError:
+    GraphOrParentsInXlaContext = None
 
 Tensor = Any
+
+# Whether a step of `scan` or `unfold` is being traced, and for which device.
+_step_device: ContextVar[str] = ContextVar("step_device", default="")
 
 SMALL = 2**16  # products that one thread makes before two have shared them out
 # Sizes `B · Tq · Tv · units` up to which additive scores are the formula; twice that under XLA.
@@ -30,12 +35,44 @@ LARGEST_FORMULA = 2**20
 USUAL_BATCH = 64  # of a batch that is not known
 
 
+@contextlib.contextmanager
+def _tracing_steps(gpu: bool) -> Iterator[None]:
+    """Within this, steps of `scan` or `unfold` are traced, for XLA on a GPU or not."""
+    token = _step_device.set("gpu" if gpu else "cpu")
+    try:
+        yield
+    finally:
+        _step_device.reset(token)
+
+
+def in_gpu_loop() -> bool:
+    """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
+    return _step_device.get() == "gpu"
+
+
+def under_xla() -> bool:
+    """Whether XLA compiles what is being computed, since a function has `jit_compile=True`."""
+    is_in_xla = GraphOrParentsInXlaContext
+    return is_in_xla is not None and bool(is_in_xla(tf.compat.v1.get_default_graph()))
+
+
+def on_gpu() -> bool:
+    """Whether TensorFlow sees a GPU, or `generic.wanted_device` says so."""
+    device = generic.wanted_device()
+    return device == "gpu" if device else bool(tf.config.list_physical_devices("GPU"))
+
+
+def for_gpu() -> bool:
+    """Whether XLA compiles what is being computed for a GPU."""
+    return under_xla() and on_gpu()
+
+
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
-    first = tree.flatten(inputs)[0]
-    length = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
     if for_gpu():
-        return gpu_scan.scan(step, state, inputs, output_dtypes)
+        return gpu_scan.scan(_tracing_steps(gpu=True)(step), state, inputs, output_dtypes)
+    length = tree.flatten(inputs)[0].shape[0]
+    length = tf.shape(tree.flatten(inputs)[0])[0] if length is None else length
     # TensorArrays on both sides: their gradients are per step, those of slices are whole tensors.
     flat_inputs = [
         tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x)
@@ -46,20 +83,18 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
 
     def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
         row = tree.pack_sequence_as(inputs, [x.read(t) for x in flat_inputs])
-        with tracing_a_step(gpu=False):
-            output, new = step(row, tree.pack_sequence_as(state, flat_state))
+        output, new = step(row, tree.pack_sequence_as(state, flat_state))
         new = tree.flatten(new)
         for x, old in zip(new, flat_state, strict=True):
             x.set_shape(old.shape)
         written = [a.write(t, x) for a, x in zip(flat_outputs, tree.flatten(output), strict=True)]
         return t + 1, new, written
 
-    _, last, outputs = tf.while_loop(
-        lambda t, *_: t < length,
-        body,
-        (tf.constant(0), flat_state, flat_outputs),
-        maximum_iterations=length,
-    )
+    first = tf.constant(0), flat_state, flat_outputs
+    with _tracing_steps(gpu=False):
+        _, last, outputs = tf.while_loop(
+            lambda t, *_: t < length, body, first, maximum_iterations=length
+        )
     stacked = [a.stack() for a in outputs]
     return tree.pack_sequence_as(output_dtypes, stacked), tree.pack_sequence_as(state, last)
 
@@ -87,9 +122,9 @@ def unfold(
         return flat
 
     # The step is traced once, before the loop, which has to know what it puts out.
-    @graph()
+    @tf.function(**PLAIN_GRAPH)
     def traced(t: Tensor, *flat_state: Tensor) -> tuple[Any, list[Tensor]]:
-        with tracing_a_step(for_gpu()):
+        with _tracing_steps(for_gpu()):
             output, new = step(t, pack(flat_state))
         return output, flatten(new)
 
@@ -155,7 +190,7 @@ def is_concrete(x: Tensor) -> bool:
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return additive scores without the formula's tensor: see `generic.additive`."""
-    if tf.executing_eagerly() or in_loop():
+    if tf.executing_eagerly() or _step_device.get():
         return None
     compiled = under_xla()
     size = generic.count_hidden(query, key, USUAL_BATCH if training or compiled else 0)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from keras import ops
 from torch import Tensor
 
 from keras_attention.backend import generic
@@ -33,14 +32,6 @@ def add_in_rows(x: Tensor, index: Tensor, size: int) -> Tensor:
     """Return the sums of `x` at the places `index`: see `generic.add_in_rows`."""
     index = index.to(torch.int64).unsqueeze(1).expand(-1, x.shape[1], -1)
     return x.new_zeros(*x.shape[:2], size).scatter_add(2, index, x)
-
-
-def greatest(x: Tensor, least: float, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the greatest of `x` and `least`: `ops.max` takes `least` to the CPU."""
-    x = ops.convert_to_tensor(x)
-    if axis is None:
-        x, axis = torch.nn.functional.pad(x.reshape(-1), (0, 1), value=least), 0
-    return torch.clamp(torch.amax(x, axis, keepdim=keepdims), min=least)
 
 
 def is_concrete(x: Tensor) -> bool:

@@ -2,23 +2,24 @@
 
 `tanh(q + k) = 1 - 2r` with `r = 1 / (1 + e^{2q} e^{2k})`: the exponentials are taken once for each
 query and once for each key. XLA computes `r` where it is summed, over `SLICES` of an axis at once,
-for one block of sentences or of rows after the other. The gradients compute `r` again.
+for one block of sentences or of rows after the other. The gradients compute `r` again. Where the
+exponentials are too great, it is the formula, for one sentence after the other.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.backend.tensorflow_graphs import graph
+from keras_attention.backend.generic import PLAIN_GRAPH
 
 Tensor = Any
-Pairs = Iterator[tuple[Tensor, Tensor]]
 Term = Callable[[Tensor], Tensor]
+Make = Callable[[], Any]
 
 BLOCK = 2**21  # values of `r` in a block, an eighth of which is stored
 SLICES = 8
@@ -42,14 +43,20 @@ def _gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> A
     def second(*upstreams: Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(args)
-            hidden = tf.tanh(query[:, :, None] + key[:, None])
-            weights = upstream[..., None]
-            slope = scale * weights * (1 - hidden * hidden)
-            of_scale = tf.reduce_sum(weights * hidden, [0, 1, 2])
-            first = tf.reduce_sum(slope, 2), tf.reduce_sum(slope, 1), of_scale
+            of_query, of_key, of_scale = _gradients_by_formula(*args)
+            first = of_query, of_key, tf.reduce_sum(of_scale, 0)
         return tape.gradient(first, args, upstreams, unconnected_gradients="zero")
 
     return _first_gradients(*_unseen(*args)), second
+
+
+def _gradients_by_formula(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
+    """Return the gradients, that of the scale for each sentence; a batch axis may be missing."""
+    hidden = tf.tanh(tf.expand_dims(query, -2) + tf.expand_dims(key, -3))
+    weights = tf.expand_dims(upstream, -1)
+    slope = scale * weights * (1 - hidden * hidden)
+    of_scale = tf.reduce_sum(weights * hidden, [-3, -2])
+    return tf.reduce_sum(slope, -2), tf.reduce_sum(slope, -3), of_scale
 
 
 def _unseen(*args: Tensor) -> list[Tensor]:
@@ -57,78 +64,83 @@ def _unseen(*args: Tensor) -> list[Tensor]:
     return [tf.stop_gradient(x) for x in args]
 
 
-@graph(jit_compile=True)
+@tf.function(jit_compile=True, **PLAIN_GRAPH)
 def _scores(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     """Return `Σ v - 2 Σ_d v_d r_d`."""
 
-    def block(finite: bool, queries: list[Tensor], key: Tensor) -> Tensor:
-        a = [tf.expand_dims(x, 2) for x in _slices(_prepared(queries[0], finite), 2)]
-        b = [tf.expand_dims(x, 1) for x in _slices(_prepared(key, finite), 2)]
-        total = _sum(
-            _pairs(a, b, finite), _slices(scale, 0), lambda r: r
-        )  # (b, n, Tv, units / SLICES)
+    def block(queries: list[Tensor], key: Tensor) -> Tensor:
+        a = [tf.expand_dims(x, 2) for x in _slices(tf.exp(2 * queries[0]), 2)]
+        b = [tf.expand_dims(x, 1) for x in _slices(tf.exp(2 * key), 2)]
+        total = _sum(a, b, _slices(scale, 0), lambda r: r)  # (b, n, Tv, units / SLICES)
         return tf.linalg.matvec(total, tf.ones(total.shape[-1], total.dtype))
 
-    row = key.shape[1] * query.shape[2]
-    sums = _where_finite(query, key, lambda finite: _map(block, finite, [query], key, row))
-    return tf.reduce_sum(scale) - 2 * sums
+    def by_exponentials() -> Tensor:
+        row = key.shape[1] * query.shape[2]
+        return tf.reduce_sum(scale) - 2 * _map(block, [query], key, row)
+
+    def by_formula() -> Tensor:
+        return tf.map_fn(
+            lambda pair: tf.linalg.matvec(tf.tanh(tf.expand_dims(pair[0], 1) + pair[1]), scale),
+            (query, key),
+            fn_output_signature=query.dtype,
+        )
+
+    return _where_finite(query, key, by_exponentials, by_formula)
 
 
-@graph(jit_compile=True)
+@tf.function(jit_compile=True, **PLAIN_GRAPH)
 def _first_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
     """Return the gradients of `_scores`, by `d tanh = 4 r (1 - r)`."""
 
-    def gradients(finite: bool) -> tuple[Tensor, ...]:
+    def by_exponentials() -> tuple[Tensor, ...]:
         turned = tf.transpose(upstream, [0, 2, 1])
-        return (
-            _weighted(finite, query, key, upstream, lambda r: r - r * r),
-            _weighted(finite, key, query, turned, lambda r: r - r * r),
-            _weighted(finite, query, key, upstream, lambda r: r),
+        of_query = _weighted(query, key, upstream, lambda r: r - r * r)
+        of_key = _weighted(key, query, turned, lambda r: r - r * r)
+        of_scale = _weighted(query, key, upstream, lambda r: r)
+        # Row by row: a sum of all `r` is far greater than one of all `1 - 2r`, and rounded like it.
+        of_scale = tf.reduce_sum(upstream, -1, keepdims=True) - 2 * of_scale
+        return 4 * scale * of_query, 4 * scale * of_key, tf.reduce_sum(of_scale, [0, 1])
+
+    def by_formula() -> tuple[Tensor, ...]:
+        of_query, of_key, of_scale = tf.map_fn(
+            lambda args: _gradients_by_formula(args[0], args[1], scale, args[2]),
+            (query, key, upstream),
+            fn_output_signature=(query.dtype,) * 3,
         )
+        return of_query, of_key, tf.reduce_sum(of_scale, 0)
 
-    of_query, of_key, of_scale = _where_finite(query, key, gradients)
-    # Row by row: a sum of all `r` is far greater than one of all `1 - 2r`, and rounded like it.
-    of_scale = tf.reduce_sum(upstream, -1, keepdims=True) - 2 * of_scale
-    return 4 * scale * of_query, 4 * scale * of_key, tf.reduce_sum(of_scale, [0, 1])
+    return _where_finite(query, key, by_exponentials, by_formula)
 
 
-def _weighted(finite: bool, rows: Tensor, others: Tensor, weights: Tensor, term: Term) -> Tensor:
+def _where_finite(query: Tensor, key: Tensor, make: Make, make_other: Make) -> Any:
+    """Return what `make` returns if products of exponentials are finite in float32."""
+    largest = sum(tf.nn.relu(tf.reduce_max(x)) for x in (query, key))
+    return tf.cond(largest < LARGEST_SUM, make, make_other)
+
+
+def _weighted(rows: Tensor, others: Tensor, weights: Tensor, term: Term) -> Tensor:
     """Return `Σ_j weights_ij term(r_ij)`, `(B, T, units)`, for rows i and others j."""
 
-    def block(finite: bool, rows: list[Tensor], others: Tensor) -> Tensor:
-        a = tf.expand_dims(_prepared(rows[0], finite), 2)
-        b = [tf.expand_dims(x, 1) for x in _slices(_prepared(others, finite), 1)]
+    def block(rows: list[Tensor], others: Tensor) -> Tensor:
+        a = tf.expand_dims(tf.exp(2 * rows[0]), 2)
+        b = [tf.expand_dims(x, 1) for x in _slices(tf.exp(2 * others), 1)]
         factors = [tf.expand_dims(x, -1) for x in _slices(rows[1], 2)]
-        return tf.reduce_sum(_sum(_pairs([a] * SLICES, b, finite), factors, term), 2)
+        return tf.reduce_sum(_sum([a] * SLICES, b, factors, term), 2)
 
-    return _map(block, finite, [rows, weights], others, others.shape[1] * rows.shape[2])
-
-
-def _where_finite(query: Tensor, key: Tensor, function: Callable[[bool], Any]) -> Any:
-    """Return a function of whether products of exponentials are finite in float32."""
-    largest = sum(tf.nn.relu(tf.reduce_max(x)) for x in (query, key))
-    return tf.cond(largest < LARGEST_SUM, lambda: function(True), lambda: function(False))
+    return _map(block, [rows, weights], others, others.shape[1] * rows.shape[2])
 
 
-def _prepared(x: Tensor, finite: bool) -> Tensor:
-    return tf.exp(2 * x) if finite else -2 * x
+def _sum(a: list[Tensor], b: list[Tensor], factors: list[Tensor], term: Term) -> Tensor:
+    """Return the sum over slices of factors times terms of `r = 1 / (1 + a b)`.
 
-
-def _pairs(a: list[Tensor], b: list[Tensor], finite: bool) -> Pairs:
-    """Yield `r` of two slices at a time: of exponentials with one division, `1/x = y/(xy)`."""
+    Two slices have one division: `1/x = y/(xy)`.
+    """
+    total = 0.0
     for n in range(0, SLICES, 2):
-        if finite:
-            x, y = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
-            inverse = 1 / (x * y)
-            yield y * inverse, x * inverse
-        else:
-            yield tf.sigmoid(a[n] + b[n]), tf.sigmoid(a[n + 1] + b[n + 1])
-
-
-def _sum(pairs: Pairs, factors: list[Tensor], term: Term) -> Tensor:
-    """Return the sum of factors times terms over the slices."""
-    both = zip(pairs, factors[::2], factors[1::2], strict=True)
-    return sum(u * term(x) + v * term(y) for (x, y), u, v in both)
+        x, y = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
+        inverse = 1 / (x * y)
+        total += factors[n] * term(y * inverse) + factors[n + 1] * term(x * inverse)
+    return total
 
 
 def _slices(x: Tensor, axis: int) -> list[Tensor]:
@@ -138,13 +150,11 @@ def _slices(x: Tensor, axis: int) -> list[Tensor]:
     return slices
 
 
-def _map(
-    function: Callable[..., Tensor], finite: bool, rows: list[Tensor], others: Tensor, row: int
-) -> Tensor:
+def _map(function: Callable[..., Tensor], rows: list[Tensor], others: Tensor, row: int) -> Tensor:
     """Apply a function to one block of sentences, or of rows of a long sentence, after the other.
 
-    It makes `(b, n, ·)` of finite, a list of `(b, n, ·)` and others `(b, m, ·)`; a row has so many
-    values of `r`.
+    It makes `(b, n, ·)` of a list of `(b, n, ·)` and others `(b, m, ·)`; `row` counts the values of
+    `r` in a row.
     """
     batch, length = others.shape[0], rows[0].shape[1]
     count = max(1, BLOCK // (length * row))  # sentences of a block
@@ -163,7 +173,7 @@ def _map(
     rows = [blocks(x, parts * size - length, size) for x in rows]
     others = blocks(others, 0, others.shape[1])
     results = tf.map_fn(
-        lambda n: function(finite, [x[n] for x in rows], others[n // parts]),
+        lambda n: function([x[n] for x in rows], others[n // parts]),
         tf.range(tf.shape(rows[0])[0]),
         fn_output_signature=others.dtype,
     )

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import AveragingLayer
-from keras_attention.shapes import checked_mask, flat_memory
+from keras_attention.shapes import flat_memory
 
 Tensor = Any
 
@@ -86,7 +86,7 @@ class AttentionPooling(AveragingLayer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Pool; arguments and result as the class says."""
         self._check_shape(value.shape)
-        mask = checked_mask(self, "mask", mask, value.shape[:-1])
+        mask = self._checked_mask("mask", mask, value.shape[:-1])
         value = flat_memory(value)
         kernel, bias = ops.cast(self.kernel, value.dtype), ops.cast(self.bias, value.dtype)
         hidden = ops.tanh(ops.matmul(value, kernel) + bias)

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import BaseLayer
-from keras_attention.shapes import checked_mask, first_place
+from keras_attention.shapes import first_place
 
 Tensor = Any
 
@@ -78,7 +78,7 @@ class SinePositionEncoding(BaseLayer):
                 [ops.broadcast_to(rows, shape), ops.broadcast_to(columns, shape)], axis=-1
             )
         else:
-            mask = checked_mask(self, "mask", mask, value.shape[:-1])
+            mask = self._checked_mask("mask", mask, value.shape[:-1])
             places = ops.arange(ops.shape(value)[1], dtype="int32")
             if mask is not None:
                 places = ops.relu(places - first_place(mask)[:, 0])  # (B, T)

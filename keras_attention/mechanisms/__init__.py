@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 
 from keras_attention.attention import Attention
 from keras_attention.mechanisms.additive import AdditiveAttention
-from keras_attention.mechanisms.chunkwise import MonotonicChunkwiseAttention
-from keras_attention.mechanisms.history import CoverageAttention
+from keras_attention.mechanisms.history import CoverageAttention, LocationSensitiveAttention
 from keras_attention.mechanisms.local import LocalAttention
 from keras_attention.mechanisms.location import LocationAttention
-from keras_attention.mechanisms.location_sensitive import LocationSensitiveAttention
-from keras_attention.mechanisms.monotonic import MonotonicAttention
+from keras_attention.mechanisms.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
 from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 
 

@@ -1,16 +1,53 @@
-"""Additive attention."""
+"""Additive attention, and its score."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import keras
-from keras import ops
+from keras import KerasTensor, ops
 
-from keras_attention import scores
+from keras_attention import backend, switch
 from keras_attention.attention import Attention, Tensor
-from keras_attention.backend import project
 from keras_attention.layer import keeps
+
+
+def additive_score(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
+    """Additive score `vᵀ tanh(q + k)` on projected inputs (Bahdanau et al. 2014, arXiv 1409.0473).
+
+    With `q = W s` and `k = U h` this is the alignment model of the paper's appendix A.1.2.
+
+    Half precision is computed in float32. Large scores of known lengths are computed without the
+    `(B, Tq, Tv, units)` tensor of the formula: see `keras_attention.backend.generic.additive`.
+
+    Args:
+        query: projected queries, float `(B, Tq, units)`; B may be 1.
+        key: projected keys, `(B, Tv, units)`; B may be 1.
+        scale: `v`, `(units,)`.
+
+    Returns:
+        The scores `(B, Tq, Tv)`, in the dtype of the queries.
+
+    Raises:
+        ValueError: if the batch sizes differ and neither is 1.
+    """
+    sizes = query.shape[0], key.shape[0]
+    if not (sizes[0] == sizes[1] or None in sizes or 1 in sizes):
+        raise ValueError(
+            "additive_score expected queries and keys of one batch size, or of 1. "
+            f"Received: query {tuple(query.shape)}, key {tuple(key.shape)}"
+        )
+    dtype, scores = keras.backend.standardize_dtype(query.dtype), None
+    if KerasTensor not in (type(query), type(key), type(scale)):
+        wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+        query, key, scale = ops.cast(query, wide), ops.cast(key, wide), ops.cast(scale, wide)
+        settings = switch.current.get()
+        if settings.fast and not settings.exporting:  # an export must not need XLA
+            scores = backend.additive(query, key, scale, settings.training)
+    if scores is None:
+        hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
+        scores = backend.project(hidden, scale)  # of (B, Tq, Tv, units)
+    return ops.cast(scores, dtype)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -58,7 +95,8 @@ class AdditiveAttention(Attention):
 
     def queries(self, query: Tensor) -> Tensor:
         """Return `W q`."""
-        return self.split_heads(project(query, ops.cast(self.query_kernel, self.compute_dtype)))
+        kernel = ops.cast(self.query_kernel, self.compute_dtype)
+        return self.split_heads(backend.project(query, kernel))
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
         """Return `U k` with the bias, if any, in float32, the dtype of scores."""
@@ -86,6 +124,6 @@ class AdditiveAttention(Attention):
             wide = ops.cast(self.gain, self.wide_dtype) * wide / length
             scale = ops.cast(ops.reshape(wide, (-1,)), self.compute_dtype)
         if self.num_heads == 1:
-            return scores.additive(query, key, scale)
+            return additive_score(query, key, scale)
         of_heads = enumerate(ops.split(scale, self.num_heads))
-        return ops.stack([scores.additive(query[:, h], key[:, h], v) for h, v in of_heads], axis=1)
+        return ops.stack([additive_score(query[:, h], key[:, h], v) for h, v in of_heads], axis=1)

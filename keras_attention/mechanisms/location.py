@@ -7,9 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
-from keras_attention.backend import gather_in_rows
+from keras_attention.backend import gather_in_rows, project
 from keras_attention.shapes import first_place
 
 
@@ -55,5 +54,5 @@ class LocationAttention(Attention):
             f"{length} positions",
         )
         kernel = ops.cast(self.kernel, self.compute_dtype)
-        by_place = ops.swapaxes(scores.location(query, kernel, self.max_length), 1, 2)
+        by_place = ops.swapaxes(project(query, kernel), 1, 2)
         return ops.swapaxes(gather_in_rows(by_place, key), 1, 2)

@@ -7,10 +7,26 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
 
 SCORES = ("dot", "scaled_dot", "general")
+
+
+def dot_score(query: Tensor, key: Tensor) -> Tensor:
+    """Dot-product score `q·k` (Luong et al. 2015, arXiv 1508.04025, section 3.1).
+
+    Float16, which products of any size would overflow, gives float32.
+
+    Args:
+        query: float `(..., Tq, dim)`.
+        key: `(..., Tv, dim)`.
+
+    Returns:
+        The scores `(..., Tq, Tv)`.
+    """
+    if keras.backend.standardize_dtype(query.dtype) == "float16":
+        query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
+    return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -67,4 +83,6 @@ class MultiplicativeAttention(Attention):
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the products of queries and projected keys."""
-        return (scores.scaled_dot if self.score == "scaled_dot" else scores.dot)(query, key)
+        if self.score == "scaled_dot":  # Tq·dim products, where those of the scores are Tq·Tv
+            query = query * (query.shape[-1] ** -0.5)
+        return dot_score(query, key)

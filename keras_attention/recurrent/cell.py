@@ -11,7 +11,7 @@ from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Noise, Tensor
 from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells
-from keras_attention.shapes import check_states, checked_mask, fits
+from keras_attention.shapes import fits
 
 ORDERS = ("bahdanau", "luong")
 READOUTS = ("vector", "deep")
@@ -193,13 +193,11 @@ class AttentionCell(BaseLayer):
         expected = ""
         if len(inputs) != self._inputs_form.count(",") + 1 or len(memory) not in (3, 4):
             expected = f"inputs {self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)"
-        elif not fits(inputs[:1], memory[:1]):
+        elif inputs[0] != memory[0] and not fits(inputs[:1], memory[:1]):
             expected = "one batch size"
         elif 0 in (*inputs[1:], *memory[1:]):
             expected = "a step and a position at least"
-        elif self.built and not fits(
-            (inputs[-1], memory[-1]), (self.input_width, self.context_size)
-        ):
+        elif self.built and (inputs[-1], memory[-1]) != (self.input_width, self.context_size):
             expected = (
                 f"inputs of width {self.input_width} and a memory of width {self.context_size}, as "
                 "it was built"
@@ -210,14 +208,15 @@ class AttentionCell(BaseLayer):
     def _prepared(self, inputs: tuple[Any, ...], memory: Any, mask: Any) -> Memory:
         """Check the arguments of a call, and prepare the memory."""
         self._check_shapes(inputs, memory.shape)
-        mask = checked_mask(self, "memory_mask", mask, memory.shape[:-1])
-        return self.prepare(memory, mask=mask)
+        mask = self._checked_mask("memory_mask", mask, memory.shape[:-1])
+        return self.attention.prepare(memory, mask=mask)
 
     # One step at a time.
 
     def prepare(self, value: Tensor, key: Tensor | None = None, mask: Any = None) -> Memory:
         """Prepare a memory for `step`: see `Attention.prepare`."""
-        self._expect_built()
+        if not self.built:
+            self._refuse_unbuilt()
         memory = self.attention.prepare(value, key, mask)
         width = value.shape[-1]
         if width != self.context_size:
@@ -247,7 +246,7 @@ class AttentionCell(BaseLayer):
         rows, flat = memory.value.shape[0], tree.flatten(like)
         shapes = [(rows, *x.shape[1:]) for x in flat]
         form = f"{len(tree.flatten(first.cell))} initial state(s)"
-        check_states(self, states, shapes, form, "or a State of this layer")
+        self._expect_states(states, shapes, form, "or a State of this layer")
         cast = [ops.cast(x, y.dtype) for x, y in zip(states, flat, strict=True)]
         state = tree.pack_sequence_as(like, cast)
         return state if is_state else first._replace(cell=state)
@@ -266,7 +265,8 @@ class AttentionCell(BaseLayer):
         Raises:
             ValueError: for a memory that was not prepared, inputs or a state of another form.
         """
-        self._expect_built()
+        if not self.built:
+            self._refuse_unbuilt()
         self.attention.expect_memory(memory)
         if not fits(inputs.shape, (None, self.input_width)):
             expected = f"inputs (rows, {self.input_width}) of one step"
@@ -278,7 +278,7 @@ class AttentionCell(BaseLayer):
         shapes = [(rows, *shape) for shape in self._state_shapes]
         shapes += [(rows, self.output_size)] if self.input_feeding else []
         source = "from initial_state(memory, cell_state) or the last step"
-        check_states(self, [state.cell, state.output], shapes, "a State of", source)
+        self._expect_states([state.cell, state.output], shapes, "a State of", source)
         inputs = ops.cast(inputs, self.compute_dtype)
         rows, noise = ops.shape(inputs)[0], None
         if training:

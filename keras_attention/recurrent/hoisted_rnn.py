@@ -9,8 +9,8 @@ from keras import ops
 
 from keras_attention import backend
 from keras_attention.fast import loop
+from keras_attention.layer import expect_known_length, note_length
 from keras_attention.recurrent import keras_cells
-from keras_attention.shapes import expect_known_length, note_length
 
 Tensor = Any
 

@@ -10,9 +10,10 @@ from keras import ops, tree
 from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Tensor
 from keras_attention.fast import loop
+from keras_attention.layer import expect_known_length
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell, State
-from keras_attention.shapes import checked_mask, expect_known_length, keep_where
+from keras_attention.shapes import keep_where
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -88,7 +89,7 @@ class AttentionRNN(AttentionCell):
         """Run over the sequence; arguments and result as the class says."""
         expect_known_length(self, inputs)
         prepared = self._prepared(inputs.shape, memory, memory_mask)
-        inputs_mask = checked_mask(self, "inputs_mask", inputs_mask, inputs.shape[:2])
+        inputs_mask = self._checked_mask("inputs_mask", inputs_mask, inputs.shape[:2])
         state = self.initial_state(prepared, initial_state)
         rows = ops.cast(inputs, self.compute_dtype)
         mask = None if inputs_mask is None else ops.transpose(inputs_mask)

@@ -115,7 +115,9 @@ def checked(
             )
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
     if len(limits.shape):
-        longest = backend.greatest(limits, 1) if max_steps is None else max_steps
+        longest = max_steps
+        if max_steps is None:
+            longest = ops.max(ops.pad(limits, [[0, 1]], constant_values=1))  # there may be none
     start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
     return Search(
         name,

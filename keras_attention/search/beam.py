@@ -283,5 +283,5 @@ def _is_finished(search: Search, progress: Progress, lost: Tensor | None) -> Ten
     longest = ops.maximum(ops.expand_dims(progress.limits, 1), length)
     reach = ops.where(ended, NEVER, _score(search, total, longest, None))
     worst_result = ops.top_k(scores, search.num_results)[0][:, -1]
-    best_open = backend.greatest(reach, NEVER, axis=1)
+    best_open = ops.max(reach, axis=1)
     return ops.logical_or(worst_result >= best_open, ops.all(ended, axis=1))

@@ -15,7 +15,7 @@ from keras_attention import (
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
 )
-from keras_attention.mechanisms.chunkwise import chunkwise
+from keras_attention.mechanisms.monotonic import chunkwise
 from tests.keras_attention import reference, zoo
 from tests.keras_attention.helpers import (
     array,

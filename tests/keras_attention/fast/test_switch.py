@@ -72,7 +72,7 @@ FAST = [module.name for module in pkgutil.iter_modules(fast.__path__, "keras_att
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("name", ["keras_attention.scores", *FAST])
+@pytest.mark.parametrize("name", ["keras_attention.mechanisms.additive", *FAST])
 def test_functions_are_converted(name):
     import tensorflow as tf
 
