@@ -28,9 +28,7 @@ LONGEST = 2**16  # positions of monotonic attention in a graph of ONNX, whose le
 def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the positions that the mask allows."""
     scores, dtype = _raised(scores)
-    if mask is None and scores.shape[-1] != 1:  # of one score Keras's warns
-        weights = ops.softmax(scores, axis=-1)
-    elif mask is not None and backend.in_gpu_loop():
+    if mask is not None and backend.in_gpu_loop():
         weights = _softmax_by_pairs(scores, mask)
     else:
         weights = _masked_softmax(scores, mask)
@@ -38,13 +36,13 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    if mask is not None:  # no finite number would do: a visible score may be as low
-        scores = ops.where(mask, scores, -np.inf)
-    highest = ops.maximum(ops.max(scores, axis=-1, keepdims=True), LEAST)
-    weights = ops.exp(scores - ops.stop_gradient(highest))
-    total = ops.sum(weights, axis=-1, keepdims=True)
-    # Only a fully masked row sums to 0. A maximum would do, but for its gradient at a tie.
-    return weights / ops.where(total > 0, total, 1.0)
+    if mask is not None:
+        # No finite number would do: a visible score may be as low. Rows without any become 0.
+        some = ops.any(mask, axis=-1, keepdims=True)
+        scores = ops.where(mask, scores, ops.where(some, -np.inf, 0.0))
+    # Of one score Keras's softmax warns.
+    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+    return weights if mask is None else ops.where(mask, weights, 0.0)
 
 
 def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:

@@ -281,7 +281,6 @@ def _is_finished(search: Search, progress: Progress, lost: Tensor | None) -> Ten
     scores = ops.where(ended, _score(search, total, length, lost), NEVER)
     # An open hypothesis scores best if all that follows costs nothing and covers all.
     longest = ops.maximum(ops.expand_dims(progress.limits, 1), length)
-    reach = ops.where(ended, NEVER, _score(search, total, longest, None))
-    worst_result = ops.top_k(scores, search.num_results)[0][:, -1]
-    best_open = ops.max(reach, axis=1)
-    return ops.logical_or(worst_result >= best_open, ops.all(ended, axis=1))
+    reach = _score(search, total, longest, None)
+    worst_result = ops.top_k(scores, search.num_results)[0][:, -1:]
+    return ops.all(ops.logical_or(ended, worst_result >= reach), axis=1)
