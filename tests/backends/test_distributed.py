@@ -211,7 +211,7 @@ def step(kind, config, rows=slice(None)):
     norm = float(sum(abs(np.asarray(w) - np.asarray(v)).sum() for w, v in zip(after[0], state[0])))
     return float(logs["loss"]), norm, loops(compiled.as_text())
 
-config = replace(CONFIG, coverage_loss=0.5, doubly_stochastic=0.3)
+config = replace(CONFIG, coverage_loss=0.5)
 found = {{"one": step(keras.Model, config, slice(5))}}
 with joined() as processes:
     assert processes.devices == 2

@@ -104,13 +104,6 @@ def test_steps_are_the_sequence_and_rows_may_share_a_memory(decoder, given):
         assert not array(places)[~np.repeat(given["memory_mask"], 2, 0)].any()
 
 
-def test_a_layer_is_rebuilt_from_its_configuration(decoder, given):
-    again = AlignedDecoder.from_config(decoder.get_config())
-    again.build((BATCH, TOKENS), (BATCH, PLACES, WIDTH))
-    again.set_weights(decoder.get_weights())
-    assert_close(again(**given), array(decoder(**given)))
-
-
 @pytest.mark.parametrize(
     "wrong", [{"order": "bahdanau"}, {"copy": True}, {"attention_heads": 2}, {"decoder_layers": 2}]
 )

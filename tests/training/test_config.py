@@ -75,7 +75,6 @@ def test_settings_take_the_type_of_their_key():
         ("attention_options=units=3", "attention_options has no units, which has a key"),
         ("attention_options=wide", "attention_options expected KEY=VALUE, … Received: wide"),
         ("coverage_loss=-1", "coverage_loss expected at least 0. Received: -1.0"),
-        ("schedule=step", "schedule expected one of cosine, constant"),
         ("learning_rate=-1", "learning_rate expected more than 0. Received: -1.0"),
         ("learning_rate=1e999", "learning_rate expected a finite number. Received: inf"),
         ("keep_by=bleu", "keep_by expected one of auto, score, perplexity"),

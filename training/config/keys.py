@@ -103,12 +103,9 @@ class Shared:
     batch_size: int = key(64, "training pairs in a batch")
     learning_rate: float = key(1e-3, "highest learning rate of Adam", above=0, later=True)
     warmup_steps: int = key(
-        200, "steps in which the learning rate rises from 0", least=0, later=True
-    )
-    schedule: str = key(
-        "cosine",
-        "learning rate after the warm-up: falls to 0 by the last epoch, or stays",
-        choices=("cosine", "constant"),
+        200,
+        "steps in which the learning rate rises from 0, before it falls on a cosine",
+        least=0,
         later=True,
     )
     clip_norm: float = key(1.0, "largest norm of the gradient of all weights", above=0, later=True)
@@ -272,9 +269,6 @@ class Target:
     )
     coverage_loss: float = key(
         0.0, "weight of the loss for looking at the same place twice", least=0, later=True
-    )
-    doubly_stochastic: float = key(
-        0.0, "weight of the loss that spreads attention over the source", least=0, later=True
     )
     keep_by: str = key(
         "auto",

@@ -38,7 +38,6 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
         "tie_embeddings": False,
         "copy": False,
         "coverage_loss": 0.0,
-        "doubly_stochastic": 0.0,
     },
     "attention = none": {"coverage_loss": 0.0, "copy": False},
     "copy": {"join": 0.0, "label_smoothing": 0.0, "consistency": 0.0},

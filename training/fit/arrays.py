@@ -51,8 +51,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     model = _build(config, origin, files, processes)
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
     pairs, dev = read_batches(config, files.tokens, tokenizers)
-    steps = pairs.statistics.steps_per_epoch
-    compile_model(model, config, steps)
+    compile_model(model, config, pairs.statistics.steps_per_epoch)
     score = _judge(model, config, dev, processes)
     history = restore_checkpoint(files, model, processes.writes)
     if any(deciding(record) for record in history):  # perplexities are another measure
@@ -71,7 +70,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     )
     if line := pairs.shapes_line():
         print(line, flush=True)
-    return train_epochs(recorder, functools.partial(_batches, pairs, processes), steps=steps)
+    return train_epochs(recorder, functools.partial(_batches, pairs, processes))
 
 
 def _build(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> keras.Model:

@@ -86,7 +86,6 @@ def divergences(logits: Tensor, others: Tensor) -> Tensor:
     return ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1)
 
 
-@keras.saving.register_keras_serializable("training")
 class TokenCrossentropy(keras.losses.Loss):
     """Mean cross-entropy over the tokens of a batch that are not padding.
 
@@ -100,13 +99,8 @@ class TokenCrossentropy(keras.losses.Loss):
             `(2 B, T, V)` for labels `(B, T)`.
     """
 
-    def __init__(
-        self,
-        label_smoothing: float = 0.0,
-        consistency: float = 0.0,
-        name: str = "token_crossentropy",
-    ) -> None:
-        super().__init__(name=name, reduction=None)
+    def __init__(self, label_smoothing: float = 0.0, consistency: float = 0.0) -> None:
+        super().__init__(reduction=None)
         self.label_smoothing, self.consistency = label_smoothing, consistency
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
@@ -123,18 +117,12 @@ class TokenCrossentropy(keras.losses.Loss):
             losses = token_losses(labels, y_pred, self.label_smoothing)
         return ops.sum(losses * valid) / ops.maximum(ops.sum(valid), 1.0)
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        own = {"label_smoothing": self.label_smoothing, "consistency": self.consistency}
-        return {**own, "name": self.name}
 
-
-@keras.saving.register_keras_serializable("training")
 class Perplexity(keras.metrics.Metric):
     """`exp` of the mean cross-entropy over all tokens that are not padding."""
 
-    def __init__(self, name: str = "perplexity", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self) -> None:
+        super().__init__(name="perplexity")
         self.total = self.add_weight(initializer="zeros", name="total")
         self.tokens = self.add_weight(initializer="zeros", name="tokens")
 
@@ -153,19 +141,12 @@ class Perplexity(keras.metrics.Metric):
 class ClippedAdam(keras.optimizers.Adam):
     """Adam on gradients whose norm, over all weights, is at most `clip_norm`.
 
-    It is Adam with `global_clipnorm` (Pascanu et al. 2012, arXiv 1211.5063, section 3.2). Each step
-    calls `observe` with the norm before clipping, a float32 scalar.
+    It is Adam with `global_clipnorm` (Pascanu et al. 2012, arXiv 1211.5063, section 3.2).
     """
 
-    def __init__(
-        self,
-        learning_rate: Any,
-        clip_norm: float,
-        observe: Callable[[Tensor], Any] = lambda norm: None,
-    ) -> None:
+    def __init__(self, learning_rate: Any, clip_norm: float) -> None:
         super().__init__(learning_rate)
         self.clip_norm = clip_norm
-        self.observe = observe
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """Update the weights; a weight's gradient may be None."""
@@ -174,7 +155,6 @@ class ClippedAdam(keras.optimizers.Adam):
             dense = [ops.concatenate([ops.reshape(g, (-1,)) for g in dense])]
         squares = [ops.sum(ops.square(g)) for g in dense]
         norm = ops.sqrt(ops.sum(ops.stack(squares)))
-        self.observe(norm)
         # Written so that a norm that is not finite makes the update nan, and training stops.
         scale = self.clip_norm / ops.maximum(norm, self.clip_norm) + (norm - norm)
         scaled = [None if g is None else g * scale for g in grads]
@@ -195,10 +175,8 @@ class ClippedAdam(keras.optimizers.Adam):
             [x for x in self.variables if x.name.endswith(f"_{name}")]
             for name in ("momentum", "velocity")
         )
-        step, rate = (
-            ops.cast(self.iterations + 1, "float32"),
-            ops.cast(self.learning_rate, "float32"),
-        )
+        step = ops.cast(self.iterations + 1, "float32")
+        rate = ops.cast(self.learning_rate, "float32")
         for gradient, weight, m, v in zip(gradients, variables, first, second, strict=True):
             tf.raw_ops.ResourceApplyAdam(
                 var=weight.value.handle,
@@ -216,19 +194,17 @@ class ClippedAdam(keras.optimizers.Adam):
 
 
 def make_schedule(config: Config, steps_per_epoch: int) -> Any:
-    """Return the learning rate, or its schedule.
+    """Return the learning rate's schedule.
 
     Over the first `warmup_steps`, at most a tenth of the run, it rises from 0; then it falls on a
-    cosine (Loshchilov and Hutter 2016, arXiv 1608.03983), or stays.
+    cosine (Loshchilov and Hutter 2016, arXiv 1608.03983).
     """
     total = config.epochs * steps_per_epoch
     warmup = min(config.warmup_steps, total // 10)
-    if config.schedule == "constant" and not config.warmup_steps:
-        return config.learning_rate
     return keras.optimizers.schedules.CosineDecay(
         0.0 if warmup else config.learning_rate,
         max(1, total - warmup),
-        alpha=1.0 if config.schedule == "constant" else 0.01,
+        alpha=0.01,
         warmup_target=config.learning_rate if warmup else None,
         warmup_steps=warmup,
     )
@@ -241,19 +217,12 @@ def configure_keras(config: Config) -> None:
     keras.config.set_dtype_policy(config.precision)
 
 
-def compile_model(
-    model: keras.Model,
-    config: Config,
-    steps: int,
-    observe: Callable[[Any], Any] = lambda norm: None,
-    **options: Any,
-) -> None:
-    """Compile a model with `ClippedAdam`, its loss and further options of Keras's `compile`."""
+def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> None:
+    """Compile a model with its loss and `ClippedAdam`."""
     if config.target == "label":
         loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
     else:
         loss = TokenCrossentropy(config.label_smoothing, config.consistency)
-    rate = make_schedule(config, steps)
-    optimizer = ClippedAdam(rate, config.clip_norm, observe)
-    model.compile(optimizer, loss, jit_compile=config.compiles(), **options)
+    optimizer = ClippedAdam(make_schedule(config, steps_per_epoch), config.clip_norm)
+    model.compile(optimizer, loss, jit_compile=config.compiles())
     model.optimizer.build(model.trainable_variables)

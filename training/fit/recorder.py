@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import keras
@@ -40,8 +39,8 @@ class Recorder:
         self.files, self.config, self.model = files, config, model
         self.statistics, self.history, self.score, self.write = statistics, history, score, write
 
-    def finish(self, loss: float, seconds: float, **more: float) -> Record:
-        """Score, record and save after an epoch of so many seconds; `more` goes into the record.
+    def finish(self, loss: float, seconds: float) -> Record:
+        """Score, record and save after an epoch of so many seconds.
 
         Raises RunError where the loss, a score or a weight is not finite; nothing is saved then.
         """
@@ -50,7 +49,6 @@ class Recorder:
         self._check(record)
         record |= {
             **self.score(),
-            **more,
             "learning_rate": float(self.model.optimizer.learning_rate),
             "seconds": round(seconds, 1),
             "target_tokens_per_second": round(self.statistics.target_tokens / seconds),
@@ -134,65 +132,31 @@ def numbers_line(record: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {record[key]:.4g}" for key, name in FIGURES.items() if key in record)
 
 
-def train_epochs(
-    recorder: Recorder,
-    batches: Callable[[int], Any],
-    *,
-    steps: int | None = None,
-    gradient_norm: keras.metrics.Metric | None = None,
-) -> Record:
+def train_epochs(recorder: Recorder, batches: Callable[[int], Any]) -> Record:
     """Train the epochs that are missing, and try the mean of the last; return the last record.
 
-    `batches` gives those of an epoch by its number, `steps` how many there are, where they do not
-    tell. `gradient_norm`, a mean over an epoch's steps, is recorded.
+    `batches` gives the batches of an epoch by its number.
     """
     config, history = recorder.config, recorder.history
+    steps = recorder.statistics.steps_per_epoch
     while (reason := reason_to_stop(history, config)) is None:
-        if gradient_norm is not None:
-            gradient_norm.reset_state()
-        started = time.perf_counter()
-        with Bar() as bar:
+        epoch, started = len(history), time.perf_counter()
+        with progress(steps, f"steps of epoch {epoch + 1}") as advance:
+            count_step = keras.callbacks.LambdaCallback(
+                on_train_batch_end=lambda batch, logs, advance=advance: advance(1)
+            )
             fitted = recorder.model.fit(
-                batches(len(history)),
-                initial_epoch=len(history),
-                epochs=len(history) + 1,
+                batches(epoch),
+                initial_epoch=epoch,
+                epochs=epoch + 1,
                 steps_per_epoch=steps,
-                callbacks=[bar, keras.callbacks.TerminateOnNaN()],
+                callbacks=[count_step, keras.callbacks.TerminateOnNaN()],
                 shuffle=False,  # the batches are, anew each epoch
                 verbose=0,
             )
-        seconds = time.perf_counter() - started
-        more = {} if gradient_norm is None else {"gradient_norm": float(gradient_norm.result())}
-        recorder.finish(fitted.history["loss"][0], seconds, **more)
+        recorder.finish(fitted.history["loss"][0], time.perf_counter() - started)
     if reason:
         print(f"{reason}: training stops.")
     if config.average_epochs:
         recorder.try_average()
     return history[-1]
-
-
-class Bar(keras.callbacks.Callback):
-    """A bar for the steps of each epoch on standard error, where that is a terminal.
-
-    As a context manager it takes the bar away at its end, after an error as well.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shown = ExitStack()
-        self.advance: Callable[[int], None] = lambda count: None
-
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.shown.close()
-
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Begin a new bar."""
-        unit = f"steps of epoch {epoch + 1}"
-        self.advance = self.shown.enter_context(progress(self.params["steps"], unit))
-
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Move it on."""
-        self.advance(1)

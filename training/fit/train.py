@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +38,6 @@ from training.sources.kinds import KINDS
 from training.sources.text.source import begin_copying
 
 LONGEST = 60  # characters of a text in a picture that is still read
-
-
-class LabelledDevSet:
-    """The dev set of a label, scored with the current weights."""
-
-    def __init__(self, run: Run, dev: Histories) -> None:
-        self.split, self.predict = dev, make_predictor([run])
-
-    def score(self) -> dict[str, float]:
-        """Return `val_loss`, the mean cross-entropy, and `auc`."""
-        probabilities = self.predict(self.split).probabilities
-        return {
-            "val_loss": label_scores.cross_entropy(self.split.labels, probabilities),
-            "auc": METRICS["auc"].score(self.split.labels, probabilities),
-        }
 
 
 class DevSet:
@@ -110,14 +95,14 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
             config = as_init_reads(config, init)
         configure_keras(config)
         opened = open_run(files, config, init)
-        model, gradient_norm = _build(opened)
+        model = _build(opened)
         opened.source.begin(model)
         if opened.config.copy:
             begin_copying(model, opened.source, opened.target)
         if init is not None:
             load_best(RunFiles(init), model)
         write_run(files, opened, model)
-        return _fit(files, opened, model, gradient_norm, [])
+        return _fit(files, opened, model, [])
 
 
 def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Record:
@@ -133,42 +118,44 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
     with files.locked():
         configure_keras(config)
         opened = reopen(files, config, force)
-        model, gradient_norm = _build(opened)
+        model = _build(opened)
         history = restore_checkpoint(files, model)
         if changes:  # which nothing has refused
             config.save(files.config)
-        return _fit(files, opened, model, gradient_norm, history)
+        return _fit(files, opened, model, history)
 
 
-def _build(opened: Opened) -> tuple[keras.Model, keras.metrics.Mean]:
-    """Return the compiled model, and the mean of its gradient's norm."""
+def _build(opened: Opened) -> keras.Model:
+    """Return the compiled model."""
     model = build_model(opened.config, *opened.origin.vocabulary)
-    gradient_norm = keras.metrics.Mean()
-    steps = opened.pairs.statistics.steps_per_epoch
-    compile_model(model, opened.config, steps, gradient_norm.update_state, weighted_metrics=[])
-    return model, gradient_norm
+    compile_model(model, opened.config, opened.pairs.statistics.steps_per_epoch)
+    return model
 
 
-def _fit(
-    files: RunFiles,
-    opened: Opened,
-    model: keras.Model,
-    gradient_norm: keras.metrics.Mean,
-    history: list[Record],
-) -> Record:
+def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Record]) -> Record:
     """Train the missing epochs, and keep their files."""
     run = Run(files.path, opened.config, opened.source, opened.target, model)
     _describe(run, opened)
-    dev_set: DevSet | LabelledDevSet
     if run.target is None:
-        dev_set = LabelledDevSet(run, opened.dev)
+        score = _score_labels(run, opened.dev)
     else:
-        dev_set = DevSet(run, opened.dev, make_dataset(opened.dev_pairs))
-    statistics = opened.pairs.statistics
-    recorder = Recorder(files, run.config, model, statistics, history, dev_set.score)
-    return train_epochs(
-        recorder, functools.partial(make_dataset, opened.pairs), gradient_norm=gradient_norm
-    )
+        score = DevSet(run, opened.dev, make_dataset(opened.dev_pairs)).score
+    recorder = Recorder(files, run.config, model, opened.pairs.statistics, history, score)
+    return train_epochs(recorder, functools.partial(make_dataset, opened.pairs))
+
+
+def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:
+    """Return a function to `val_loss`, the mean cross-entropy of dev's labels, and `auc`."""
+    predict = make_predictor([run])
+
+    def score() -> dict[str, float]:
+        probabilities = predict(dev).probabilities
+        return {
+            "val_loss": label_scores.cross_entropy(dev.labels, probabilities),
+            "auc": METRICS["auc"].score(dev.labels, probabilities),
+        }
+
+    return score
 
 
 def _describe(run: Run, opened: Opened) -> None:

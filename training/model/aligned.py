@@ -18,7 +18,6 @@ NEVER = -1e9  # a score that no probability is left of
 TINY = 1e-37  # of this a logarithm can still be taken
 
 
-@keras.saving.register_keras_serializable("training")
 class AlignedDecoder(keras.layers.Layer):
     """Hard monotonic attention, trained by its exact marginal likelihood.
 
@@ -206,24 +205,6 @@ class AlignedDecoder(keras.layers.Layer):
     def compute_output_spec(self, tokens: Any, memory: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the symbolic log-probabilities."""
         return keras.KerasTensor((*tokens.shape, self.vocab_size), "float32")
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "vocab_size": self.vocab_size,
-            "embedding_size": self.embedding_size,
-            "units": self.units,
-            "attention_units": self.attention_units,
-            "dropout": self.rate,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> AlignedDecoder:
-        """Rebuild the layer."""
-        cell = keras.saving.deserialize_keras_object(config["cell"])
-        return cls(**{**config, "cell": cell})
 
 
 def _one_place_on(shape: Any, dtype: Any = None) -> Tensor:

@@ -28,7 +28,6 @@ from training.sources.text.source import EMBEDDING_STDDEV, known_tokens
 Tensor = Any
 
 
-@keras.saving.register_keras_serializable("training")
 class Twice(keras.layers.Layer):
     """Repeats a batch in training: dropout differs, see `TokenCrossentropy`."""
 
@@ -37,7 +36,6 @@ class Twice(keras.layers.Layer):
         return ops.concatenate([rows, rows]) if training else rows
 
 
-@keras.saving.register_keras_serializable("training")
 class SourceWords(keras.layers.Layer):
     """The words of a source in the target's vocabulary, extended for what it lacks.
 
@@ -71,13 +69,7 @@ class SourceWords(keras.layers.Layer):
         """Return the symbolic ids."""
         return keras.KerasTensor(source.shape, "int32")
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        sizes = {"source_size": self.source_size, "target_size": self.target_size}
-        return {**super().get_config(), **sizes}
 
-
-@keras.saving.register_keras_serializable("training")
 class FixedContext(Attention):
     """No attention: the memory is one vector `(B, 1, dim)`, which gets all the weight."""
 
@@ -139,10 +131,6 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         reverse_dtype=keras.config.dtype_policy().compute_dtype,  # its product is float32 otherwise
         name="target_embedding",
     )
-    losses_of_weights = {
-        "coverage": config.coverage_loss,
-        "doubly_stochastic": config.doubly_stochastic,
-    }
     decoder = AttentionRNN(
         build_decoder_cell(config),
         build_attention(config),
@@ -151,7 +139,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         readout=config.readout,
         input_feeding=config.input_feeding,
         gate=config.gate,
-        return_attention_scores=config.copy or any(losses_of_weights.values()),
+        return_attention_scores=config.copy or config.coverage_loss > 0,
         name="decoder",
     )
 
@@ -161,12 +149,11 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     if decoder.return_attention_scores:
         x, weights = x[0], mean_of_heads(x[1], 3)
     x = keras.layers.Dropout(config.dropout)(x)
-    is_token, there = ops.not_equal(target, PAD_ID), mask if len(mask.shape) == 2 else None
-    for loss, weight in losses_of_weights.items():
-        if weight:
-            x = losses.AttentionLoss(loss, weight)(
-                x, weights, outputs_mask=is_token, memory_mask=there
-            )
+    if config.coverage_loss:
+        is_token, there = ops.not_equal(target, PAD_ID), mask if len(mask.shape) == 2 else None
+        x = losses.AttentionLoss("coverage", config.coverage_loss)(
+            x, weights, outputs_mask=is_token, memory_mask=there
+        )
     if config.tie_embeddings:
         logits = embedding(x, reverse=True)
     else:

@@ -169,7 +169,7 @@ def test_convolutions_that_cannot_be_are_one_clear_line(convolutions, said):
 
 def test_every_place_of_a_grid_has_positions_of_its_own():
     grid = np.zeros((2, 5, 7, 3), "float32")
-    layer = GridPositions.from_config(GridPositions().get_config())
+    layer = GridPositions()
     found = layer(grid).numpy()
     assert found.shape == layer.compute_output_shape(grid.shape) == (2, 5, 7, 19)
     places = found[0, :, :, 3:].reshape(35, 16)

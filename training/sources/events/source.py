@@ -179,7 +179,6 @@ class EventSource(Source):
         return keras.Model(source, encoded(config, x, mask, summary), name="encoder")
 
 
-@keras.saving.register_keras_serializable("training")
 class EventFeatures(keras.layers.Layer):
     """Features `(B, T, 3 * inputs + 3)` of times and numbers of events, `(B, T, 1 + inputs)`.
 

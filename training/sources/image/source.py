@@ -281,7 +281,6 @@ def grid_size(config: Config, layers: list[Convolution] | None = None) -> tuple[
     return height, width
 
 
-@keras.saving.register_keras_serializable("training")
 class GridPositions(keras.layers.Layer):
     """Joins to a grid `(B, H, W, dim)` 16 positions: row and column, and sines of them."""
 
