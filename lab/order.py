@@ -29,7 +29,7 @@ from training.model.seq2seq import build_model
 from training.score import labels as scores
 from training.sources.events import data as events
 from training.sources.events.histories import Histories
-from training.sources.events.source import Statistics, last_events
+from training.sources.events.source import last_events
 
 # Of each: whether it attends, and whether events are shuffled in training and in testing.
 VARIANTS = {
@@ -167,8 +167,8 @@ class Learner:
         self.model.set_weights(build_model(self.config, self.size).get_weights())
         for variable, value in zip(self.model.optimizer.variables, self.fresh, strict=True):
             variable.assign(value)
-        statistics = Statistics.of(self.data.select(train))
-        self.model.get_layer("encoder").get_layer("features").set_statistics(statistics)
+        features = self.model.get_layer("encoder").get_layer("features")
+        features.adapt(self.data.select(train))
         batch, labels = (self.shuffled if shuffled else self.batch), self.data.labels
         rng, size = np.random.default_rng(seed), self.config.batch_size
         steps = max(1, len(train) // size)

@@ -248,14 +248,14 @@ class ExportedReader(tf.Module):
         super().__init__()
         models, config = [run.model for run in runs], runs[0].config
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
-        source, places = runs[0].source, runs[0].source.places(config)
-        self._source, self._places = lambda: source, places
+        source = runs[0].source
+        self._source, self._places = lambda: source, source.places
         self._settings = Search(
             beam_width=beam_width,
             num_results=min(num_results, beam_width),
             length_penalty=length_penalty,
         )
-        self._max_length = source.longest_target(config)
+        self._max_length = config.max_target_length
         self.target_tokenizer = runs[0].target_tokenizer
         self.variables_used = variables_of(models)
         self.attends = all(run.config.attention != "none" for run in runs)

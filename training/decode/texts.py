@@ -17,6 +17,7 @@ from training.decode.steps import fixed_steps
 from training.graphs import graph
 from training.runs.run import Run
 from training.sources.batches import source_batches
+from training.sources.kinds import KINDS
 
 # The characters that go on with a word; all others stand for themselves.
 INSIDE = rf"(?:{LETTERS}|['’-])"
@@ -123,18 +124,19 @@ def make_nbest(
     """
     settings = settings or Search()
     settings.check(runs)
-    models, num_results = [run.model for run in runs], settings.num_results
+    models, num_results, config = [run.model for run in runs], settings.num_results, runs[0].config
     source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
+    reads_texts = KINDS[config.source].tokens
     rounded = settings.precision == "bfloat16"
     steps = fixed_steps(models, settings.beam_width, settings.precision) if rounded else None
-    compiled = runs[0].config.compiles() and not rounded  # constant kernels are a CPU's
+    compiled = config.compiles() and not rounded  # constant kernels are a CPU's
     size = batch_size or (COMPILED_BATCH_SIZE if compiled else BATCH_SIZE)
     arguments: dict[str, Any] = {
         "steps": steps,
-        "max_length": source.longest_target(runs[0].config),
+        "max_length": None if reads_texts else config.max_target_length,
         "return_attention_weights": settings.replaces_unknown,
     }
-    copies = runs[0].config.copy or settings.replaces_unknown
+    copies = config.copy or settings.replaces_unknown
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 

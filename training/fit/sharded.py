@@ -75,25 +75,6 @@ class ShardedModel(keras.Model):
         metrics = [scope.get_current_value(variable) for variable in self.metrics_variables]
         return logs, (weights, others, optimizer, metrics)
 
-    def test_step(self, state: tuple, data: tuple) -> tuple[dict[str, Tensor], tuple]:
-        """Score a batch by the compiled metrics, whose variables are sums; no loss is computed."""
-        weights, others, metrics = state
-        x, y = data[:2]
-
-        def local(weights: list, others: list, x: Any, y: Tensor) -> list:
-            logits, _ = self.stateless_call(weights, others, x, training=False)
-            zeros = [jnp.zeros(value.shape, value.dtype) for value in metrics]
-            with self._metrics_from(zeros) as scope:
-                self.compute_metrics(x, y, logits)
-            added = [scope.get_current_value(variable) for variable in self.metrics_variables]
-            return jax.lax.psum(added, AXIS)
-
-        added = _on_each(local, (_WHOLE, _WHOLE, _ROWS, _ROWS))(weights, others, x, y)
-        metrics = [value + more for value, more in zip(metrics, added, strict=True)]
-        with self._metrics_from(metrics):
-            logs = self.get_metrics_result()
-        return logs, (weights, others, metrics)
-
     def _metrics_from(self, values: Sequence[Tensor]) -> keras.StatelessScope:
         return keras.StatelessScope(list(zip(self.metrics_variables, values, strict=True)))
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from training.config.schema import Config
 
 if TYPE_CHECKING:
-    import keras
-
     from training.sources.source import Source
 
 
@@ -69,8 +67,3 @@ def source_class(config: Config) -> type[Source]:
     module, _, name = KINDS[config.source].reader.partition(":")
     reader: type[Source] = getattr(importlib.import_module(module), name)
     return reader
-
-
-def build_encoder(config: Config, size: int) -> keras.Model:
-    """Build the encoder of a configuration's source: see `Source.build_encoder`."""
-    return source_class(config).build_encoder(config, size)

@@ -67,13 +67,11 @@ class Source(ABC):
     # what the encoder has to know of the data: entries of the vocabulary, columns of a table; 0
     # where there is nothing to know
     size: int = 0
+    places: tuple[int, ...] | None = None  # shape of the memory's places; None for a sequence's
 
     @classmethod
     def load_training(cls, config: Config) -> tuple[Any, Any]:
-        """Read what a run trains on and what it measures progress on: splits, or `Histories`.
-
-        Texts become token ids instead.
-        """
+        """Read the training and the dev set, splits or `Histories`; texts become ids instead."""
         raise NotImplementedError
 
     @abstractmethod
@@ -124,13 +122,6 @@ class Source(ABC):
     def examples(self, count: int) -> dict[str, Any]:
         """Return inputs of so many examples, to warm an export up with."""
         raise NotImplementedError
-
-    def places(self, config: Config) -> tuple[int, ...] | None:  # noqa: B027
-        """Return the shape of the memory's places; None for those of a sequence."""
-
-    def longest_target(self, config: Config) -> int | None:
-        """Return the most tokens that a search may say, None where that depends on each source."""
-        return config.max_target_length
 
     @staticmethod
     @abstractmethod

@@ -278,7 +278,7 @@ def _about_source(run: Run) -> dict[str, Any]:
     source, config = run.source, run.config
     if config.source == "image":
         size = {"height": config.image_height, "width": config.image_width}
-        regions = list(source.places(config) or ())
+        regions = list(source.places or ())
         return {**size, "channels": config.image_channels, "regions": regions}
     return {"columns": list(source.inputs())} if config.source == "events" else {}
 

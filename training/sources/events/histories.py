@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -68,14 +67,8 @@ class Schema:
 
     def logged(self) -> np.ndarray:
         """Return of which inputs the logarithm is taken, boolean `(inputs,)`."""
-        return np.array(
-            [
-                name in self.log
-                for name, categories in self.columns.items()
-                for _ in ([None] if categories is None else categories)
-            ],
-            bool,
-        )
+        widths = [1 if each is None else len(each) for each in self.columns.values()]
+        return np.repeat([name in self.log for name in self.columns], widths)
 
 
 @dataclass(frozen=True)
@@ -91,24 +84,12 @@ class Histories:
     people: np.ndarray  # whose each history is; examples of one id are not independent
 
     @classmethod
-    def of(
-        cls,
-        schema: Schema,
-        times: list[float],
-        values: list[Any],
-        examples: list[tuple[int, int, float, str]],
-    ) -> Histories:
+    def of(cls, schema: Schema, times: list, values: list, examples: list[tuple]) -> Histories:
         """Make them of all events, and of examples: start, end, label and person of each."""
-        starts, ends, labels, people = zip(*examples, strict=True)
-        return cls(
-            schema,
-            np.array(times, np.float64),
-            np.array(values, np.float32).reshape(len(times), -1),
-            np.array(starts, np.int64),
-            np.array(ends, np.int64),
-            np.array(labels, np.float32),
-            np.array(people),
-        )
+        numbers = np.array(values, np.float32).reshape(len(times), -1)
+        starts, ends, labels, people = map(np.array, zip(*examples, strict=True))
+        labels = labels.astype(np.float32)
+        return cls(schema, np.array(times, np.float64), numbers, starts, ends, labels, people)
 
     def select(self, indices: Sequence[int] | np.ndarray) -> Histories:
         """Return the examples at these positions."""

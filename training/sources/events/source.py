@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from training.command.errors import UserError
+from training.command.files import read_json, write_json
 from training.config.schema import Config
 from training.data.store import Sequences
 from training.sources.events import data as events
@@ -24,59 +22,31 @@ SMALLEST = 1e-6  # what logarithms are taken of, at least
 OUTLYING = 0.001  # share of numbers at either end that are taken as the next less extreme one
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Statistics of the training examples, by which numbers are standardised."""
+def statistics_of(data: Histories) -> dict[str, np.ndarray]:
+    """Return the weights of `EventFeatures` for the events in the histories of some examples.
 
-    # lower bound of each input, after its logarithm if any: one number in a thousand lies below
-    lowest: list[float]
-    # upper bound, likewise. A pressure of 13,682 is a slip of the pen, beside which all others
-    # would be alike
-    highest: list[float]
-    mean: list[float]  # of each input, after that
-    deviation: list[float]  # standard deviation of each
-    time_mean: float  # of the times of events
-    time_deviation: float  # of the times
-    gap: float  # mean time between an event and the next
-    log: list[float]  # 1 for inputs whose logarithm is taken, else 0
-
-    @classmethod
-    def of(cls, data: Histories) -> Statistics:
-        """Return those of the events in the histories of some examples."""
-        log = data.schema.logged()
-        first: dict[int, int] = {}
-        for start, end in zip(data.starts.tolist(), data.ends.tolist(), strict=True):
-            first[start] = max(end, first.get(start, 0))
-        rows = np.concatenate([np.arange(start, end) for start, end in first.items()])
-        gaps = np.concatenate([np.diff(data.times[start:end]) for start, end in first.items()])
-        values, times = taken_log(data.values[rows].astype("float64"), log), data.times[rows]
-        seen = ~np.isnan(values)
-        bounds = [
-            np.quantile(column[there], (OUTLYING, 1 - OUTLYING)) if there.any() else (0.0, 0.0)
-            for column, there in zip(values.T, seen.T, strict=True)
-        ]
-        lowest, highest = np.array(bounds).T
-        values = np.clip(values, lowest, highest)
-        count = np.maximum(seen.sum(axis=0), 1)
-        mean = np.where(seen, values, 0).sum(axis=0) / count
-        centred = np.where(seen, values - mean, 0)
-        deviation = np.sqrt((centred**2).sum(axis=0) / count)
-        return cls(
-            lowest.tolist(),
-            highest.tolist(),
-            mean.tolist(),
-            np.where(deviation > 1e-6, deviation, 1.0).tolist(),
-            float(times.mean()),
-            float(times.std() or 1.0),
-            float(gaps.mean() if gaps.size and gaps.mean() > 0 else 1.0),
-            log.astype(float).tolist(),
-        )
-
-
-def taken_log(values: np.ndarray, log: np.ndarray) -> np.ndarray:
-    """Return values `(events, inputs)` with the logarithm of some inputs."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(log, np.log(np.maximum(values, SMALLEST)), values)
+    Of each number one in a thousand lies below `lowest`, one above `highest`, after its logarithm
+    if any: a pressure of 13,682 is a slip of the pen, beside which all others would be alike.
+    """
+    rows = np.unique(
+        np.concatenate([np.arange(*ends) for ends in zip(data.starts, data.ends, strict=True)])
+    )
+    log, times, values = data.schema.logged(), data.times[rows], data.values[rows].astype("float64")
+    values = np.where(log, np.log(np.maximum(values, SMALLEST)), values)
+    values[:, np.isnan(values).all(axis=0)] = 0.0
+    lowest, highest = np.nanquantile(values, (OUTLYING, 1 - OUTLYING), axis=0)
+    values = np.clip(values, lowest, highest)
+    deviation = np.nanstd(values, axis=0)
+    later = rows[~np.isin(rows, data.starts)]
+    gap = (data.times[later] - data.times[later - 1]).mean() if later.size else 0.0
+    return {
+        "lowest": lowest,
+        "highest": highest,
+        "mean": np.nanmean(values, axis=0),
+        "deviation": np.where(deviation > 1e-6, deviation, 1.0),
+        "log": log.astype(float),
+        "time": np.array([times.mean(), times.std() or 1.0, gap if gap > 0 else 1.0]),
+    }
 
 
 def last_events(data: Histories, most: int) -> Sequences:
@@ -95,8 +65,8 @@ class EventSource(Source):
 
     files = ("source.events",)
 
-    def __init__(self, schema: Schema, statistics: Statistics, most: int) -> None:
-        self.schema, self.statistics, self.most = schema, statistics, most
+    def __init__(self, schema: Schema, most: int, data: Histories | None = None) -> None:
+        self.schema, self.most, self._data = schema, most, data
         self.size = len(schema.inputs())
 
     @classmethod
@@ -112,8 +82,8 @@ class EventSource(Source):
 
     @classmethod
     def make(cls, config: Config, data: Histories) -> EventSource:
-        """Take the statistics."""
-        return cls(data.schema, Statistics.of(data), config.max_events)
+        """Return the source of the columns of these histories, whose statistics a model gets."""
+        return cls(data.schema, config.max_events, data)
 
     @classmethod
     def fingerprint(cls, train: Histories, dev: Histories) -> str:
@@ -126,22 +96,17 @@ class EventSource(Source):
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> EventSource:
-        """Load columns and statistics."""
-        file = folder / cls.files[0]
-        state = json.loads(file.read_text(encoding="utf-8"))
-        if set(state["statistics"]) != {field.name for field in fields(Statistics)}:
-            raise UserError(f"{file} is of another version: train the run again")
-        return cls(Schema(**state["schema"]), Statistics(**state["statistics"]), config.max_events)
+        """Load the columns; the statistics are weights of the model."""
+        return cls(Schema(**read_json(folder / cls.files[0])), config.max_events)
 
     def save(self, folder: Path) -> None:
-        """Write columns and statistics as JSON."""
-        state = {"schema": vars(self.schema), "statistics": vars(self.statistics)}
-        file = folder / self.files[0]
-        file.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+        """Write the columns as JSON."""
+        write_json(folder / self.files[0], vars(self.schema))
 
     def begin(self, model: keras.Model) -> None:
-        """Give the statistics to the model."""
-        model.get_layer("encoder").get_layer("features").set_statistics(self.statistics)
+        """Give the model the statistics of the data that the source was made of."""
+        if self._data is not None:
+            model.get_layer("encoder").get_layer("features").adapt(self._data)
 
     def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
         """Return what an export reads: times and columns."""
@@ -205,15 +170,10 @@ class EventFeatures(keras.layers.Layer):
         self.log = statistic("log", (size,), "zeros")
         self.time = statistic("time", (3,), "ones")
 
-    def set_statistics(self, statistics: Statistics) -> None:
-        """Set the weights."""
-        times = [statistics.time_mean, statistics.time_deviation, statistics.gap]
-        self.lowest.assign(statistics.lowest)
-        self.highest.assign(statistics.highest)
-        self.mean.assign(statistics.mean)
-        self.deviation.assign(statistics.deviation)
-        self.log.assign(statistics.log)
-        self.time.assign(times)
+    def adapt(self, data: Histories) -> None:
+        """Set the weights to the statistics of histories: see `statistics_of`."""
+        for name, value in statistics_of(data).items():
+            getattr(self, name).assign(value)
 
     def call(self, events: Tensor) -> Tensor:
         """Make the features."""
@@ -241,18 +201,15 @@ class EventFeatures(keras.layers.Layer):
 
     def compute_output_shape(self, events_shape: tuple) -> tuple:
         """Return the shape of the features."""
-        return (*events_shape[:-1], 3 * (events_shape[-1] - 1) + 3)
+        return (*events_shape[:-1], 3 * events_shape[-1])
 
 
 def _last_known(values: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
     """Return the last of values `(B, T, F)` seen up to each event, and whether there is one."""
     steps = ops.arange(ops.shape(values)[1], dtype="int32")
-    index = ops.where(seen, ops.reshape(steps, (1, -1, 1)), -1)  # (B, S, F)
-    before = ops.reshape(steps, (-1, 1)) >= ops.reshape(steps, (1, -1))  # (T, S)
-    candidates = ops.where(
-        ops.reshape(before, (1, *ops.shape(before), 1)), ops.expand_dims(index, 1), -1
-    )
-    last = ops.max(candidates, axis=2)  # (B, T, F)
+    index = ops.where(seen, steps[:, None], -1)  # (B, S, F)
+    before = steps[:, None] >= steps  # (T, S)
+    last = ops.max(ops.where(before[..., None], index[:, None], -1), axis=2)  # (B, T, F)
     numbers = ops.take_along_axis(values, ops.maximum(last, 0), axis=1)
     any_before = last >= 0
     return ops.where(any_before, numbers, 0.0), any_before

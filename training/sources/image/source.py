@@ -66,6 +66,7 @@ class ImageSource(Source):
     def __init__(self, config: Config) -> None:
         self.height, self.width = config.image_height, config.image_width
         self.channels, self.shift = config.image_channels, config.shift
+        self.places = grid_size(config)
 
     @classmethod
     def load_training(cls, config: Config) -> tuple[Split, Split]:
@@ -110,10 +111,6 @@ class ImageSource(Source):
         blank = tf.zeros([self.height, self.width, self.channels], tf.uint8)
         files = [tf.io.encode_png(blank), tf.io.encode_jpeg(blank)]
         return {"image_bytes": tf.stack([files[number % 2] for number in range(count)])}
-
-    def places(self, config: Config) -> tuple[int, int]:
-        """Return height and width of the grid."""
-        return grid_size(config)
 
     def read(  # type: ignore[override]
         self, image_bytes: Tensor, most_pixels: int | None = _TOGETHER

@@ -68,9 +68,6 @@ class TextSource(Source):
             raise UserError(f"expected a list of texts. Received: {wrong[0]!r}")
         return tokenize(raw, self.tokenizer)
 
-    def longest_target(self, config: Config) -> None:
-        """Return None: twice as many tokens as the text has, and some more."""
-
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
         """Build the encoder: from token ids, int32 `(B, S)`, to what `encoded` returns."""
