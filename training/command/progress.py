@@ -8,14 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 _showing = False
-
 
 # Says what is done next, and the share of all its time that such work has mostly taken by now.
 Tell = Callable[..., None]
@@ -41,39 +39,20 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def stages(first: str) -> Iterator[Tell]:
-    """Show what is being done, `first` to begin with, and for how long.
-
-    Where a share of the work is told, the time that the rest takes is shown as well.
-    """
+    """Show what is being done, `first` to begin with, for how long, and the share that is done."""
     if not _is_shown():
         yield lambda what, share=None: None
         return
-    from rich.progress import TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     text = TextColumn("{task.description} …", markup=False)
-    with _shown(TimeElapsedColumn(), _time_left(), text) as bar:
+    with _shown(TimeElapsedColumn(), BarColumn(), text) as bar:
         task = bar.add_task(first, total=None)
 
         def tell(what: str, share: float | None = None) -> None:
-            bar.update(task, description=what)
-            if share:
-                elapsed = bar.tasks[0].elapsed or 0.0
-                bar.update(task, ends=elapsed / share)
+            bar.update(task, description=what, total=share and 1.0, completed=share)
 
         yield tell
-
-
-def _time_left() -> ProgressColumn:
-    """Until the end that is expected; nothing where none is, or where it is over."""
-    from rich.progress import ProgressColumn, Task
-    from rich.text import Text
-
-    class TimeLeft(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            left = task.fields.get("ends", 0.0) - (task.elapsed or 0.0)
-            return Text(f"{timedelta(seconds=round(left))} left" if left >= 0.5 else "")
-
-    return TimeLeft()
 
 
 def _is_shown() -> bool:

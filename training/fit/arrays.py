@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from training.config.schema import Config, load_config
 from training.data.batches import Batches
 from training.data.prepared import WORDS, read_batches
 from training.fit.distributed import ALONE, Processes
-from training.fit.optimizer import Perplexity, TokenCrossentropy, compile_model, configure_keras
+from training.fit.optimizer import compile_model, configure_keras, make_judge
 from training.fit.recorder import Recorder, train_epochs
 from training.metrics import deciding
 from training.model.seq2seq import build_model
@@ -52,7 +51,13 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
     pairs, dev = read_batches(config, files.tokens, tokenizers)
     compile_model(model, config, pairs.statistics.steps_per_epoch)
-    score = _judge(model, config, dev, processes)
+    judge = make_judge(model, config)
+
+    def score() -> dict[str, float]:
+        steps, batches = dev.statistics.steps_per_epoch, _batches(dev, processes)
+        scores = judge.evaluate(batches, steps=steps, verbose=0, return_dict=True)
+        return {"val_perplexity": scores["perplexity"]}
+
     history = restore_checkpoint(files, model, processes.writes)
     if any(deciding(record) for record in history):  # perplexities are another measure
         raise RunError(f"{files.path} began with training.train: go on with its --resume")
@@ -83,25 +88,6 @@ def _build(config: Config, origin: Origin, files: RunFiles, processes: Processes
     from training.fit.sharded import ShardedModel
 
     return ShardedModel(model.input, model.output, name=model.name)
-
-
-def _judge(
-    model: keras.Model, config: Config, dev: Batches, processes: Processes
-) -> Callable[[], dict[str, float]]:
-    """Return a function that scores the model on dev."""
-    judge = type(model)(model.input, model.output)
-    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=config.compiles())
-
-    def score() -> dict[str, float]:
-        scores = judge.evaluate(
-            _batches(dev, processes),
-            steps=dev.statistics.steps_per_epoch,
-            verbose=0,
-            return_dict=True,
-        )
-        return {"val_perplexity": float(scores["perplexity"])}
-
-    return score
 
 
 def _batches(batches: Batches, processes: Processes, epoch: int = 0) -> Any:

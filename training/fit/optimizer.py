@@ -226,3 +226,10 @@ def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> N
     optimizer = ClippedAdam(make_schedule(config, steps_per_epoch), config.clip_norm)
     model.compile(optimizer, loss, jit_compile=config.compiles())
     model.optimizer.build(model.trainable_variables)
+
+
+def make_judge(model: keras.Model, config: Config) -> keras.Model:
+    """Return the model, with the same weights, compiled to be evaluated by its perplexity."""
+    judge = type(model)(model.input, model.output)
+    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=config.compiles())
+    return judge

@@ -23,9 +23,8 @@ from training.data.pipeline import make_dataset
 from training.decode.labels import make_predictor
 from training.decode.search import Search
 from training.decode.texts import make_attender, make_translator
-from training.fit.optimizer import Perplexity, compile_model, configure_keras
+from training.fit.optimizer import compile_model, configure_keras, make_judge
 from training.fit.recorder import Recorder, train_epochs
-from training.graphs import graph
 from training.metrics import METRICS, score
 from training.model.seq2seq import build_model
 from training.runs.checkpoints import restore_checkpoint
@@ -49,19 +48,17 @@ class DevSet:
         chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
         self.split = dev.select(sorted(chosen))
         self.translate = make_translator([run], Search(beam_width=1))
-        self.perplexity = Perplexity()
+        self.judge = make_judge(run.model, run.config)
         attends = KINDS[run.config.source].tokens and run.config.attention != "none"
         self.attend = make_attender([run]) if attends else None
 
     def score(self) -> dict[str, float]:
         """Return `val_perplexity`, and the figures of `training.metrics`."""
-        self.perplexity.reset_state()
-        for inputs, labels in self.batches:
-            self._add_to_perplexity(inputs, labels)
+        judged = self.judge.evaluate(self.batches, verbose=0, return_dict=True)
         hypotheses = self.translate(self.split.sources)
         scores = score(self.run.config.metric, hypotheses, self.split.references)
         self.draw()
-        return {"val_perplexity": float(self.perplexity.result()), **scores}
+        return {"val_perplexity": judged["perplexity"], **scores}
 
     def draw(self) -> None:
         """Draw where the decoder looks in the first sentence that is short enough."""
@@ -75,10 +72,6 @@ class DevSet:
         (attended,) = self.attend([source], [target])
         with replacing(self.run.files.heat_map) as aside:
             plot_attention(attended.source_tokens, attended.target_tokens, attended.weights, aside)
-
-    @graph(reduce_retracing=True)
-    def _add_to_perplexity(self, inputs: dict, labels: tf.Tensor) -> None:
-        self.perplexity.update_state(labels, self.run.model(inputs, training=False))
 
 
 def train(config: Config, output: Path, init: Path | None = None) -> Record:

@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 from training.data.pair_files import CorpusError
 from training.sources.image import captchas, digits
 from training.sources.image import data as images
-from training.sources.image.generated import cached, write_folder
+from training.sources.image.generated import write_folder
 
 
 def pixels(contents):
@@ -69,20 +69,6 @@ def test_captchas_are_those_that_the_package_makes():
     wanted = package.ImageCaptcha(160, 60).generate_image(text)
     assert text == example.text
     np.testing.assert_array_equal(pixels(example.image), np.asarray(wanted))
-
-
-def test_what_is_kept_is_read_again_and_made_again_where_it_is_broken(tmp_path):
-    file, calls = tmp_path / "sub" / "kept.npz", []
-
-    def make():
-        calls.append(1)
-        return digits.make(3, seed=2)
-
-    assert cached(file, make) == cached(file, make) == digits.make(3, seed=2)
-    assert len(calls) == 1
-    file.write_bytes(file.read_bytes()[:100])
-    assert cached(file, make) == digits.make(3, seed=2)
-    assert len(calls) == 2
 
 
 def test_a_folder_reads_back_as_it_was_written(tmp_path):

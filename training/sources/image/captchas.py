@@ -13,7 +13,6 @@ from typing import Any
 from training.command.errors import UserError
 from training.sources.image.generated import Example
 
-VERSION = 1  # of the images that a seed gives
 CHARACTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without 0 and O, 1 and I
 LENGTHS = (4, 6)
 WIDTH, HEIGHT = 160, 60

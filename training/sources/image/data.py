@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from training.data.corpus import data_folders, unknown
+from training.data.corpus import unknown
 from training.data.pair_files import CorpusError, Split, number_of, sample
 from training.sources.image import captchas, digits
-from training.sources.image.generated import LABELS, Example, cached
+from training.sources.image.generated import LABELS
 
 # Of each split, the number of examples and the seed.
 _MADE = {
@@ -36,7 +36,11 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     if split not in _MADE[spec]:
         raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(_MADE[spec])}")
     count, number = _MADE[spec][split]
-    made = _make(spec, split, min(limit or count, count), number)
+    count = min(limit or count, count)
+    if spec == "digits":
+        made = digits.make(count, number, test=split == "test")
+    else:
+        made = captchas.make(count, number)
     return Split(
         sources=[example.image for example in made],
         references=[[example.text] for example in made],
@@ -62,13 +66,6 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     trained = [i for i in range(len(numbers)) if i not in {*held_out}]
     train = sample(everything.select(trained), limit or None, seed)
     return train, everything.select(held_out[:1000])
-
-
-def _make(name: str, split: str, count: int, seed: int) -> list[Example]:
-    if name == "digits":
-        return digits.make(count, seed, test=split == "test")
-    file = data_folders()[-1] / "captcha" / f"{captchas.VERSION}-{count}-{seed}.json"
-    return cached(file, lambda: captchas.make(count, seed))  # a minute or two for 20,000
 
 
 def _read_folder(folder: Path) -> Split:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
-
-from training.command.files import replacing
 
 Box = tuple[float, float, float, float]
 LABELS = "labels.tsv"
@@ -23,23 +17,6 @@ class Example(NamedTuple):
     text: str  # that stands in it
     # of each character, left, top, right and bottom as fractions of the image's size
     boxes: list[Box]
-
-
-def cached(file: Path, make: Callable[[], list[Example]]) -> list[Example]:
-    """Return the examples in a file; make them and write it where it cannot be read."""
-    with suppress(OSError, ValueError, TypeError):
-        return [
-            Example(base64.b64decode(image), text, [tuple(box) for box in boxes])
-            for image, text, boxes in json.loads(file.read_bytes())
-        ]
-    made = make()
-    rows = [(base64.b64encode(image).decode(), *rest) for image, *rest in made]
-    own = file.with_name(f"writing-{os.getpid()}-{file.name}")  # another process may make them
-    with suppress(OSError):  # without the file, they are made again
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file, own) as aside:
-            aside.write_text(json.dumps(rows))
-    return made
 
 
 def write_folder(examples: Iterable[Example], folder: Path) -> None:
