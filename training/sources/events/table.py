@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import re
 import sys
@@ -48,20 +49,38 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
     the line, where it cannot be read.
     """
     about = _read_about(path)
-    header, rows = _read_rows(path)
-    long = "name" in about
-    for key in ("id", "time", *(("name", "value") if long else ("outcome",))):
-        if about[key] not in header:
-            raise CorpusError(
-                f"{path} has no column {about[key]!r}, the {key} of {_about_path(path)}; it has "
-                f"{', '.join(header)}"
-            )
-    for line, row in rows:
-        if row[about["id"]].lower() in MISSING:
-            raise CorpusError(
-                f"{path}, line {line}: the {about['id']}, whose row it is, is missing"
-            )
-    return _assemble(path, about, _events_of(path, about, header, rows, schema), schema)
+    people = _events_of(path, about, *_read_rows(path), schema)
+    schema = schema or _schema_of(path, about, people)
+    names = schema.inputs()
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CorpusError(f"{path} has two columns of the name {twice[0]}")
+    placeholders: dict[str, list[_Cell]] = {}
+    times: list[float] = []
+    values, examples = [], []
+    for person, history in people.items():
+        start = len(times)
+        for event in history:
+            times.append(event.time)
+            values.append(list(_numbers(path, event, schema, placeholders)))
+            line, outcome = event.cell(about["outcome"])
+            if outcome.lower() in MISSING:
+                continue
+            if outcome not in ("0", "1", "0.0", "1.0"):
+                raise CorpusError(
+                    f"{path}, line {line}: expected {about['outcome']} to be 0, 1 or "
+                    f"missing. Received: {outcome}"
+                )
+            examples.append((start, len(times), float(outcome), person))
+    if not examples:
+        raise CorpusError(f"{path} has no row with the outcome {about['outcome']!r}")
+    for name, cells in placeholders.items():
+        first = min(cells)
+        counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
+        print(
+            f"{path}: {counted} taken as missing in {name}: line {first.line}, {first.text!r}",
+            file=sys.stderr,
+        )
+    return Histories.of(schema, times, values, examples)
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
@@ -116,31 +135,44 @@ def _events_of(
     holds, which is printed.
     """
     long, outcome = "name" in about, about["outcome"]
-    columns = about.get("columns") or [name for name in header if name != outcome]
-    columns = [name for name in columns if name not in (about["id"], about["time"])]
-    if schema is not None:
-        columns = list(schema.columns)
-    people: dict[str, list[_Event]] = {}
-    names, clashes = {*header}, []
-    if long:
-        names = {row[about["name"]] for _, row in rows}
-    elif missing := [name for name in columns if name not in names]:
-        raise CorpusError(f"{path} has no column {_listed(missing)}; it has {', '.join(header)}")
-    for line, row in rows:
-        person, time = (
-            row[about["id"]],
-            _number(path, about["time"], _Cell(line, row[about["time"]])),
+    for key in ("id", "time", *(("name", "value") if long else ("outcome",))):
+        if about[key] not in header:
+            raise CorpusError(
+                f"{path} has no column {about[key]!r}, the {key} of {_about_path(path)}; it has "
+                f"{', '.join(header)}"
+            )
+    names = {row[about["name"]] for _, row in rows} if long else {*header}
+    columns = list(schema.columns) if schema else about.get("columns") or [*names - {outcome}]
+    missing = ", ".join(repr(name) for name in columns if name not in names)
+    if missing and not long:
+        raise CorpusError(f"{path} has no column {missing}; it has {', '.join(header)}")
+    if long and outcome not in names:
+        raise CorpusError(f"{path} has no event {outcome!r}, the outcome of {_about_path(path)}")
+    if missing and schema:
+        raise CorpusError(
+            f"{path} has no {about['name']} {missing}, which training had: add a row with "
+            f"an empty {about['value']} where it was never measured. It has "
+            f"{', '.join(sorted(names - {outcome}))}"
         )
+    people: dict[str, list[_Event]] = {}
+    clashes = []
+    for line, row in rows:
+        person, time = row[about["id"]], _Cell(line, row[about["time"]])
+        if person.lower() in MISSING:
+            raise CorpusError(
+                f"{path}, line {line}: the {about['id']}, whose row it is, is missing"
+            )
+        event = _Event(line, _number(path, about["time"], time), {})
         history = people.setdefault(person, [])
-        if not (long and history and history[-1].time == time):
-            if history and time < history[-1].time:
-                raise CorpusError(
-                    f"{path}, line {line}: the time of {person} goes back from "
-                    f"{history[-1].time:g} to {time:g}"
-                )
-            history.append(_Event(line, time, {}))
-        texts = {name: row[name] for name in (*columns, outcome)} if not long else {}
-        for name, text in (texts or {row[about["name"]]: row[about["value"]]}).items():
+        if history and event.time < history[-1].time:
+            raise CorpusError(
+                f"{path}, line {line}: the time of {person} goes back from "
+                f"{history[-1].time:g} to {event.time:g}"
+            )
+        if not (long and history and history[-1].time == event.time):
+            history.append(event)
+        cells = {row[about["name"]]: row[about["value"]]} if long else row
+        for name, text in cells.items():
             before = history[-1].cell(name)
             if before.text.lower() not in MISSING:
                 if text.lower() in MISSING:
@@ -149,59 +181,21 @@ def _events_of(
                     clashes.append(f"{name} of {person}, lines {before.line} and {line}")
             history[-1].cells[name] = _Cell(line, text)
     if clashes:
-        _print(f"{path}: {len(clashes)} values differ at one time, the last holds: {clashes[0]}")
-    if long and outcome not in names:
-        raise CorpusError(f"{path} has no event {outcome!r}, the outcome of {_about_path(path)}")
-    if long and schema and (missing := [name for name in columns if name not in names]):
-        raise CorpusError(
-            f"{path} has no {about['name']} {_listed(missing)}, which training had: add a row with "
-            f"an empty {about['value']} where it was never measured. It has "
-            f"{', '.join(sorted(names - {outcome}))}"
+        print(
+            f"{path}: {len(clashes)} values differ at one time, the last holds: {clashes[0]}",
+            file=sys.stderr,
         )
     return people
-
-
-def _assemble(
-    path: Path, about: dict[str, Any], people: dict[str, list[_Event]], schema: Schema | None
-) -> Histories:
-    schema = schema or _schema_of(path, about, people)
-    names = schema.inputs()
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise CorpusError(f"{path} has two columns of the name {twice[0]}")
-    placeholders: dict[str, list[_Cell]] = {}
-    times: list[float] = []
-    values, examples = [], []
-    for person, history in people.items():
-        start = len(times)
-        for event in history:
-            times.append(event.time)
-            values.append(list(_numbers(path, event, schema, placeholders)))
-            line, outcome = event.cell(about["outcome"])
-            if outcome.lower() in MISSING:
-                continue
-            if outcome not in ("0", "1", "0.0", "1.0"):
-                raise CorpusError(
-                    f"{path}, line {line}: expected {about['outcome']} to be 0, 1 or "
-                    f"missing. Received: {outcome}"
-                )
-            examples.append((start, len(times), float(outcome), person))
-    if not examples:
-        raise CorpusError(f"{path} has no row with the outcome {about['outcome']!r}")
-    for name, cells in placeholders.items():
-        first = min(cells)
-        counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
-        _print(f"{path}: {counted} taken as missing in {name}: line {first.line}, {first.text!r}")
-    return Histories.of(schema, times, values, examples)
 
 
 def _schema_of(path: Path, about: dict[str, Any], people: dict[str, list[_Event]]) -> Schema:
     """Return the columns: numbers where more cells look like one than do not."""
     cells: dict[str, list[_Cell]] = {}
-    for history in people.values():
-        for event in history:
-            for name, cell in event.cells.items():
-                cells.setdefault(name, []).append(cell)
-    cells.pop(about["outcome"], None)
+    for event in itertools.chain.from_iterable(people.values()):
+        for name, cell in event.cells.items():
+            cells.setdefault(name, []).append(cell)
+    for role in ("outcome", *(() if "name" in about else ("id", "time"))):
+        cells.pop(about[role], None)
     names = about.get("columns") or list(cells)
     for key, available in (("columns", list(cells)), ("log", names), ("categories", names)):
         if unknown := [name for name in about.get(key, []) if name not in available]:
@@ -272,15 +266,6 @@ def _number(path: Path, name: str, cell: _Cell) -> float:
             f"Received: {cell.text}"
         )
     return number
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names))
-
-
-def _print(line: str) -> None:
-    """Print a line that is no result."""
-    print(line, file=sys.stderr)
 
 
 def _about_path(path: Path) -> Path:
