@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 from collections.abc import Iterable, Mapping
@@ -277,27 +276,3 @@ class Target:
         "sentences or more are translated",
         choices=("auto", "score", "perplexity", "last"),
     )
-
-    def check(self) -> None:
-        """Refuse keys that do not go together."""
-        self.own_arguments()
-        if self.tie_embeddings and self.readout_units != self.embedding_size:
-            raise ConfigError(
-                "tie_embeddings expected readout_units = embedding_size. "
-                f"Received: {self.readout_units} and {self.embedding_size}"
-            )
-
-    def own_arguments(self) -> dict[str, Any]:
-        """Return the arguments of the mechanism's own; the layer refuses those it lacks."""
-        own: dict[str, Any] = {}
-        for option in filter(str.strip, self.attention_options.split(",")):
-            name, separator, value = (part.strip() for part in option.partition("="))
-            if not separator or not name or not value:
-                raise ConfigError(f"attention_options expected KEY=VALUE, … Received: {option}")
-            if name in ("units", "num_heads", "distribution"):
-                raise ConfigError(f"attention_options has no {name}, which has a key of its own")
-            try:
-                own[name] = json.loads(value)  # a number, true or false
-            except ValueError:
-                own[name] = value
-        return own

@@ -78,8 +78,13 @@ class Config(Target, Events, Image, Text, Shared):
         for field in keys:
             if getattr(self, field.name) != field.default:
                 self.check_key(field.name)
-        self.check()
+        self.attention_arguments()
         self._check_needs()
+        if self.tie_embeddings and self.readout_units != self.embedding_size:
+            raise ConfigError(
+                "tie_embeddings expected readout_units = embedding_size. "
+                f"Received: {self.readout_units} and {self.embedding_size}"
+            )
         if self.join and self.batch_size < 2:
             raise ConfigError(f"join expected batch_size of 2 or more. Received: {self.batch_size}")
         if self.target == "label" and self.attention not in ("none", "additive"):
@@ -114,13 +119,26 @@ class Config(Target, Events, Image, Text, Shared):
                 )
 
     def attention_arguments(self) -> dict[str, Any]:
-        """Return what `keras_attention.mechanisms.make` takes beside the name."""
-        return {
+        """Return what `keras_attention.mechanisms.make` takes beside the name.
+
+        The layer refuses an argument that it lacks.
+        """
+        arguments: dict[str, Any] = {
             "units": self.attention_units,
             "num_heads": self.attention_heads,
             "distribution": self.distribution,
-            **self.own_arguments(),
         }
+        for option in filter(str.strip, self.attention_options.split(",")):
+            name, separator, value = (part.strip() for part in option.partition("="))
+            if not separator or not name or not value:
+                raise ConfigError(f"attention_options expected KEY=VALUE, … Received: {option}")
+            if name in ("units", "num_heads", "distribution"):
+                raise ConfigError(f"attention_options has no {name}, which has a key of its own")
+            try:
+                arguments[name] = json.loads(value)  # a number, true or false
+            except ValueError:
+                arguments[name] = value
+        return arguments
 
     def compiles(self) -> bool:
         """Whether XLA compiles the training step: always on JAX, and by itself for a GPU."""
