@@ -75,5 +75,10 @@ def test_cells_that_are_not_known_are_not_supported():
     assert not fixes_step(
         AttentionRNN(keras.layers.GRUCell(3, reset_after=False), AdditiveAttention(4))
     )
+    stack = keras.layers.StackedRNNCells([keras.layers.LSTMCell(3)] * 2)
+    assert not fixes_step(AttentionRNN(stack, AdditiveAttention(4)))
     assert not fixes_step(AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4), gate=True))
+    assert not fixes_step(
+        AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4), units=5, readout="deep")
+    )
     assert not fixes_step(AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4, num_heads=2)))

@@ -13,14 +13,13 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_attention import Memory
-from keras_attention.fast.gates import Gates, gru_step, lstm_step
+from keras_attention.fast.gates import gru_step, lstm_step
 from keras_attention.layer import keeps
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell, State
@@ -33,10 +32,10 @@ Tensor = Any
 def fixes_step(layer: AttentionCell) -> bool:
     """Whether `ConstantStep` stands in for the `step` of an `AttentionCell`."""
     attention = layer.attention
-    if layer.gate or attention.num_heads > 1 or not attention.averages():
+    if layer.gate or layer.readout == "deep" or attention.num_heads > 1:
         return False
-    plain = keeps(layer.step, AttentionCell.step)
-    return plain and all(keras_cells.hoisted(cell) for cell in keras_cells.parts(layer.cell))
+    plain = attention.averages() and keeps(layer.step, AttentionCell.step)
+    return plain and keras_cells.hoisted(layer.cell) is not None
 
 
 class ConstantStep:
@@ -68,22 +67,20 @@ class ConstantStep:
         single = beams == 1  # without beams, one sentence is one row and a batch is many
         times = functools.partial(product, dtype=dtype, single=single)
         recurrent_times = functools.partial(times, dtype=recurrent_dtype)
-        self._cells: list[Any] = [keras_cells.gates(x) for x in keras_cells.parts(layer.cell)]
-        first, *others = self._cells
-        kernel, bias = _input_weights(first)
-        of_token, kernel = ops.split(kernel, [embeddings.shape[1]])
+        cell = self._cell = keras_cells.gates(layer.cell)
+        bias, recurrent = cell.bias.value, cell.recurrent_kernel.value
+        of_token, kernel = ops.split(cell.kernel.value, [embeddings.shape[1]])
         of_context = {}  # what contexts alone are multiplied by
         if layer.order == "bahdanau":
             kernel, of_context["gates"] = kernel[:-size], kernel[-size:]
-        self._gates = of_token.shape[1]
-        if layer.readout == "deep" and layer.output_kernel is not None:  # which sees the token, too
-            rest = layer.output_kernel.value[-embeddings.shape[1] :]
-            of_token = ops.concatenate([of_token, rest], axis=-1)
-            bias = ops.pad(bias, [[0, of_token.shape[1] - self._gates]])
+        if cell.kind == "gru":  # whose reset gate is between the products of input and state
+            self._of_state = recurrent_times(recurrent, bias[1])
+            bias = bias[0]
+        else:
+            kernel = ops.concatenate([kernel, recurrent], axis=0)
+        self._of_rows = recurrent_times(kernel) if kernel.shape[0] else None
         self._of_tokens = lookup(embeddings, of_token, bias, recurrent_dtype, single)
-        self._times: list[Any] = [_products(first, kernel, None, recurrent_times)]
-        self._times += [_products(cell, *_input_weights(cell), recurrent_times) for cell in others]
-        self.taken = [w for cell in keras_cells.parts(layer.cell) for w in cell.weights]
+        self.taken = list(layer.cell.weights)
         if is_kept(embeddings, of_token):
             self.taken.append(embeddings)
         self._vector = None
@@ -149,21 +146,19 @@ class ConstantStep:
             state: from the layer's `initial_state` or the last step.
         """
         layer = self._layer
-        gates, of_token = ops.split(self._of_tokens(tokens), [self._gates], axis=-1)
-
+        gates = self._of_tokens(tokens)
         fed = [state.output] if layer.input_feeding else []
         if layer.order == "bahdanau":
             query = keras_cells.first_state(layer.cell, state.cell)
             context, weights, attention = self._attend(query, memory, state.attention)
-            output, cell = self._advance(fed, state.cell, [gates, context["gates"]])
+            output, cell = self._advance(fed, state.cell, gates + context["gates"])
         else:
-            output, cell = self._advance(fed, state.cell, [gates])
+            output, cell = self._advance(fed, state.cell, gates)
             context, weights, attention = self._attend(output, memory, state.attention)
         if self._vector is None:
             output = ops.concatenate([context["context"], output], axis=-1)
         else:
-            hidden = context["vector"] + self._vector(output)
-            output = layer.activate(hidden + of_token if layer.readout == "deep" else hidden)
+            output = layer.activate(context["vector"] + self._vector(output))
         output = ops.cast(output, layer.compute_dtype)
         return output, weights, State(cell, attention, output if layer.input_feeding else ())
 
@@ -183,48 +178,21 @@ class ConstantStep:
         parts = ops.split(context, ends, axis=-1) if ends else [context]
         return dict(zip(self._sizes, parts, strict=True)), weights, state
 
-    def _advance(self, inputs: list[Tensor], state: Any, gates: list[Tensor]) -> tuple[Tensor, Any]:
-        """Call the cell, or one after the other those of a stack: `gates` adds to the first's."""
-        stacked = isinstance(self._layer.cell, keras.layers.StackedRNNCells)
-        states, new = state if stacked else [state], []
-        for cell, times, old in zip(self._cells, self._times, states, strict=True):
-            old = list(old) if isinstance(old, (list, tuple)) else [old]
-            gru = cell.kind == "gru"
-            if rows := inputs if gru else [*inputs, old[0]]:
-                gates = [*gates, times[0](ops.concatenate(rows, axis=-1))]
-            gates = functools.reduce(ops.add, gates)
-            if gru:
-                inner = ops.split(times[1](old[0]), 3, axis=-1)
-                new_state = gru_step(cell, gates, inner, old)
-            else:
-                lstm = cell.kind == "lstm"
-                new_state = lstm_step(cell, gates, old) if lstm else [cell.activation(gates)]
-            new_state = [ops.cast(x, y.dtype) for x, y in zip(new_state, old, strict=True)]
-            inputs, gates = [new_state[0]], []
-            new.append(new_state)
-        packed = keras.tree.pack_sequence_as(state, keras.tree.flatten(new))
-        return inputs[0], packed
+    def _advance(self, rows: list[Tensor], state: Any, gates: Tensor) -> tuple[Tensor, Any]:
+        """Call the cell: `gates` has what `rows`, its inputs beside token and context, add to."""
+        cell, old = self._cell, keras.tree.flatten(state)
+        if cell.kind != "gru":
+            rows = [*rows, old[0]]
+        if self._of_rows is not None:
+            gates = gates + self._of_rows(ops.concatenate(rows, axis=-1))
+        if cell.kind == "gru":
+            new = gru_step(cell, gates, ops.split(self._of_state(old[0]), 3, axis=-1), old)
+        else:
+            new = lstm_step(cell, gates, old) if cell.kind == "lstm" else [cell.activation(gates)]
+        new = [ops.cast(x, y.dtype) for x, y in zip(new, old, strict=True)]
+        return new[0], keras.tree.pack_sequence_as(state, new)
 
 
 def _answer(layer: AttentionCell, question: str) -> Any:
     """Return what the attention layer answers, None from one that is not asked such a thing."""
     return getattr(layer.attention, question, lambda: None)()
-
-
-def _input_weights(cell: Gates) -> tuple[Tensor, Tensor]:
-    """Return the kernel and the bias of a cell's inputs."""
-    return cell.kernel.value, cell.bias.value[0] if cell.kind == "gru" else cell.bias.value
-
-
-def _products(
-    cell: Gates,
-    kernel: Tensor,
-    bias: Tensor | None,
-    times: Callable[..., Callable[[Tensor], Tensor]],
-) -> list[Any]:
-    """Return the products of a cell: one of input and state together where it allows that."""
-    recurrent = cell.recurrent_kernel.value
-    if cell.kind == "gru":
-        of_inputs = times(kernel, bias) if kernel.shape[0] else None
-        return [of_inputs, times(recurrent, cell.bias.value[1])]
-    return [times(ops.concatenate([kernel, recurrent], axis=0), bias)]
