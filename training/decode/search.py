@@ -84,7 +84,7 @@ class Encoded(NamedTuple):
     states: list[Any]  # for each model the decoder's first state, likewise
 
 
-def encode(steps: Sequence[PlainStep] | Sequence[FixedStep], source: Tensor) -> Encoded:
+def encode(steps: Sequence[PlainStep], source: Tensor) -> Encoded:
     """Encode source ids, int32 `(B, S)`, for the steps of each model."""
     memories, states = map(list, zip(*(advance.prepare(source) for advance in steps), strict=True))
     return Encoded(source, memories, states)
@@ -97,7 +97,7 @@ def search(
     *,
     max_length: int | None = None,
     return_attention_weights: bool = False,
-    steps: Sequence[PlainStep] | Sequence[FixedStep] | None = None,
+    steps: Sequence[PlainStep] | None = None,
 ) -> SearchResult:
     """Translate source ids; an ensemble averages the probabilities of its models.
 
