@@ -47,11 +47,17 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
 
 def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
     configure_keras(config)
-    model = _build(config, origin, files, processes)
+    model = build_model(config, *origin.vocabulary)
+    if config.copy:
+        model.get_layer("source_words").words.assign(np.load(files.tokens / WORDS))
+    if processes.devices > 1:  # whose class shares its batches among them
+        from training.fit.sharded import ShardedModel
+
+        model = ShardedModel(model.input, model.output, name=model.name)
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
     pairs, dev = read_batches(config, files.tokens, tokenizers)
     compile_model(model, config, pairs.statistics.steps_per_epoch)
-    judge = make_judge(model, config)
+    judge = make_judge(model)
 
     def score() -> dict[str, float]:
         steps, batches = dev.statistics.steps_per_epoch, _batches(dev, processes)
@@ -76,18 +82,6 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     if line := pairs.shapes_line():
         print(line, flush=True)
     return train_epochs(recorder, functools.partial(_batches, pairs, processes))
-
-
-def _build(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> keras.Model:
-    """Build the model of a prepared run, of a class that shares its batches among devices."""
-    model = build_model(config, *origin.vocabulary)
-    if config.copy:
-        model.get_layer("source_words").words.assign(np.load(files.tokens / WORDS))
-    if processes.devices == 1:
-        return model
-    from training.fit.sharded import ShardedModel
-
-    return ShardedModel(model.input, model.output, name=model.name)
 
 
 def _batches(batches: Batches, processes: Processes, epoch: int = 0) -> Any:

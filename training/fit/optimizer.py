@@ -228,8 +228,8 @@ def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> N
     model.optimizer.build(model.trainable_variables)
 
 
-def make_judge(model: keras.Model, config: Config) -> keras.Model:
-    """Return the model, with the same weights, compiled to be evaluated by its perplexity."""
+def make_judge(model: keras.Model) -> keras.Model:
+    """Return a compiled model, with the same weights, to be evaluated by its perplexity."""
     judge = type(model)(model.input, model.output)
-    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=config.compiles())
+    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=model.jit_compile)
     return judge

@@ -48,7 +48,7 @@ class DevSet:
         chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
         self.split = dev.select(sorted(chosen))
         self.translate = make_translator([run], Search(beam_width=1))
-        self.judge = make_judge(run.model, run.config)
+        self.judge = make_judge(run.model)
         attends = KINDS[run.config.source].tokens and run.config.attention != "none"
         self.attend = make_attender([run]) if attends else None
 

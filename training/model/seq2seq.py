@@ -112,9 +112,11 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         twice = Twice(name="twice")
         source, target = twice(source), twice(target)
     memory, mask, *state = encoder(source)
+    cells = [build_cell(config.decoder, config.decoder_units) for _ in range(config.decoder_layers)]
+    cell = cells[0] if len(cells) == 1 else keras.layers.StackedRNNCells(cells)
     if config.attention == "hard_monotonic":
         aligned = AlignedDecoder(
-            build_decoder_cell(config),
+            cell,
             target_vocab_size,
             config.embedding_size,
             config.readout_units,
@@ -132,7 +134,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         name="target_embedding",
     )
     decoder = AttentionRNN(
-        build_decoder_cell(config),
+        cell,
         build_attention(config),
         order=config.order,
         units=config.readout_units,
@@ -162,12 +164,6 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         words = SourceWords(source_size, target_vocab_size, name="source_words")(source)
         logits = PointerGenerator(name="copy")(x, logits, weights, words)
     return keras.Model(inputs, logits, name="seq2seq")
-
-
-def build_decoder_cell(config: Config) -> keras.layers.Layer:
-    """Build the decoder's recurrent cell."""
-    cells = [build_cell(config.decoder, config.decoder_units) for _ in range(config.decoder_layers)]
-    return cells[0] if len(cells) == 1 else keras.layers.StackedRNNCells(cells)
 
 
 def check_attention(config: Config) -> None:

@@ -164,7 +164,7 @@ def test_brightness_and_contrast_of_an_image_change_nothing():
 )
 def test_convolutions_that_cannot_be_are_one_clear_line(convolutions, said):
     with pytest.raises(ConfigError, match=said):
-        parse_convolutions(image_config(convolutions=convolutions))
+        grid_size(image_config(convolutions=convolutions))
 
 
 def test_every_place_of_a_grid_has_positions_of_its_own():

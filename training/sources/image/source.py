@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -205,76 +205,52 @@ class ImageSource(Source):
         """
         shape = (config.image_height, config.image_width, config.image_channels)
         source = keras.Input(shape, dtype="uint8", name="source")
-        x = convolve(config, source)
+        # Each by its own mean and deviation. Batch normalisation's running means of a light
+        # background are large beside its deviations, and wrong once the weights have moved on.
+        x, axes = ops.cast(source, "float32"), (1, 2, 3)
+        deviation = ops.std(x, axis=axes, keepdims=True)
+        x = (x - ops.mean(x, axis=axes, keepdims=True)) / ops.maximum(deviation, 1.0)
+        for filters, kernel, down, across in parse_convolutions(config):
+            x = keras.layers.Conv2D(filters, kernel, padding="same", use_bias=False)(x)
+            # With a momentum of 0.99 the statistics are not there yet when a short run ends.
+            x = keras.layers.BatchNormalization(momentum=0.9)(x)
+            x = keras.layers.Activation("relu")(x)
+            if (down, across) != (1, 1):
+                x = keras.layers.MaxPooling2D((down, across))(x)
         x = GridPositions(name="positions")(x)
         mask = ops.ones_like(x[..., 0], dtype="bool")
-        return keras.Model(
-            source, encoded(config, x, mask, ops.mean(x, axis=(1, 2))), name="encoder"
-        )
+        outputs = encoded(config, x, mask, ops.mean(x, axis=(1, 2)))
+        return keras.Model(source, outputs, name="encoder")
 
 
-def convolve(config: Config, images: Tensor) -> Tensor:
-    """Return the grid that a configuration's convolutions make of images `(B, H, W, C)`."""
-    x = _standardised(images)
-    for filters, kernel, down, across in parse_convolutions(config):
-        x = keras.layers.Conv2D(filters, kernel, padding="same", use_bias=False)(x)
-        # With a momentum of 0.99 the statistics are not there yet when a short run ends.
-        x = keras.layers.BatchNormalization(momentum=0.9)(x)
-        x = keras.layers.Activation("relu")(x)
-        if (down, across) != (1, 1):
-            x = keras.layers.MaxPooling2D((down, across))(x)
-    return x
+def parse_convolutions(config: Config) -> list[tuple[int, int, int, int]]:
+    """Return filters and kernel of each convolution, and the pooling after it, down and across.
 
-
-def _standardised(images: Tensor) -> Tensor:
-    """Return images `(B, H, W, C)`, each with a mean of 0 and a deviation of 1.
-
-    Batch normalisation's running means of a light background are large beside its deviations, and
-    are wrong as soon as the weights have moved on.
+    `convolutions` says them as `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`.
     """
-    x = ops.cast(images, "float32")
-    places = (1, 2, 3)
-    deviation = ops.std(x, axis=places, keepdims=True)
-    return (x - ops.mean(x, axis=places, keepdims=True)) / ops.maximum(deviation, 1.0)
+    layers = []
+    for word in config.convolutions.split() or [""]:
+        match = re.fullmatch(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)", word)
+        if match is None:
+            raise ConfigError(
+                "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. "
+                f"Received: {config.convolutions}"
+            )
+        filters, kernel, down, across = (int(number or 3) for number in match.groups())
+        layers.append((filters, kernel, down, across))
+    return layers
 
 
-class Convolution(NamedTuple):
-    """A convolution of so many filters and pixels each way, and the pooling after it."""
-
-    filters: int
-    kernel: int
-    down: int
-    across: int
-
-
-def parse_convolutions(config: Config) -> list[Convolution]:
-    """Return what `convolutions` says: `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`."""
-    words = config.convolutions.split()
-    pattern = re.compile(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)")
-    layers = [
-        Convolution(*(int(number or 3) for number in match.groups()))
-        for match in map(pattern.fullmatch, words)
-        if match
-    ]
-    if not words or len(layers) < len(words):
-        raise ConfigError(
-            "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. "
-            f"Received: {config.convolutions}"
-        )
-    height, width = grid_size(config, layers)
+def grid_size(config: Config) -> tuple[int, int]:
+    """Return height and width of the grid that is attended to."""
+    height, width = config.image_height, config.image_width
+    for _, _, down, across in parse_convolutions(config):
+        height, width = height // down, width // across
     if not height or not width:
         raise ConfigError(
             f"convolutions expected images larger than all their pooling. Received: "
             f"{config.image_height} x {config.image_width} pixels"
         )
-    return layers
-
-
-def grid_size(config: Config, layers: list[Convolution] | None = None) -> tuple[int, int]:
-    """Return height and width of the grid that is attended to."""
-    height, width = config.image_height, config.image_width
-    for _, _, down, across in layers or parse_convolutions(config):
-        height, width = height // down, width // across
     return height, width
 
 
