@@ -83,7 +83,7 @@ def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
     `corpus` is their fingerprint as they are read again.
     """
     origin = read_origin(files)
-    if origin is None or origin.corpus in ("", corpus):
+    if origin is None or origin.corpus == corpus:
         return
     if not force:
         raise RunError(

@@ -64,8 +64,7 @@ def as_init_reads(config: Config, init: Path) -> Config:
     Raises ConfigError where other kinds of tokenizers are asked for than those of `init`, and
     RunError where those cannot be read, or are not those of a prepared corpus.
     """
-    source, target = load_sides(config, RunFiles(init))
-    read = getattr(source, "tokenizer", None)
+    read, target = _tokenizers(*load_sides(config, RunFiles(init)))
     if read is not None and read.copies != config.copy:
         raise ConfigError(f"copy expected {read.copies}, as {init} has it. Received: {config.copy}")
     if is_prepared(config.data):
@@ -98,16 +97,47 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     data: Any
     if KINDS[config.source].tokens:
         if is_prepared(config.data):
-            _check_settings(config, Prepared(config.data))
+            for key, value in Prepared(config.data).settings.items():
+                if (own := getattr(config, key)) != value:
+                    raise ConfigError(
+                        f"{key} expected {value}, as {config.data} has it. Received: {own}"
+                    )
+            if config.copy:
+                raise ConfigError(
+                    f"copy expected texts. Received: {config.data}, which has token ids"
+                )
         data = write_tokens(files.streamed, config, init)
         sides = load_sides(config, RunFiles(data.path))
     else:
         data = source_class(config).load_training(config)
-        sides = make_sides(config, data[0]) if init is None else load_sides(config, RunFiles(init))
-    if init is None:
-        _print_sizes(config, *sides)
+        if init is not None:
+            sides = load_sides(config, RunFiles(init))
+        else:
+            sides = source_class(config).make(config, data[0]), _train_tokenizer(config, data[0])
+    for side, tokenizer in zip(SIDES, _tokenizers(*sides), strict=True):
+        wanted = getattr(config, f"{side}_vocab_size")
+        if init is None and tokenizer is not None and tokenizer.vocab_size < wanted:
+            print(
+                f"The {side} side has {tokenizer.vocab_size:,} tokens, not {wanted:,}: all that "
+                "its text gives."
+            )
     opened = _open(config, data, sides, init)
     return opened if opened.target is None else _decided(opened)
+
+
+def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:
+    """Return a new tokenizer of the targets of examples that are no texts; None for labels."""
+    if config.target == "label":
+        return None
+    lines = [text for references in data.references for text in references]
+    kind, size = config.target_tokenizer, config.target_vocab_size
+    with stages("training the tokenizer of the target side"):
+        return tokenizer_of(train_state("target", kind, size, lambda: lines))
+
+
+def _tokenizers(source: Source, target: Tokenizer | None) -> tuple[Any, Tokenizer | None]:
+    """Return the tokenizers of both sides, None for a side that is no text."""
+    return getattr(source, "tokenizer", None), target
 
 
 def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
@@ -190,37 +220,11 @@ def _move_tokens(files: RunFiles) -> Path:
     return move(files.streamed, files.tokens)
 
 
-def make_sides(config: Config, data: Any) -> Sides:
-    """Return the source of examples that are no texts, and a new tokenizer of their targets.
-
-    Raises ConfigError where none can be made with these settings.
-    """
-    source = source_class(config).make(config, data)
-    if config.target == "label":
-        return source, None
-    lines = [text for references in data.references for text in references]
-    kind, size = config.target_tokenizer, config.target_vocab_size
-    with stages("training the tokenizer of the target side"):
-        state = train_state("target", kind, size, lambda: lines)
-    return source, tokenizer_of(state)
-
-
-def _print_sizes(config: Config, source: Source, target: Tokenizer | None) -> None:
-    """Print which vocabularies are smaller than asked for."""
-    for side, made in zip(SIDES, (getattr(source, "tokenizer", None), target), strict=True):
-        wanted = getattr(config, f"{side}_vocab_size")
-        if made is not None and made.vocab_size < wanted:
-            print(
-                f"The {side} side has {made.vocab_size:,} tokens, not {wanted:,}: all that its "
-                "text gives."
-            )
-
-
 def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> Opened:
     """Make the batches of token ids, or of the examples to train with and of dev."""
     source, target = sides
     if isinstance(data, Prepared):
-        states = source.tokenizer.state(), target.state()
+        states = [tokenizer.state() for tokenizer in _tokenizers(source, target)]
         pairs, dev_pairs = read_batches(config, data.path, states)
         dev, corpus = data.texts("dev"), data.manifest["digest"]
         unusable = data.manifest["unusable"] + dev.unusable
@@ -244,14 +248,3 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         init=None if init is None else str(init.absolute()),
     )
     return Opened(config, source, target, pairs, dev_pairs, dev, origin)
-
-
-def _check_settings(config: Config, data: Prepared) -> None:
-    """Refuse a configuration with other tokenizers than a prepared corpus has."""
-    for key, value in data.settings.items():
-        if getattr(config, key) != value:
-            raise ConfigError(
-                f"{key} expected {value}, as {config.data} has it. Received: {getattr(config, key)}"
-            )
-    if config.copy:
-        raise ConfigError(f"copy expected texts. Received: {config.data}, which has token ids")
