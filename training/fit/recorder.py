@@ -70,7 +70,9 @@ class Recorder:
         save_checkpoint(self.files, self.model, self.history)
         write_json(self.files.history, self.history)
         write_card(self.files, self.config, self.model)
-        print(f"{epoch_line(record, self.config.epochs)}{'  best' if is_best else ''}", flush=True)
+        epochs = self.config.epochs
+        line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  {numbers_line(record)}"
+        print(f"{line}{'  best' if is_best else ''}", flush=True)
 
     def try_average(self) -> None:
         """Score the mean of the last epochs' weights; the best of the run are the better ones.
@@ -120,11 +122,6 @@ class Recorder:
                     f"{key} is {value} in epoch {record['epoch']}: training stops, and {state}; "
                     "a lower learning_rate or clip_norm may help"
                 )
-
-
-def epoch_line(record: Record, epochs: int) -> str:
-    """Return an epoch in a line."""
-    return f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}  {numbers_line(record)}"
 
 
 def numbers_line(record: Mapping[str, float]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import itertools
 import math
 import re
 import textwrap
@@ -68,17 +70,19 @@ def survey(pairs: Iterable[tuple[str, str]], total: int | None = None) -> Survey
     are, or have few words and letters, of a small alphabet. Sources are read letter by letter
     where they are short; those of phones have few words, too.
     """
-    sources, targets = map(_Side, zip(*pairs, strict=True))
-    count = len(sources.texts) if total is None else total
+    sources, targets = zip(*pairs, strict=True)
+    count = len(sources) if total is None else total
     if count < FEWEST:
         return Survey(count, None)
     preset = f"g2p-{'low' if count < 3_000 else 'medium' if count < 20_000 else 'high'}"
-    readable = sources.has_used_letters()
-    if targets.are_symbols() and readable and sources.are_short(MOST_LETTERS, MOST_WORDS):
+    letters, uses = _alphabet(sources)
+    readable = letters <= LARGEST_ALPHABET or uses >= LEAST_USES
+    if readable and _are_symbols(targets) and _are_short(sources, MOST_LETTERS, MOST_WORDS):
         return Survey(count, Strings(preset, []))
-    if not (targets.has_few_letters() and targets.are_short(MOST_LETTERS, MOST_WORDS)):
+    few_letters = _alphabet(targets)[0] <= LARGEST_ALPHABET
+    if not (few_letters and _are_short(targets, MOST_LETTERS, MOST_WORDS)):
         return Survey(count, None)
-    if not (readable and sources.are_short(MOST_SOURCE_LETTERS)):
+    if not (readable and _are_short(sources, MOST_SOURCE_LETTERS)):
         return Survey(count, None, short_targets=True)
     if preset == "g2p-low":
         return Survey(count, Strings("g2p-medium", [*_LETTERS, "epochs=150", "keep_by=score"]))
@@ -86,38 +90,26 @@ def survey(pairs: Iterable[tuple[str, str]], total: int | None = None) -> Survey
     return Survey(count, Strings(preset, [*_LETTERS, f"epochs={epochs}"]))
 
 
-class _Side:
-    """How the texts of one side look."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = texts
-        self.letters = Counter(unicodedata.normalize("NFD", "".join(texts)))
-
-    def are_short(self, letters: int, words: float = math.inf) -> bool:
-        """Whether nearly all texts have at most so many letters and words."""
-        short = sum(len(text) <= letters and _words(text) <= words for text in self.texts)
-        return short >= NEARLY_ALL * len(self.texts)
-
-    def has_few_letters(self) -> bool:
-        return len(self.letters) <= LARGEST_ALPHABET
-
-    def has_used_letters(self) -> bool:
-        """Whether the alphabet is small, or its letters are used often enough to be learned."""
-        return self.has_few_letters() or self.letters.total() >= LEAST_USES * len(self.letters)
-
-    def are_symbols(self) -> bool:
-        """Whether there are few symbols, and several in a text."""
-        count, symbols = 0, set[str]()
-        for text in self.texts:
-            symbols.update(each := text.split())
-            count += len(each)
-            if len(symbols) > LARGEST_ALPHABET:
-                return False
-        return count >= 2 * len(self.texts)
+def _are_short(texts: Sequence[str], letters: int, words: float = math.inf) -> bool:
+    """Whether nearly all texts have at most so many letters and words."""
+    short = sum(
+        len(text) <= letters
+        and len(text.split()) + len(_UNSPACED.findall(text)) // _UNSPACED_WORD <= words
+        for text in texts
+    )
+    return short >= NEARLY_ALL * len(texts)
 
 
-def _words(text: str) -> int:
-    return len(text.split()) + len(_UNSPACED.findall(text)) // _UNSPACED_WORD
+def _are_symbols(texts: Sequence[str]) -> bool:
+    """Whether there are few symbols, and several in a text."""
+    symbols = list(itertools.chain.from_iterable(map(str.split, texts)))
+    return len(set(symbols)) <= LARGEST_ALPHABET and len(symbols) >= 2 * len(texts)
+
+
+def _alphabet(texts: Sequence[str]) -> tuple[int, float]:
+    """Return how many letters texts have, and how often a letter is used on average."""
+    letters = Counter(unicodedata.normalize("NFD", "".join(texts)))
+    return len(letters), letters.total() / max(1, len(letters))
 
 
 SPECS = """SPECs name data:
@@ -140,15 +132,9 @@ def add_configuration(parser: Parser) -> None:
         help="training data, in place of the preset's; without --preset its size chooses the "
         "settings",
     )
-    parser.add_argument(
-        "--dev",
-        metavar="SPEC",
-        help="development data: a SPEC, or the share of --data's lines to hold out, such as 0.05; "
-        "default: the corpus's, or some 300 of the lines, 1,000 of many",
-    )
-    parser.add_argument(
-        "--test", metavar="SPEC", help="test data of training.evaluate, as --dev; default: none"
-    )
+    for key in dataclasses.fields(Config):
+        if key.name in ("dev", "test"):
+            parser.add_argument(f"--{key.name}", metavar="SPEC", help=key.metadata["meaning"])
     add_options(parser, "--set")
     parser.add_argument(
         "--help-settings", action=_HelpSettings, help="list the keys of --set, and exit"
@@ -201,16 +187,17 @@ def configuration(options: argparse.Namespace) -> Config:
 
 def _own_texts(spec: str) -> Config:
     """Return the settings for texts: by what they are where they can be read, and their number."""
-    kind = "pairs"
     if is_prepared(spec):
         counted = Survey(_prepared(spec).count, None)
     else:
         total, pairs = corpus.sample_pairs(spec)
         counted = survey(pairs, total)
-    config, file = own_data_preset(counted.pairs)
     if counted.strings:
-        kind, file = "pairs of short strings", f"training/presets/{counted.strings.preset}.toml"
-        config = override(load_preset(counted.strings.preset), counted.strings.settings)
+        preset, settings = counted.strings
+        kind, file = "pairs of short strings", f"training/presets/{preset}.toml"
+        config = override(load_preset(preset), settings)
+    else:
+        kind, (config, file) = "pairs", own_data_preset(counted.pairs)
     print(f"{spec}: {counted.pairs:,} {kind}, so with the settings of {file}", flush=True)
     if counted.short_targets:
         print("Targets are short strings: --set target_tokenizer=letters would spell them.")
@@ -230,8 +217,8 @@ def default_output(options: argparse.Namespace) -> Path:
 def own_preset(spec: str) -> str | None:
     """Return the file of settings for own data whose number of pairs does not decide."""
     form, colon, _ = spec.partition(":")
-    names = (kind.own for kind in KINDS.values() if colon and form in kind.forms)
-    return next((str(PRESETS / "own" / f"{name}.toml") for name in names if name), None)
+    forms = [form for kind in KINDS.values() if not kind.tokens for form in kind.forms]
+    return str(PRESETS / "own" / f"{form}.toml") if colon and form in forms else None
 
 
 def _specs() -> str:

@@ -21,9 +21,6 @@ class Kind:
     unit: str  # what its examples are called, in the plural
     # the forms of SPECs that name its data, such as "images:PATH", each with its meaning
     specs: Mapping[str, str]
-    # the settings for own data, a file of `training/presets/own`; "" where the number of pairs
-    # decides
-    own: str = ""
     # whether it is read as tokens, which are kept in the run, prepared for other backends, linked
     # to a target's words and shown in heat-maps
     tokens: bool = False
@@ -51,13 +48,11 @@ KINDS = {
         reader="training.sources.image.source:ImageSource",
         unit="images",
         specs={"images:PATH": "a folder of PNG or JPEG files with labels.tsv: file TAB text"},
-        own="images",
     ),
     "events": Kind(
         reader="training.sources.events.source:EventSource",
         unit="examples",
         specs={"events:PATH": "a CSV of events with a TOML file beside it"},
-        own="events",
     ),
 }
 

@@ -11,7 +11,7 @@ def test_each_kind_has_a_reader_keys_and_settings_for_own_data():
     for name, kind in KINDS.items():
         for form in kind.forms:
             file = own_preset(f"{form}:somewhere")
-            assert (file is not None) == bool(kind.own)
+            assert (file is None) == kind.tokens
             if file is not None:
                 config = load_config(file)
                 assert config.source == name
