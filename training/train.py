@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import training.command.extras  # noqa: F401
 from training.command.errors import ConfigError, UsageError
 from training.command.native import keep_programs
-from training.command.options import Parser, main_guard
+from training.command.options import Parser, going_on, main_guard
 from training.config.keys import is_unicode
 from training.config.schema import later_keys
 from training.presets.options import add_configuration, configuration, default_output
@@ -63,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
             raise ConfigError(f"--init expected a trained run. Received: {options.init}")
         config = configuration(options)
         output = options.output or default_output(options)
-    with telling_how_to_go_on(RunFiles(output)):
+    with going_on(lambda: _how_to_go_on(RunFiles(output))):
         keep_programs()
         import training.command.startup  # noqa: F401
 
@@ -76,16 +74,12 @@ def main(arguments: list[str] | None = None) -> None:
     print(json.dumps(summary(RunFiles(output))))
 
 
-@contextmanager
-def telling_how_to_go_on(files: RunFiles) -> Iterator[None]:
-    """Within this, Ctrl-C says how the run goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not files.config.is_file():
-            raise KeyboardInterrupt("the run had not begun: the same command begins it") from None
-        again = f"python -m training.train --resume --output {shlex.quote(str(files.path))}"
-        raise KeyboardInterrupt(f"go on with {again}") from None
+def _how_to_go_on(files: RunFiles) -> str:
+    """Return how the run goes on after Ctrl-C."""
+    if not files.config.is_file():
+        return "the run had not begun: the same command begins it"
+    run = shlex.quote(str(files.path))
+    return f"go on with python -m training.train --resume --output {run}"
 
 
 def _to_resume(options: argparse.Namespace) -> Path:

@@ -16,10 +16,6 @@ class UserError(ValueError):
     """Something asked for that cannot be done; the message says what was expected and received."""
 
 
-class MemoryFull(UserError):
-    """A model or a batch that does not fit into memory."""
-
-
 class RunError(UserError):
     """A run directory that cannot be used as asked."""
 
@@ -34,14 +30,14 @@ class UsageError(ConfigError):
 
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
-    """Raise MemoryFull, which says `what` needs it, where a backend has no memory for a tensor."""
+    """Raise a UserError, which says `what` needs it, where a backend has no memory for a tensor."""
     try:
         yield
     except Exception as error:
         if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
             shape = re.search(r"shape ?\[[\d,]+\]", str(error))
             size = f": a tensor of {shape[0]}" if shape else ""
-            raise MemoryFull(f"{what} does not fit into memory{size}") from None
+            raise UserError(f"{what} does not fit into memory{size}") from None
         raise
 
 

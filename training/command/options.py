@@ -161,12 +161,12 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 @contextmanager
-def going_on(how: str) -> Iterator[None]:
+def going_on(how: str | Callable[[], str]) -> Iterator[None]:
     """Where Ctrl-C is pressed, say how to go on; of what `main_guard` runs."""
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(how) from None
+        raise KeyboardInterrupt(how if isinstance(how, str) else how()) from None
 
 
 def _open_streams() -> None:

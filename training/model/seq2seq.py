@@ -218,7 +218,7 @@ _SIZES = ("embedding_size", "encoder_units", "decoder_units", "attention_units",
 def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
     """Build the model of a configuration for these sizes of the source and of a text as target.
 
-    Raises MemoryFull where there is not enough memory for it.
+    Raises UserError where there is not enough memory for it.
     """
     units = max((name for name in _SIZES if config.has_key(name)), key=vars(config).__getitem__)
     with enough_memory(f"a model with {units} = {getattr(config, units)}"):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from training.command.errors import ConfigError
+from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
 from training.data.batches import Batches
 from training.data.pipeline import make_dataset
@@ -15,7 +15,6 @@ from training.data.plan import Batching, Plan
 from training.data.store import Sequences
 from training.sources.image.source import (
     GridPositions,
-    ImageError,
     Images,
     ImageSource,
     grid_size,
@@ -88,7 +87,7 @@ def test_a_file_that_is_no_image_is_one_clear_line(kind, pixels, tmp_path):
     path = tmp_path / "broken.png"
     path.write_bytes(make(pixels))
     good = encode(pixels)
-    with pytest.raises(ImageError) as caught:
+    with pytest.raises(UserError) as caught:
         ImageSource(image_config()).rows([good, path, good])
     assert str(caught.value).startswith(f"{path} {said}")
     assert "\n" not in str(caught.value)

@@ -26,10 +26,6 @@ _TOGETHER = 1 << 26  # pixels of the images of a request
 _CHUNK = 256  # images read together
 
 
-class ImageError(UserError):
-    """An image that cannot be read; the message is one line."""
-
-
 @dataclass(frozen=True)
 class Images:
     """Images of one size."""
@@ -169,7 +165,7 @@ class ImageSource(Source):
         return graph(spec)(read)
 
     def rows(self, raw: Sequence[bytes | Path], training: bool = False) -> Images:
-        """Read files, given as paths or as their content; an ImageError names one that is none."""
+        """Read files, given as paths or as their content; a UserError names one that is none."""
         import tensorflow as tf
 
         read = self._compiled
@@ -184,7 +180,7 @@ class ImageSource(Source):
         return Images(values, self.shift if training else 0)
 
     def _raise_for_first(self, read: Any, chunk: Sequence, files: list[bytes], first: int) -> None:
-        """Raise an ImageError that names the first file that cannot be read, and says why."""
+        """Raise a UserError that names the first file that cannot be read, and says why."""
         import tensorflow as tf
 
         for number, (each, contents) in enumerate(zip(chunk, files, strict=True), first):
@@ -194,7 +190,7 @@ class ImageSource(Source):
                 match = re.search(r"image_bytes\[0\] ([^;\]\n]*)", error.message)
                 reason = match[1] if match else "cannot be decoded"
                 name = each if isinstance(each, Path) else f"image {number + 1}"
-                raise ImageError(f"{name} {reason}") from None
+                raise UserError(f"{name} {reason}") from None
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
