@@ -6,11 +6,12 @@ import importlib.util
 import platform
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -109,22 +110,14 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
 
     The curves need Matplotlib, and are left out where it is not installed.
     """
-    history = read_history(files.history)
+    history, origin, record = read_history(files.history), read_origin(files), kept(files)
     if importlib.util.find_spec("matplotlib"):
         with replacing(files.curves) as aside:
             draw_curves(history, config, aside)
-    write_text(files.card, card(files, config, model.count_params(), history))
-
-
-def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Record]) -> str:
-    """Return the card as Markdown."""
-    origin, best_record = read_origin(files), kept(files)
-    epochs = best_record.get("epochs", [])
-    which = f"epoch {best_record.get('epoch')}"
-    if epochs:
-        which = f"the mean weights of epochs {epochs[0]} to {epochs[-1]}"
-    loss = "val_perplexity" if "val_perplexity" in best_record else "val_loss"
-    by = FIGURES[(config.keep_by != "perplexity" and deciding(best_record)) or loss]
+    epochs = record.get("epochs", [])
+    which = f"the mean weights of epochs {epochs[0]} to {epochs[-1]}" if epochs else ""
+    loss = "val_perplexity" if "val_perplexity" in record else "val_loss"
+    by = FIGURES[(config.keep_by != "perplexity" and deciding(record)) or loss]
     if config.keep_by == "last":
         by = "their place alone: they are the last"
     attention = "no attention" if config.attention == "none" else f"{config.attention} attention"
@@ -135,25 +128,25 @@ def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Rec
             note += f" for at most {config.validation_limit:,} of them"
     pictures = [name for name in (files.curves, files.heat_map) if name.is_file()]
     shown = "\n\n".join(f"![{picture.stem.capitalize()}]({picture.name})" for picture in pictures)
-    return f"""# {files.path.absolute().name}
+    text = f"""# {files.path.absolute().name}
 
 From {config.source} to {target}, with {attention}, trained on `{config.data}`.
 All settings are in `{files.config.name}`.
 
-{len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: {which}, \
-chosen by {by}.
+{len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: \
+{which or f"epoch {record['epoch']}"}, chosen by {by}.
 
 ## Figures
 
 Of the dev set{note}.
 
-{_table(best_record, history)}
+{_figures(record, history)}
 
 {shown}
 
 ## Data, model and versions
 
-{_rows(_facts(config, origin, parameters))}
+{_table(["", ""], _facts(config, origin, model.count_params()).items())}
 
 ## Commands
 
@@ -161,6 +154,7 @@ Of the dev set{note}.
 {_commands(files, config, origin)}
 ```
 """
+    write_text(files.card, text)
 
 
 def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
@@ -189,24 +183,29 @@ def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
     figure.savefig(path, format="png", dpi=100)
 
 
-def _table(chosen: Mapping[str, object], history: Sequence[Record]) -> str:
+def _figures(chosen: Mapping[str, object], history: Sequence[Record]) -> str:
     keys = [key for key in FIGURES if any(key in record for record in history)]
-    rows = [["epoch", *(FIGURES[key] for key in keys)], ["---"] * (len(keys) + 1)]
-    for record in history:
-        mark = "**" if record["epoch"] == chosen.get("epoch") else ""
-        cells = [f"{record['epoch']}", *(f"{record[k]:.4g}" if k in record else "" for k in keys)]
-        rows.append([f"{mark}{cell}{mark}" for cell in cells])
+    records: list[Mapping[str, Any]] = [*history]
     if "epochs" in chosen:
-        cells = [f"{chosen[k]:.4g}" if k in chosen else "" for k in keys]
-        rows.append([f"**{cell}**" if cell else "" for cell in ["mean", *cells]])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        records.append({**chosen, "epoch": "mean"})
+    rows = []
+    for record in records:
+        mark = "**" if record["epoch"] in (chosen.get("epoch"), "mean") else ""
+        cells = [str(record["epoch"]), *(f"{record[k]:.4g}" if k in record else "" for k in keys)]
+        rows.append([cell and f"{mark}{cell}{mark}" for cell in cells])
+    return _table(["epoch", *(FIGURES[key] for key in keys)], rows)
+
+
+def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, object]:
     facts: dict[str, object] = {
-        name: f"`{getattr(config, name)}`"
+        name: f"`{value}`"
         for name in ("extra_data", "dev", "test")
-        if getattr(config, name)
+        if (value := getattr(config, name))
     }
     if origin is not None:
         facts |= {
@@ -217,11 +216,10 @@ def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, 
             "target tokens an epoch": f"{origin.target_tokens:,}",
             "SHA-256 of train and dev": f"`{origin.corpus}`",
             "vocabulary": " and ".join(f"{size:,}" for size in origin.vocabulary),
+            **({"started from": f"`{origin.init}`"} if origin.init else {}),
         }
-        if origin.init:
-            facts["started from"] = f"`{origin.init}`"
-    facts["parameters"] = f"{parameters:,}"
-    return {**facts, "Keras backend": keras.backend.backend(), **versions()}
+    backend = keras.backend.backend()
+    return {**facts, "parameters": f"{parameters:,}", "Keras backend": backend, **versions()}
 
 
 def _commands(files: RunFiles, config: Config, origin: Origin | None) -> str:
@@ -236,7 +234,3 @@ def _commands(files: RunFiles, config: Config, origin: Origin | None) -> str:
     if origin is not None and origin.command:
         lines.append(f"python {shlex.join(origin.command)}    # how it was begun")
     return "\n".join(lines)
-
-
-def _rows(values: Mapping[str, object]) -> str:
-    return "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in values.items())])
