@@ -100,10 +100,9 @@ def _pbcseq(rows: list[dict[str, str]]) -> Histories:
             measured = [_cell(visit[name]) for name in (*_PBC_LOG, *_PBC_PLAIN)]
             times.append(day)
             values.append([*measured, age, float(visit["sex"] == "f")])
-            remaining = until - day
-            if remaining <= 0 or (remaining <= _TWO_YEARS and not ended):
-                continue
-            examples.append((start, len(times), float(remaining <= _TWO_YEARS), patient))
+            soon = until - day <= _TWO_YEARS
+            if until > day and (ended or not soon):
+                examples.append((start, len(times), float(soon), patient))
     return Histories.of(schema, times, values, examples)
 
 
@@ -116,16 +115,10 @@ def _nafld(
     by_person: dict[str, dict[float, dict[str, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
-    for row in tests:
-        if (
-            float(row["days"]) <= 0
-            and row["value"].lower() not in MISSING
-            and row["test"] in column
-        ):
-            by_person[row["id"]][float(row["days"])][row["test"]].append(float(row["value"]))
-    for row in diagnoses:
-        if float(row["days"]) <= 0 and row["event"] in column:
-            by_person[row["id"]][float(row["days"])][row["event"]].append(1.0)
+    numbers = [(row, row["test"], _cell(row["value"])) for row in tests]
+    for row, name, number in [*numbers, *((row, row["event"], 1.0) for row in diagnoses)]:
+        if float(row["days"]) <= 0 and name in column and not np.isnan(number):
+            by_person[row["id"]][float(row["days"])][name].append(number)
     times: list[float] = []
     values, examples = [], []
     for row in people:
@@ -137,11 +130,11 @@ def _nafld(
             history[0.0][name].append(_cell(row[name]))
         start = len(times)
         for day in sorted(history):
-            numbers = np.full(len(column), np.nan, np.float32)
+            event = np.full(len(column), np.nan, np.float32)
             for name, several in history[day].items():
-                numbers[column[name]] = np.mean(several)
+                event[column[name]] = np.mean(several)
             times.append(day)
-            values.append(numbers)
+            values.append(event)
         examples.append((start, len(times), float(until <= _FIVE_YEARS), row["id"]))
     return Histories.of(schema, times, values, examples)
 

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import random
+import types
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -25,14 +26,10 @@ def make(count: int, seed: int) -> list[Example]:
         import captcha.image  # noqa: F401
     except ImportError:
         raise UserError("CAPTCHAs need the package captcha: pip install captcha") from None
-    jobs = [(min(_CHUNK, count - first), [seed, first]) for first in range(0, count, _CHUNK)]
-    workers = min(os.cpu_count() or 1, len(jobs))
-    if workers < 2:
-        parts = [_make_chunk(*job) for job in jobs]
-    else:
-        with ProcessPoolExecutor(workers) as pool:
-            parts = list(pool.map(_make_chunk, *zip(*jobs, strict=True)))
-    return [example for part in parts for example in part]
+    starts = range(0, count, _CHUNK)
+    counts, seeds = [min(_CHUNK, count - start) for start in starts], [[seed, i] for i in starts]
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(starts))) as pool:
+        return [each for part in pool.map(_make_chunk, counts, seeds) for each in part]
 
 
 def _make_chunk(count: int, seed: Sequence[int]) -> list[Example]:
@@ -47,13 +44,6 @@ def _make_chunk(count: int, seed: Sequence[int]) -> list[Example]:
     return made
 
 
-class _Seeded:
-    """The functions of the module `secrets` that the package uses."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.choice, self.randbelow, self.randbits = rng.choice, rng.randrange, rng.getrandbits
-
-
 def package_with(rng: random.Random) -> Any:
     """Return a copy of the module `captcha.image` that draws from `rng`.
 
@@ -64,7 +54,9 @@ def package_with(rng: random.Random) -> Any:
     assert spec.loader is not None
     package = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
-    vars(package)["secrets"] = _Seeded(rng)
+    vars(package)["secrets"] = types.SimpleNamespace(
+        choice=rng.choice, randbelow=rng.randrange, randbits=rng.getrandbits
+    )
     return package
 
 
