@@ -29,7 +29,8 @@ def make(count: int, seed: int) -> list[Example]:
     starts = range(0, count, _CHUNK)
     counts, seeds = [min(_CHUNK, count - start) for start in starts], [[seed, i] for i in starts]
     with ProcessPoolExecutor(min(os.cpu_count() or 1, len(starts))) as pool:
-        return [each for part in pool.map(_make_chunk, counts, seeds) for each in part]
+        run: Any = pool.map if len(starts) > 1 else map  # a few need no process
+        return [each for part in run(_make_chunk, counts, seeds) for each in part]
 
 
 def _make_chunk(count: int, seed: Sequence[int]) -> list[Example]:
