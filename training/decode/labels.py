@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training.data.pipeline import reader
 from training.graphs import graph
 from training.runs.run import Run
+from training.sources.batches import source_batches
 
 Tensor = Any
 
@@ -57,14 +57,12 @@ def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any]
     def run(examples: Any) -> Prediction:
         rows = runs[0].source.rows(examples)
         lengths, longest = rows.lengths, int(rows.lengths.max(initial=1))
-        read, width = reader(rows, longest), longest if few_shapes else 1
         probabilities = np.zeros(len(lengths), np.float32)
         weights: list[np.ndarray] = [np.zeros(0, np.float32)] * len(lengths)
-        for start in range(0, len(lengths), batch_size):
-            chosen = np.arange(start, min(start + batch_size, len(lengths)))
-            chances, looked = compiled(read(tf.constant(chosen[:, None]), width))
-            probabilities[chosen] = chances.numpy()
-            for i, row in zip(chosen, looked.numpy(), strict=True):
+        for indices, batch in source_batches(rows, batch_size, longest, few_shapes):
+            chances, looked = compiled(batch)
+            probabilities[indices] = chances.numpy()
+            for i, row in zip(indices, looked.numpy(), strict=True):
                 weights[i] = row[: lengths[i]]
         return Prediction(probabilities, weights if all(map(attends, models)) else None)
 

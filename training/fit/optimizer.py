@@ -230,6 +230,6 @@ def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> N
 
 def make_judge(model: keras.Model) -> keras.Model:
     """Return a compiled model, with the same weights, to be evaluated by its perplexity."""
-    judge = type(model)(model.input, model.output)
+    judge = keras.Model(model.input, model.output)
     judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=model.jit_compile)
     return judge

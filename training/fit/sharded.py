@@ -22,7 +22,7 @@ _GOLDEN = 0x9E3779B9  # odd: its multiples are as many seeds as there are
 
 
 class ShardedModel(keras.Model):
-    """A Functional model that is trained and scored under `keras.distribution.DataParallel`.
+    """A Functional model that is trained under `keras.distribution.DataParallel`.
 
     XLA's partitioner would add up a weight's gradient over the devices in each step of a recurrent
     loop's backward pass. Here each device takes the whole gradient of its own rows, and the
@@ -43,7 +43,8 @@ class ShardedModel(keras.Model):
         def local(
             weights: list, others: list, optimizer: list, x: Any, y: Tensor
         ) -> tuple[Tensor, Tensor, list, list]:
-            counts = _counts(y)
+            there = (y != PAD_ID).astype("float32")
+            counts = jnp.stack([there.sum(), there.max(axis=1).sum()])  # of tokens, and of rows
             totals = jax.lax.psum(counts, AXIS)
             share, row_share = counts[0] / totals[0], len(y) / totals[1]
             others = own_seeds(others, is_seed, 1)
@@ -64,39 +65,20 @@ class ShardedModel(keras.Model):
             loss, gradients = parts(jax.lax.psum(flat, AXIS))
             return loss, totals[1], gradients, own_seeds(updated, is_seed, -1)
 
-        whole = (_WHOLE, _WHOLE, _WHOLE)
-        loss, rows, gradients, others = _on_each(local, (*whole, _ROWS, _ROWS))(
-            weights, others, optimizer, x, y
-        )
+        mesh = keras.distribution.distribution().device_mesh.backend_mesh
+        specs = _WHOLE, _WHOLE, _WHOLE, _ROWS, _ROWS
+        with undistributed():
+            on_each = jax.shard_map(
+                local, mesh=mesh, in_specs=specs, out_specs=_WHOLE, check_vma=False
+            )
+            loss, rows, gradients, others = on_each(weights, others, optimizer, x, y)
         weights, optimizer = self.optimizer.stateless_apply(optimizer, gradients, weights)
-        with self._metrics_from(metrics) as scope:
+        values = list(zip(self.metrics_variables, metrics, strict=True))
+        with keras.StatelessScope(values) as scope:
             self.metrics[0].update_state(loss, sample_weight=rows)  # Keras's mean of the losses
             logs = self.get_metrics_result()
         metrics = [scope.get_current_value(variable) for variable in self.metrics_variables]
         return logs, (weights, others, optimizer, metrics)
-
-    def _metrics_from(self, values: Sequence[Tensor]) -> keras.StatelessScope:
-        return keras.StatelessScope(list(zip(self.metrics_variables, values, strict=True)))
-
-
-def _on_each(function: Any, rows: tuple) -> Any:
-    """Return the function that runs on each device; what comes out is the same on all."""
-    distribution = keras.distribution.distribution()
-    mesh = distribution.device_mesh.backend_mesh
-
-    def run(*args: Any) -> Any:
-        with undistributed():
-            return jax.shard_map(
-                function, mesh=mesh, in_specs=rows, out_specs=_WHOLE, check_vma=False
-            )(*args)
-
-    return run
-
-
-def _counts(labels: Tensor) -> Tensor:
-    """Count the tokens, and the rows, of labels `(B, T)` that are not padding: float32 `(2,)`."""
-    there = (labels != PAD_ID).astype("float32")
-    return jnp.stack([there.sum(), there.max(axis=1).sum()])
 
 
 def own_seeds(values: Sequence[Tensor], is_seed: Sequence[bool], sign: int) -> list[Tensor]:
