@@ -67,11 +67,7 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
 
 def is_unicode(text: str) -> bool:
     """Whether a text can be written: a path of other bytes has lone surrogates in their place."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(errors="ignore").decode() == text
 
 
 @dataclass(frozen=True)

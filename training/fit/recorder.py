@@ -61,7 +61,9 @@ class Recorder:
     def _keep(self, record: Record) -> None:
         """Write the files of an epoch, whose record is the history's last, and print it."""
         epoch = len(self.history)
-        is_best = record is best(self._scored(), self.config.keep_by)
+        average = kept_average(self.files)
+        scored = [average, *self.history] if average else self.history
+        is_best = record is best(scored, self.config.keep_by)
         if is_best:
             self.files.average.unlink(missing_ok=True)  # the best weights are no mean any more
             save_best(self.files, self.model)
@@ -107,11 +109,6 @@ class Recorder:
         write_json(self.files.average, tried)
         print(f"mean of epochs {epochs[0]} to {epochs[-1]}  {numbers_line(scores)}")
         write_card(self.files, self.config, self.model)
-
-    def _scored(self) -> list[Record]:
-        """Return what the best is chosen from: the mean that is kept, if any, and all epochs."""
-        average = kept_average(self.files)
-        return [average, *self.history] if average else self.history
 
     def _check(self, record: Record) -> None:
         """Refuse numbers that are not finite."""

@@ -137,18 +137,12 @@ def add_configuration(parser: Parser) -> None:
             parser.add_argument(f"--{key.name}", metavar="SPEC", help=key.metadata["meaning"])
     add_options(parser, "--set")
     parser.add_argument(
-        "--help-settings", action=_HelpSettings, help="list the keys of --set, and exit"
+        "--help-settings",
+        action="version",
+        version=f"Keys of --set, with their defaults:\n{keys_help()}",
+        help="list the keys of --set, and exit",
     )
     parser.end_of_help = lambda: SPECS.format(specs=_specs())
-
-
-class _HelpSettings(argparse.Action):
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(nargs=0, default=argparse.SUPPRESS, **settings)
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
-        print(f"Keys of --set, with their defaults:\n{keys_help()}")
-        parser.exit()
 
 
 def configuration(options: argparse.Namespace) -> Config:
