@@ -18,7 +18,7 @@ from training.data.batches import Batches
 from training.data.prepared import WORDS, read_batches
 from training.fit.distributed import ALONE, Processes
 from training.fit.optimizer import compile_model, configure_keras, make_judge
-from training.fit.recorder import Recorder, train_epochs
+from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import deciding
 from training.model.seq2seq import build_model
 from training.runs.card import Origin, read_origin
@@ -73,14 +73,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     recorder = Recorder(
         files, config, model, pairs.statistics, history, score, write=processes.write
     )
-    print(
-        f"{config.data}: {pairs.statistics.pairs:,} pairs, {dev.statistics.pairs:,} in dev; "
-        f"{model.count_params():,} parameters; {keras.backend.backend()} on {device()}"
-        f"{processes}, Keras {keras.__version__}. Run directory: {files.path}",
-        flush=True,
-    )
-    if line := pairs.shapes_line():
-        print(line, flush=True)
+    describe(files, config, origin, model, pairs.shapes_line(), str(processes))
     return train_epochs(recorder, functools.partial(_batches, pairs, processes))
 
 
@@ -96,16 +89,3 @@ def _batches(batches: Batches, processes: Processes, epoch: int = 0) -> Any:
         tf.config.set_visible_devices([], "GPU")  # whose memory TensorFlow would take
     dataset = make_dataset(batches, epoch)
     return dataset if processes.devices == 1 else processes.share(dataset.as_numpy_iterator())
-
-
-def device() -> str:
-    """Return the device that the backend computes on, as it names it."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return str(jax.devices()[0].device_kind)
-    if keras.backend.backend() == "torch":
-        import torch
-
-        return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    return "GPU" if keras.distribution.list_devices("gpu") else "cpu"

@@ -14,9 +14,10 @@ from training.command.files import read_json, write_json
 from training.command.progress import progress
 from training.config.schema import Config
 from training.data.plan import Statistics
-from training.runs.card import FIGURES, write_card
+from training.runs.card import FIGURES, Origin, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
+from training.sources.kinds import KINDS
 
 
 class Recorder:
@@ -124,6 +125,38 @@ class Recorder:
 def numbers_line(record: Mapping[str, float]) -> str:
     """Return the figures of a record in a line."""
     return "  ".join(f"{name} {record[key]:.4g}" for key, name in FIGURES.items() if key in record)
+
+
+def describe(
+    files: RunFiles,
+    config: Config,
+    origin: Origin,
+    model: keras.Model,
+    shapes: str,
+    processes: str = "",
+) -> None:
+    """Print the data, the model, the machine, the run directory and the shapes of batches."""
+    unusable = f"{origin.unusable:,} lines without a pair, " if origin.unusable else ""
+    print(
+        f"{config.data}: {origin.train:,} {KINDS[config.source].unit} "
+        f"({unusable}{origin.dropped:,} left out as too long or empty), {origin.dev:,} in dev"
+        f"; {model.count_params():,} parameters; {keras.backend.backend()} on "
+        f"{_device()}{processes}, Keras {keras.__version__}. Run directory: {files.path}"
+    )
+    print(shapes, end="\n" if shapes else "", flush=True)
+
+
+def _device() -> str:
+    """Return the device that the backend computes on, as it names it."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return str(jax.devices()[0].device_kind)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return "GPU" if keras.distribution.list_devices("gpu") else "cpu"
 
 
 def train_epochs(recorder: Recorder, batches: Callable[[int], Any]) -> Record:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
-import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_attention import plot_attention
 from training.command.errors import RunError
@@ -24,7 +21,7 @@ from training.decode.labels import make_predictor
 from training.decode.search import Search
 from training.decode.texts import make_attender, make_translator
 from training.fit.optimizer import compile_model, configure_keras, make_judge
-from training.fit.recorder import Recorder, train_epochs
+from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import METRICS, score
 from training.model.seq2seq import build_model
 from training.runs.checkpoints import restore_checkpoint
@@ -128,7 +125,11 @@ def _build(opened: Opened) -> keras.Model:
 def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Record]) -> Record:
     """Train the missing epochs, and keep their files."""
     run = Run(files.path, opened.config, opened.source, opened.target, model)
-    _describe(run, opened)
+    describe(files, run.config, opened.origin, model, opened.pairs.shapes_line())
+    if run.config.compiles():
+        folder = keep_programs()
+        where = f" and keeps the programs in {folder}" if folder else ""
+        print(f"XLA compiles the step for each shape{where}: the first minute is for that.")
     if run.target is None:
         score = _score_labels(run, opened.dev)
     else:
@@ -149,31 +150,3 @@ def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:
         }
 
     return score
-
-
-def _describe(run: Run, opened: Opened) -> None:
-    """Print the data, the model, the machine and the run directory."""
-    config, origin = run.config, opened.origin
-    devices = tf.config.list_physical_devices("GPU")
-    where = f"{len(devices)} GPU" if devices else f"{os.cpu_count()} CPU cores, no GPU"
-    unusable = f"{origin.unusable:,} lines without a pair, " if origin.unusable else ""
-    by = config.metric if config.keep_by == "score" else config.keep_by
-    chosen = f", the best epoch is chosen by {by}" if run.target else ""
-    chosen = ", the last epochs are kept" if by == "last" else chosen
-    print(
-        f"{config.data}: {origin.train:,} {KINDS[config.source].unit} "
-        f"({unusable}{origin.dropped:,} left out as too long or empty), {origin.dev:,} in dev"
-        f"{chosen}; {run.model.count_params():,} parameters; {where}, "
-        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python "
-        f"{platform.python_version()}. Run directory: {run.path}",
-        flush=True,
-    )
-    if line := opened.pairs.shapes_line():
-        print(line, flush=True)
-    if config.compiles():
-        folder = keep_programs()
-        where = f" and keeps the programs in {folder}" if folder else ""
-        print(
-            f"XLA compiles the step for each shape{where}: the first minute is for that.",
-            flush=True,
-        )
