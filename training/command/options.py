@@ -32,8 +32,6 @@ class Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser: its help names the defaults and ends in examples, its errors are one line."""
 
-    end_of_help: Callable[[], str] | None = None
-
     def __init__(
         self, description: str | None = None, examples: Sequence[str] = (), **settings: Any
     ) -> None:
@@ -42,9 +40,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(description=description, **{"formatter_class": Help, **settings})
 
     def format_help(self) -> str:
-        """Return the help, whose end may take long to find out."""
-        if self.end_of_help is not None:
-            self.epilog = self.end_of_help()
+        """Return the help with the examples."""
         text = super().format_help()
         if self.examples:
             lines = "".join(f"  {self.prog} {words}".rstrip() + "\n" for words in self.examples)

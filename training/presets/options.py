@@ -48,18 +48,12 @@ _LETTERS = [
 ]
 
 
-class Strings(NamedTuple):
-    """How pairs of short strings are learned."""
-
-    preset: str
-    settings: list[str]
-
-
 class Survey(NamedTuple):
     """The pairs of a file."""
 
     pairs: int  # how many there are
-    strings: Strings | None  # how they are learned as short strings, None where they are not
+    # preset and settings by which they are learned as short strings, None where they are not
+    strings: tuple[str, list[str]] | None
     short_targets: bool = False  # whether targets are short strings, of sources that are not
 
 
@@ -78,16 +72,16 @@ def survey(pairs: Iterable[tuple[str, str]], total: int | None = None) -> Survey
     letters, uses = _alphabet(sources)
     readable = letters <= LARGEST_ALPHABET or uses >= LEAST_USES
     if readable and _are_symbols(targets) and _are_short(sources, MOST_LETTERS, MOST_WORDS):
-        return Survey(count, Strings(preset, []))
+        return Survey(count, (preset, []))
     few_letters = _alphabet(targets)[0] <= LARGEST_ALPHABET
     if not (few_letters and _are_short(targets, MOST_LETTERS, MOST_WORDS)):
         return Survey(count, None)
     if not (readable and _are_short(sources, MOST_SOURCE_LETTERS)):
         return Survey(count, None, short_targets=True)
     if preset == "g2p-low":
-        return Survey(count, Strings("g2p-medium", [*_LETTERS, "epochs=150", "keep_by=score"]))
+        return Survey(count, ("g2p-medium", [*_LETTERS, "epochs=150", "keep_by=score"]))
     epochs = 40 if preset == "g2p-medium" else 30
-    return Survey(count, Strings(preset, [*_LETTERS, f"epochs={epochs}"]))
+    return Survey(count, (preset, [*_LETTERS, f"epochs={epochs}"]))
 
 
 def _are_short(texts: Sequence[str], letters: int, words: float = math.inf) -> bool:
@@ -142,7 +136,12 @@ def add_configuration(parser: Parser) -> None:
         version=f"Keys of --set, with their defaults:\n{keys_help()}",
         help="list the keys of --set, and exit",
     )
-    parser.end_of_help = lambda: SPECS.format(specs=_specs())
+    names = textwrap.wrap(f"a corpus: {', '.join(corpus.NAMES)}", 74, break_on_hyphens=False)
+    specs = {"NAME": ("\n" + " " * 26).join(names)}
+    for kind in KINDS.values():
+        specs |= kind.specs
+    lines = "\n".join(f"  {spec:<23} {meaning}" for spec, meaning in specs.items())
+    parser.epilog = SPECS.format(specs=lines)
 
 
 def configuration(options: argparse.Namespace) -> Config:
@@ -213,15 +212,6 @@ def own_preset(spec: str) -> str | None:
     form, colon, _ = spec.partition(":")
     forms = [form for kind in KINDS.values() if not kind.tokens for form in kind.forms]
     return str(PRESETS / "own" / f"{form}.toml") if colon and form in forms else None
-
-
-def _specs() -> str:
-    """List the forms of SPECs, for `--help`."""
-    names = textwrap.wrap(f"a corpus: {', '.join(corpus.NAMES)}", 74, break_on_hyphens=False)
-    specs = {"NAME": ("\n" + " " * 26).join(names)}
-    for kind in KINDS.values():
-        specs |= kind.specs
-    return "\n".join(f"  {spec:<23} {meaning}" for spec, meaning in specs.items())
 
 
 def _prepared(spec: str) -> Any:
