@@ -131,15 +131,9 @@ class AlignedDecoder(keras.layers.Layer):
         return {"key": self.key(memory), "value": self.of_memory(memory), "closed": closed}
 
     def initial_state(self, prepared: dict[str, Tensor], cell_state: Any) -> dict[str, Any]:
-        """Return the state before the first step.
+        """Return the state before the first step, of a list of the cell's states, each `(B, ·)`.
 
-        Args:
-            prepared: from `prepare`.
-            cell_state: list of the cell's states, each `(B, ·)`.
-
-        Returns:
-            The cell's states, and the log-probability of each place and each token said of it,
-            `(B, S, V)`.
+        It has the log-probability of each place and each token said of it, too, `(B, S, V)`.
         """
         cell_state = [ops.cast(x, self.cell.compute_dtype) for x in cell_state]
         log_probs = ops.repeat(self._start(prepared)[..., None], self.vocab_size, axis=-1)
@@ -153,7 +147,7 @@ class AlignedDecoder(keras.layers.Layer):
         Args:
             tokens: int32 `(B·n,)`; `n` rows may share a memory row, as the beams of a search do.
             prepared: from `prepare`, with batch size B.
-            state: from `initial_state` or the last step.
+            state: before the step.
 
         Returns:
             Log-probabilities of the next token `(B·n, V)`, probabilities of the place that it will

@@ -110,12 +110,7 @@ class ConstantStep:
         return step
 
     def prepare(self, value: Tensor, mask: Tensor | None = None) -> Memory:
-        """Do what the layer's `prepare` does; products of the value take the value's place.
-
-        Args:
-            value: `(B, S, dim)`.
-            mask: boolean `(B, S)` or None.
-        """
+        """Do what the layer's `prepare` does; products of the value take the value's place."""
         if self._key is None:
             memory = self._layer.prepare(value, mask=mask)
         else:  # the layer would read the kernel that is taken
@@ -138,13 +133,7 @@ class ConstantStep:
     def __call__(
         self, tokens: Tensor, memory: Memory, state: State
     ) -> tuple[Tensor, Tensor, State]:
-        """Take one step: see `AttentionCell.step`.
-
-        Args:
-            tokens: int32 `(B·beams,)`, whose embeddings are the inputs.
-            memory: from `prepare`.
-            state: from the layer's `initial_state` or the last step.
-        """
+        """Take one step, see `AttentionCell.step`, from tokens int32 `(B·beams,)`."""
         layer = self._layer
         gates = self._of_tokens(tokens)
         fed = [state.output] if layer.input_feeding else []
