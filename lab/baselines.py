@@ -144,8 +144,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Do the study; return what its last line says."""
     config = load_config(RunFiles(options.run).config)
-    if config.target != "label":
-        raise UserError(f"--run expected target = label. Received: {config.target}")
+    if config.source != "events":
+        raise UserError(f"--run expected source = events. Received: {config.source}")
     rows = _scores(config, options.split)
     shared.write_table(options.output / "baselines.csv", rows)
     return {"baselines": rows}

@@ -54,8 +54,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Do the study; return what its last line says."""
     config = override(load_preset(options.preset), options.settings)
-    if config.target != "label":
-        raise UserError(f"--preset expected target = label. Received: {config.target}")
+    if config.source != "events":
+        raise UserError(f"--preset expected source = events. Received: {config.source}")
     data = events.load(config.data, "all")
     learners = {
         attention: Learner(override(config, [f"attention={attention}"]), data)

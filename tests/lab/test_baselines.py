@@ -60,5 +60,5 @@ def test_the_study_ends_in_a_table(tmp_path, monkeypatch):
     for row in rows:
         assert float(row["auc_low"]) <= float(row["auc"]) <= float(row["auc_high"])
     load_preset("cmudict").save(tmp_path / "run" / "config.toml")
-    with pytest.raises(UserError, match="expected target = label"):
+    with pytest.raises(UserError, match="expected source = events"):
         main(command)

@@ -118,9 +118,9 @@ def test_a_preset_can_be_a_file_of_ones_own(tmp_path):
 def test_a_key_that_a_source_does_not_have_is_refused_and_not_written(tmp_path):
     config = override(Config(), ["source=image", "target_tokenizer=characters", "gate=true"])
     for setting in ("encoder=lstm", "source_vocab_size=500", "extra_data=a", "encoder=gru"):
-        with pytest.raises(ConfigError, match="is no key of source = image, target = text"):
+        with pytest.raises(ConfigError, match="is no key of source = image"):
             override(config, [setting])
-    with pytest.raises(ConfigError, match="image_width is no key of source = text, target = text"):
+    with pytest.raises(ConfigError, match="image_width is no key of source = text"):
         override(Config(), ["image_width=100"])
     with pytest.raises(ConfigError, match="encoder_units is no key of source = image"):
         override(Config(encoder_units=17), ["source=image"])

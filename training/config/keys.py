@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from training.command.errors import ConfigError
 from training.metrics import OF_TEXTS
@@ -144,8 +144,6 @@ class Recurrent:
 class Text(Recurrent):
     """Texts, see `training.data` and `training.sources.text`."""
 
-    targets: ClassVar[tuple[str, ...]] = ("text",)
-
     dev: str = key(
         "",
         "development data: a SPEC, or the share of the files' lines to hold out, such as "
@@ -195,8 +193,6 @@ class Text(Recurrent):
 class Image:
     """Images, see `training.sources.image`."""
 
-    targets: ClassVar[tuple[str, ...]] = ("text",)
-
     image_height: int = key(64, "height to which images are resized, in pixels")
     image_width: int = key(256, "width to which images are resized, in pixels")
     image_channels: int = key(1, "channels: 1 for grey, 3 for colour", choices=(1, 3))
@@ -211,8 +207,6 @@ class Image:
 @dataclass(frozen=True)
 class Events(Recurrent):
     """Histories, see `training.sources.events`."""
-
-    targets: ClassVar[tuple[str, ...]] = ("label",)
 
     max_events: int = key(32, "events read of a history, the last ones")
 

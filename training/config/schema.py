@@ -21,12 +21,10 @@ from training.command.files import write_text
 from training.config.keys import Events, Image, Shared, Target, Text, check, key
 
 SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image, "events": Events}
-TARGETS: dict[str, type[Target] | None] = {"text": Target, "label": None}
 # What a setting needs of other keys. Hard monotonic attention has a decoder of its own.
 NEEDS: dict[str, dict[str, str | bool | float]] = {
     "attention = hard_monotonic": {
         "source": "text",
-        "target": "text",
         "order": "luong",
         "readout": "vector",
         "decoder_layers": 1,
@@ -44,12 +42,7 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
     "copy_hidden": {"copy": True},
     "batch_tokens": {"join": 0.0},
 }
-_OWNED = {
-    field.name
-    for part in (*SOURCES.values(), *TARGETS.values())
-    if part
-    for field in dataclasses.fields(part)
-}
+_OWNED = {field.name for part in (*SOURCES.values(), Target) for field in dataclasses.fields(part)}
 
 
 @dataclass(frozen=True)
@@ -60,21 +53,17 @@ class Config(Target, Events, Image, Text, Shared):
     """
 
     source: str = key("text", "kind of source", choices=SOURCES)
-    target: str = key(
-        "text", "kind of target; label: the probability of an outcome", choices=TARGETS
-    )
+
+    @property
+    def target(self) -> str:
+        """Kind of target: "text", or "label" for the probability of an outcome."""
+        return "label" if self.source == "events" else "text"
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, in one line that names the key."""
         keys = dataclasses.fields(self)
         for field in keys:
             check(field.name, getattr(self, field.name), field.metadata)
-        targets = SOURCES[self.source].targets
-        if self.target not in targets:
-            raise ConfigError(
-                f"source = {self.source} expected target = {' or '.join(targets)}. "
-                f"Received: {self.target}"
-            )
         for field in keys:
             if getattr(self, field.name) != field.default:
                 self.check_key(field.name)
@@ -89,7 +78,7 @@ class Config(Target, Events, Image, Text, Shared):
             raise ConfigError(f"join expected batch_size of 2 or more. Received: {self.batch_size}")
         if self.target == "label" and self.attention not in ("none", "additive"):
             raise ConfigError(
-                "attention expected none or additive for target = label. "
+                f"attention expected none or additive for source = {self.source}. "
                 f"Received: {self.attention}"
             )
         kinds = self.source_tokenizer, self.target_tokenizer
@@ -152,17 +141,17 @@ class Config(Target, Events, Image, Text, Shared):
         return backend == "jax" or bool(self.jit_compile)
 
     def has_key(self, key: str) -> bool:
-        """Whether a key says something about this source and target."""
-        parts = SOURCES[self.source], TARGETS[self.target]
+        """Whether a key says something about this source and its target."""
+        parts = [SOURCES[self.source], *([Target] if self.target == "text" else [])]
         return key not in _OWNED or any(hasattr(part, key) for part in parts)
 
     def check_key(self, key: str) -> None:
-        """Raise a ConfigError for a key that this source and target do not have."""
+        """Raise a ConfigError for a key that this source does not have."""
         if not self.has_key(key):
-            raise ConfigError(f"{key} is no key of source = {self.source}, target = {self.target}")
+            raise ConfigError(f"{key} is no key of source = {self.source}")
 
     def values(self) -> dict[str, int | float | str | bool]:
-        """Return all keys that this source and target have, with their values."""
+        """Return all keys that this source has, with their values."""
         return {key: v for key, v in dataclasses.asdict(self).items() if self.has_key(key)}
 
     def save(self, path: str | Path) -> None:

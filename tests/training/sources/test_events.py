@@ -118,7 +118,7 @@ def test_of_a_long_history_the_last_events_are_read():
 @pytest.mark.parametrize("attention", ["additive", "none"])
 def test_padding_does_not_change_what_is_said(attention):
     settings = {"encoder_units": 5, "attention_units": 3, "attention": attention}
-    config = Config(source="events", target="label", bidirectional=False, **settings)
+    config = Config(source="events", bidirectional=False, **settings)
     data = random_histories()
     model = build_model(config, 3)
     EventSource.make(config, data).begin(model)
@@ -131,7 +131,7 @@ def test_padding_does_not_change_what_is_said(attention):
 
 
 def test_a_source_reads_back_as_it_was_saved(tmp_path):
-    config = Config(source="events", target="label")
+    config = Config(source="events")
     source = EventSource.make(config, random_histories())
     source.save(tmp_path)
     loaded = EventSource.load(config, tmp_path)
