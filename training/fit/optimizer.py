@@ -193,19 +193,18 @@ class ClippedAdam(keras.optimizers.Adam):
         self.iterations.assign_add(1)
 
 
-def make_schedule(config: Config, steps_per_epoch: int) -> Any:
-    """Return the learning rate's schedule.
+def make_schedule(learning_rate: float, warmup_steps: int, steps: int) -> Any:
+    """Return the learning rate's schedule for so many steps.
 
-    Over the first `warmup_steps`, at most a tenth of the run, it rises from 0; then it falls on a
+    Over the first `warmup_steps`, at most a tenth of all, it rises from 0; then it falls on a
     cosine (Loshchilov and Hutter 2016, arXiv 1608.03983).
     """
-    total = config.epochs * steps_per_epoch
-    warmup = min(config.warmup_steps, total // 10)
+    warmup = min(warmup_steps, steps // 10)
     return keras.optimizers.schedules.CosineDecay(
-        0.0 if warmup else config.learning_rate,
-        max(1, total - warmup),
+        0.0 if warmup else learning_rate,
+        max(1, steps - warmup),
         alpha=0.01,
-        warmup_target=config.learning_rate if warmup else None,
+        warmup_target=learning_rate if warmup else None,
         warmup_steps=warmup,
     )
 
@@ -223,8 +222,9 @@ def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> N
         loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
     else:
         loss = TokenCrossentropy(config.label_smoothing, config.consistency)
-    optimizer = ClippedAdam(make_schedule(config, steps_per_epoch), config.clip_norm)
-    model.compile(optimizer, loss, jit_compile=config.compiles())
+    steps = config.epochs * steps_per_epoch
+    rate = make_schedule(config.learning_rate, config.warmup_steps, steps)
+    model.compile(ClippedAdam(rate, config.clip_norm), loss, jit_compile=config.compiles())
     model.optimizer.build(model.trainable_variables)
 
 

@@ -104,7 +104,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         above `"encoder"` and `"decoder"` alone: see `training.model.aligned`.
         With `consistency` it answers twice in training, `(2 B, T, target_vocab_size)`.
     """
-    encoder = source_class(config).build_encoder(config, source_size)
+    encoder = source_class(config.source).build_encoder(config, source_size)
     source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
     target = keras.Input((None,), dtype="int32", name="target")
     inputs = {"source": source, "target": target}
@@ -237,7 +237,7 @@ def build_classifier(config: Config, source_size: int) -> keras.Model:
         A Functional model from `{"source": (B, …)}` to logits `(B,)`. Its layers are `"encoder"`
         (see `training.sources`), `"pooling"` where it attends, and `"output"`.
     """
-    encoder = source_class(config).build_encoder(config, source_size)
+    encoder = source_class(config.source).build_encoder(config, source_size)
     source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
     memory, mask, pooled = encoder(source)
     if config.attention != "none":

@@ -116,7 +116,7 @@ def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | Non
     for file in files.all_sides():
         files.check(file)
     try:
-        source = source_class(config).load(config, files.path)
+        source = source_class(config.source).load(config, files.path)
         target = None if config.target == "label" else load_tokenizer(files.tokenizers[1])
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = "tokenizers" if KINDS[config.source].tokens else "source"

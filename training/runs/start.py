@@ -109,11 +109,14 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
         data = write_tokens(files.streamed, config, init)
         sides = load_sides(config, RunFiles(data.path))
     else:
-        data = source_class(config).load_training(config)
+        data = source_class(config.source).load_training(config)
         if init is not None:
             sides = load_sides(config, RunFiles(init))
         else:
-            sides = source_class(config).make(config, data[0]), _train_tokenizer(config, data[0])
+            sides = (
+                source_class(config.source).make(config, data[0]),
+                _train_tokenizer(config, data[0]),
+            )
     for side, tokenizer in zip(SIDES, _tokenizers(*sides), strict=True):
         wanted = getattr(config, f"{side}_vocab_size")
         if init is None and tokenizer is not None and tokenizer.vocab_size < wanted:
@@ -144,7 +147,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     """Read the data of a run that goes on; other sentences than it began with need `force`."""
     sides = load_sides(config, files)
     if not KINDS[config.source].tokens:
-        opened = _open(config, source_class(config).load_training(config), sides)
+        opened = _open(config, source_class(config.source).load_training(config), sides)
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
     tokens = None
@@ -233,7 +236,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         pairs, dev_pairs = (
             make_batches(config, split, source, target, training=split is train) for split in data
         )
-        corpus = source_class(config).fingerprint(train, dev)
+        corpus = source_class(config.source).fingerprint(train, dev)
         unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
     counts = pairs.statistics
     origin = Origin(

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from training.config.schema import Config
-
 if TYPE_CHECKING:
     from training.sources.source import Source
 
@@ -57,8 +55,8 @@ KINDS = {
 }
 
 
-def source_class(config: Config) -> type[Source]:
-    """Return the kind of source that a configuration attends to."""
-    module, _, name = KINDS[config.source].reader.partition(":")
+def source_class(kind: str) -> type[Source]:
+    """Return the class of a kind of source."""
+    module, _, name = KINDS[kind].reader.partition(":")
     reader: type[Source] = getattr(importlib.import_module(module), name)
     return reader

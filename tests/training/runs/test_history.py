@@ -37,7 +37,7 @@ def test_perplexity_decides_where_it_is_asked_for():
 
 
 def test_a_schedule_falls_to_a_hundredth():
-    cosine = make_schedule(Config(learning_rate=0.8, warmup_steps=5, epochs=10), 5)
+    cosine = make_schedule(0.8, warmup_steps=5, steps=50)
     rates = [float(cosine(step)) for step in (0, 5, 28, 50)]
     assert rates == pytest.approx([0.0, 0.8, 0.4, 0.008], abs=0.02)
 

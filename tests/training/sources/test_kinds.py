@@ -15,4 +15,4 @@ def test_each_kind_has_a_reader_keys_and_settings_for_own_data():
             if file is not None:
                 config = load_config(file)
                 assert config.source == name
-                assert issubclass(source_class(config), Source)
+                assert issubclass(source_class(config.source), Source)
