@@ -109,14 +109,12 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
         data = write_tokens(files.streamed, config, init)
         sides = load_sides(config, RunFiles(data.path))
     else:
-        data = source_class(config.source).load_training(config)
+        source = source_class(config.source)
+        data = source.load_training(config)
         if init is not None:
             sides = load_sides(config, RunFiles(init))
         else:
-            sides = (
-                source_class(config.source).make(config, data[0]),
-                _train_tokenizer(config, data[0]),
-            )
+            sides = source.make(config, data[0]), _train_tokenizer(config, data[0])
     for side, tokenizer in zip(SIDES, _tokenizers(*sides), strict=True):
         wanted = getattr(config, f"{side}_vocab_size")
         if init is None and tokenizer is not None and tokenizer.vocab_size < wanted:
