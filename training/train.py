@@ -17,8 +17,8 @@ from training.presets.options import add_configuration, configuration, default_o
 from training.runs.files import RunFiles, summary
 
 
-def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
     parser = Parser(
         prog="python -m training.train",
         description="Train an encoder-decoder with attention. The last line is a JSON object: the "
@@ -48,12 +48,6 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     for name, value in vars(options).items():
         if not is_unicode(str(value)):
             raise UsageError(f"--{name} expected text of Unicode. Received: {str(value)!a}")
-    return options
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command."""
-    options = parse_arguments(arguments)
     if options.resume:
         output = _to_resume(options)
     else:

@@ -156,13 +156,9 @@ class Config(Target, Events, Image, Text, Shared):
 
     def save(self, path: str | Path) -> None:
         """Write the configuration as TOML."""
-        lines = [f"{key} = {_toml(value)}" for key, value in self.values().items()]
-        write_text(Path(path), "\n".join(lines) + "\n")
-
-
-def _toml(value: float | str | bool) -> str:
-    """Return a value as TOML, which is JSON but for one character, and has no surrogate pairs."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        lines = [f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in self.values().items()]
+        # Values are JSON but for one character.
+        write_text(Path(path), "\n".join([*lines, ""]).replace("\x7f", "\\u007f"))
 
 
 PRESETS = Path(__file__).parents[1] / "presets"

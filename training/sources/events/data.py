@@ -31,9 +31,8 @@ def load(
     table, `events:PATH`, is read whole. `schema` has the columns that a run was trained on. Raises
     CorpusError where there is no such set or split, or the table cannot be read as one.
     """
-    form, colon, path = spec.partition(":")
-    if colon and form == "events":
-        histories = read_table(Path(path).expanduser(), schema)
+    if spec.startswith("events:"):
+        histories = read_table(Path(spec.removeprefix("events:")).expanduser(), schema)
     elif spec in COHORTS:
         splits = {"train": range(30, 100), "dev": range(20, 30), "test": range(20)}
         histories = load_cohort(spec)

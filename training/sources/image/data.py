@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from training.data.corpus import unknown
-from training.data.pair_files import CorpusError, Split, number_of, sample
+from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS
 
@@ -28,9 +28,8 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     At most `limit` are read: of a folder a random sample, of what is made the first ones. Raises
     CorpusError where there is no such set or split, or the folder cannot be read as one.
     """
-    form, colon, path = spec.partition(":")
-    if colon and form == "images":
-        return sample(_read_folder(Path(path).expanduser()), limit, seed)
+    if spec.startswith("images:"):
+        return sample(_read_folder(_folder(spec)), limit, seed)
     if spec not in _MADE:
         raise unknown("images", spec, "images:PATH", NAMES)
     if split not in _MADE[spec]:
@@ -56,8 +55,7 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     """
     if ":" not in spec:
         return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
-    everything = load(spec, "train")
-    folder = Path(spec.partition(":")[2]).expanduser()
+    everything, folder = load(spec, "train"), _folder(spec)
     numbers = [number_of(path.relative_to(folder).as_posix()) for path in everything.sources]
     if len(numbers) < 2:
         raise CorpusError(f"{spec} has too few images to hold out a dev set: {len(numbers)}")
@@ -66,6 +64,10 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     trained = [i for i in range(len(numbers)) if i not in {*held_out}]
     train = sample(everything.select(trained), limit or None, seed)
     return train, everything.select(held_out[:1000])
+
+
+def _folder(spec: str) -> Path:
+    return Path(spec.removeprefix("images:")).expanduser()
 
 
 def _read_folder(folder: Path) -> Split:
@@ -78,13 +80,9 @@ def _read_folder(folder: Path) -> Split:
             f"{folder} has no {LABELS}, a line `file TAB text` for each image; it has {images} "
             "images"
         )
-    try:
-        # Other separators, such as U+2028, are parts of a text.
-        lines = labels.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError:
-        raise CorpusError(f"{labels}: expected UTF-8 text") from None
     split = Split([], [])
-    for number, line in enumerate(lines, start=1):
+    # Other separators, such as U+2028, are parts of a text.
+    for number, line in enumerate(read_text(labels).split("\n"), start=1):
         if not line.strip():
             continue
         name, tab, text = line.partition("\t")
@@ -95,6 +93,4 @@ def _read_folder(folder: Path) -> Split:
             raise CorpusError(f"{labels}, line {number}: there is no file {path}")
         split.sources.append(path)
         split.references.append([" ".join(text.split())])
-    if not split.sources:
-        raise CorpusError(f"{labels} is empty")
     return split
