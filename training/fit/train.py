@@ -130,6 +130,9 @@ def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Reco
         folder = keep_programs()
         where = f" and keeps the programs in {folder}" if folder else ""
         print(f"XLA compiles the step for each shape{where}: the first minute is for that.")
+    if run.config.keep_by != "auto":  # as for a label
+        by = run.config.metric if run.config.keep_by == "score" else run.config.keep_by
+        print("The last epochs are kept." if by == "last" else f"The best epoch is chosen by {by}.")
     if run.target is None:
         score = _score_labels(run, opened.dev)
     else:
