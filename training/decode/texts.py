@@ -37,7 +37,11 @@ def words_of(
     From tokens, string `(B, T)`, "" where there is none, and log-probabilities `(B, T)` to words,
     string `(B, W)`, padded with "", and float32 `(B, W)`, padded with 0.
     """
-    texts, shown = surfaces_of(tokenizer.kind, tokens), tokens != ""
+    texts, shown = tokens, tokens != ""
+    if tokenizer.kind == "symbols":
+        texts = tf.where(shown, " " + tokens, "")
+    elif tokenizer.kind in ("sentencepiece", "words"):
+        texts = tf.strings.regex_replace(tokens, "▁", " ")
     begins = shown & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
     begins |= shown & (tf.cumsum(tf.cast(shown, tf.int32), 1) == 1)
     counts = tf.cumsum(tf.cast(begins, tf.int32), 1)
@@ -55,14 +59,6 @@ def words_of(
     least = tf.reshape(least, shape)[:, :most]
     inside = tf.range(most) < tf.reduce_max(counts, 1, keepdims=True)
     return words, tf.where(inside, tf.exp(least), 0.0)
-
-
-def surfaces_of(kind: str, tokens: tf.Tensor) -> tf.Tensor:
-    """Return what tokens of a kind of tokenizer add to a text, but for the first one's space."""
-    if kind == "symbols":
-        return tf.where(tokens == "", "", " " + tokens)
-    spaced = kind in ("sentencepiece", "words")
-    return tf.strings.regex_replace(tokens, "▁", " ") if spaced else tokens
 
 
 def inside_characters(tokenizer: Tokenizer) -> str:

@@ -109,29 +109,27 @@ def shortlist(
 
 def lookup(
     embeddings: keras.Variable, kernel: Tensor, bias: Tensor, dtype: str, single: bool
-) -> Callable[[Tensor], Tensor]:
+) -> tuple[Callable[[Tensor], Tensor], bool]:
     """Return the products of embeddings `(V, m)` with a constant kernel `(m, n)`, see `product`.
 
-    Where they are not too many they are a table, rounded once. A function from int32 ids `(rows,)`
-    to float32 `(rows, n)`.
+    Where they are not too many they are a table, rounded once.
+
+    Returns:
+        A function from int32 ids `(rows,)` to float32 `(rows, n)`, and whether it has the table,
+        and needs the embeddings no more.
     """
     import tensorflow as tf
 
-    if not is_kept(embeddings, kernel):
+    if embeddings.shape[0] * kernel.shape[1] > TABLE:
         times_kernel = product(kernel, bias, dtype, single)
-        return lambda ids: times_kernel(backend.gather(embeddings, ids))
+        return lambda ids: times_kernel(backend.gather(embeddings, ids)), False
     table = _array(ops.matmul(embeddings.value, kernel) + bias, dtype)
 
     @graph(tf.TensorSpec([None], tf.int32))
     def look_up(ids: Tensor) -> Tensor:
         return tf.cast(tf.gather(tf.constant(table), ids), tf.float32)
 
-    return cast("Callable[[Tensor], Tensor]", look_up)
-
-
-def is_kept(embeddings: keras.Variable, kernel: Tensor) -> bool:
-    """Whether `lookup` keeps the products, and needs the embeddings no more."""
-    return bool(embeddings.shape[0] * kernel.shape[1] <= TABLE)
+    return look_up, True
 
 
 def _bias(bias: Tensor | None, size: int, dtype: str) -> np.ndarray:

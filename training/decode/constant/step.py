@@ -24,7 +24,7 @@ from keras_attention.layer import keeps
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.shapes import flat_mask, flat_memory
-from training.decode.constant.products import is_kept, lookup, product
+from training.decode.constant.products import lookup, product
 
 Tensor = Any
 
@@ -79,10 +79,8 @@ class ConstantStep:
         else:
             kernel = ops.concatenate([kernel, recurrent], axis=0)
         self._of_rows = recurrent_times(kernel) if kernel.shape[0] else None
-        self._of_tokens = lookup(embeddings, of_token, bias, recurrent_dtype, single)
-        self.taken = list(layer.cell.weights)
-        if is_kept(embeddings, of_token):
-            self.taken.append(embeddings)
+        self._of_tokens, has_table = lookup(embeddings, of_token, bias, recurrent_dtype, single)
+        self.taken = [*layer.cell.weights, *([embeddings] if has_table else [])]
         self._vector = None
         if layer.output_kernel is not None:
             of_context["vector"] = layer.output_kernel.value[:size]
