@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ def graph(*specs: tf.TensorSpec, **options: Any) -> Callable[[Callable[..., Any]
     """
     import tensorflow as tf
 
-    signature: Sequence[tf.TensorSpec] | None = specs or None
-
     def decorate(function: Callable[..., Any]) -> Any:
-        return tf.function(function, input_signature=signature, autograph=False, **options)
+        return tf.function(function, input_signature=specs or None, autograph=False, **options)
 
     return decorate

@@ -79,18 +79,13 @@ class AlignedDecoder(keras.layers.Layer):
 
     def build(self, tokens_shape: Any, memory_shape: Any) -> None:
         """Make the weights."""
-        size = keras_cells.output_size(self.cell)
+        size, width = keras_cells.output_size(self.cell), memory_shape[-1]
         self.embedding.build(tokens_shape)
         self.rnn.build((*tokens_shape, self.embedding_size))
-        for layer, width in (
-            (self.query, size),
-            (self.key, memory_shape[-1]),
-            (self.score, self.attention_units),
-            (self.of_state, size),
-            (self.of_memory, memory_shape[-1]),
-            (self.output_layer, self.units),
-        ):
-            layer.build((None, width))
+        layers = self.query, self.key, self.score, self.of_state, self.of_memory, self.output_layer
+        widths = size, width, self.attention_units, size, width, self.units
+        for layer, inputs in zip(layers, widths, strict=True):
+            layer.build((None, inputs))
         self.ways = self.add_weight((FARTHEST + 1,), _one_place_on, name="ways")
 
     def call(
