@@ -13,13 +13,13 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import keras
 from keras import ops
 
 from keras_attention import Memory
-from keras_attention.fast.gates import gru_step, lstm_step
+from keras_attention.fast.gates import Gates, gru_step, lstm_step
 from keras_attention.layer import keeps
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell, State
@@ -67,7 +67,7 @@ class ConstantStep:
         single = beams == 1  # without beams, one sentence is one row and a batch is many
         times = functools.partial(product, dtype=dtype, single=single)
         recurrent_times = functools.partial(times, dtype=recurrent_dtype)
-        cell = self._cell = keras_cells.gates(layer.cell)
+        cell = self._cell = cast("Gates", keras_cells.gates(layer.cell))
         bias, recurrent = cell.bias.value, cell.recurrent_kernel.value
         of_token, kernel = ops.split(cell.kernel.value, [embeddings.shape[1]])
         of_context = {}  # what contexts alone are multiplied by
