@@ -129,8 +129,7 @@ class FixedStep(PlainStep):
             kernel, bias = ops.transpose(to_inputs.embeddings.value), None
         if precision == "bfloat16" and not self.copying:
             count = min(beam_width + SPARE, kernel.shape[1])
-            # Batches are worth more than single sentences where a sentence is one row.
-            listed = shortlist(kernel, bias, count, softmax=beam_width == 1)
+            listed = shortlist(kernel, bias, count)
             self._log_probs = lambda vector: Shortlist(*listed(vector))
         else:
             times_kernel = product(kernel, bias, precision, single=beam_width == 1)

@@ -62,7 +62,7 @@ def product(
 
 
 def shortlist(
-    kernel: Tensor, bias: Tensor | None, k: int, softmax: bool = False
+    kernel: Tensor, bias: Tensor | None, k: int
 ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """Return log-probabilities from a vocabulary's constant kernel, of the greatest alone.
 
@@ -74,9 +74,6 @@ def shortlist(
         kernel: `(m, V)`, eager.
         bias: `(V,)`, eager, or None for none.
         k: how many, at most V.
-        softmax: whether the normaliser is that of oneDNN's softmax, which is faster than
-            TensorFlow's log-softmax for 32 rows (1.05 times, of a whole search) and slower for 5
-            (0.92 times).
 
     Returns:
         A function from `(rows, m)` to float32 log-probabilities `(rows, k)` and int32 ids
@@ -96,9 +93,7 @@ def shortlist(
         values, ids = top_k(rough, k)
         rows = tf.cast(tf.gather(rows, ids), tf.float32)  # (rows, k, m)
         logits = tf.reduce_sum(rows * x[:, None], -1) + tf.gather(tf.constant(bias), ids)
-        normal = tf.nn.softmax(rough) if softmax else tf.nn.log_softmax(rough)
-        best = tf.gather(normal, ids[:, :1], batch_dims=1)
-        rough_log_probs = values - values[:, :1] + (tf.math.log(best) if softmax else best)
+        rough_log_probs = tf.gather(tf.nn.log_softmax(rough), ids, batch_dims=1)
         log_probs = logits - (values - rough_log_probs)
         # The normaliser with these logits instead of the rough ones.
         more = tf.reduce_sum(tf.exp(log_probs) - tf.exp(rough_log_probs), -1, keepdims=True)
