@@ -95,13 +95,14 @@ def measure(name: str, run: Run, attender: Attender) -> list[dict]:
     for set_name, split, dev in gold_sets(run.config.data):
         errors = errors_by_reading(attender, split)
         results: list[tuple[Reading | None, np.ndarray]] = [*errors.items()]
+        diagonal = links.alignment_errors(links.diagonal(split), *split.gold())
         common = {
             "model": name,
             "attention": run.config.attention,
             "order": run.config.order,
             "set": set_name,
             "pairs": len(split.sources),
-            "diagonal": links.alignment_error_rate(links.diagonal(split), *split.gold()),
+            "diagonal": ratio(diagonal.sum(axis=0)),
         }
         best = None
         if dev:

@@ -23,9 +23,10 @@ from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.decode.search import Search
-from training.metrics import LENGTH_BUCKETS, by_length, figures, lowered
+from training.metrics import bootstrap_interval, figures, lowered
 
 ATTENTIONS = ("none", "additive", "general")
+LENGTH_BUCKETS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40))
 PER_BUCKET = 300  # joined sentences of each length
 ENOUGH = 50  # sentences; buckets with fewer are marked
 
@@ -116,22 +117,21 @@ def table_rows(
     """Rows of the table: a set translated by a model."""
     texts = hypotheses, split.references
     texts = lowered(*texts) if lowercase else texts
-    words = [len(source.split()) for source in split.sources]
-    found = by_length(figures(metric)["bleu"], *texts, words, bootstrap=True)
-    return [
-        {
-            "set": set_name,
-            "attention": name,
-            "words": row["words"],
-            "sentences": row["sentences"],
-            "references": row["references"],
-            "few": "yes" if row["sentences"] < ENOUGH else "no",
-            "bleu": row["bleu"],
-            "low": row["interval"][0],
-            "high": row["interval"][1],
-        }
-        for row in found
-    ]
+    bleu, rows = figures(metric)["bleu"], []
+    statistics = np.array(bleu.statistics(*texts))
+    words = np.array([len(source.split()) for source in split.sources])
+    references = np.array([len(each) for each in split.references])
+    for least, most in LENGTH_BUCKETS:
+        inside = (least <= words) & (words <= most)
+        if not (sentences := int(inside.sum())):
+            continue
+        low, high = bootstrap_interval(statistics[inside], bleu.value)
+        row = {"set": set_name, "attention": name, "words": f"{least}-{most}"}
+        row |= {"sentences": sentences, "references": round(float(references[inside].mean()), 2)}
+        row |= {"few": "yes" if sentences < ENOUGH else "no"}
+        row |= {"bleu": bleu.value(statistics[inside].sum(axis=0)), "low": low, "high": high}
+        rows.append(row)
+    return rows
 
 
 def losses(rows: Sequence[dict]) -> dict[str, dict[str, dict]]:

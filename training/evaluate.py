@@ -38,9 +38,6 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--bootstrap", action="store_true", help="add 95 %% confidence intervals")
     parser.add_argument(
-        "--by-length", action="store_true", help="add BLEU by source length, up to 40 words"
-    )
-    parser.add_argument(
         "--output",
         type=file_to_write,
         metavar="FILE",

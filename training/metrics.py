@@ -53,12 +53,6 @@ def sacrebleu_metric(name: str, lowercase: bool = False) -> Any:
     return BLEU(lowercase=lowercase, tokenize="zh" if name == "bleu-zh" else None)
 
 
-def corpus_score(name: str, hypotheses: Texts, references: References) -> float:
-    """Return BLEU (Papineni et al. 2002) or chrF2 (Popović 2015) of a corpus, in percent."""
-    scorer = sacrebleu_metric(name)
-    return float(scorer.corpus_score(list(hypotheses), streams(hypotheses, references)).score)
-
-
 def bleu_statistics(name: str, hypotheses: Texts, references: References) -> Rows:
     """Return n-gram matches, n-gram counts, length and reference length, `(N, 10)`."""
     check_lengths(hypotheses, references)
@@ -77,7 +71,7 @@ def bleu_of(sums: Sequence[float]) -> float:
 
     numbers = [int(number) for number in sums]
     parts = numbers[:4], numbers[4:8], *numbers[8:]
-    return float(BLEU.compute_bleu(*parts, smooth_method="exp").score)  # as `corpus_score` smooths
+    return float(BLEU.compute_bleu(*parts, smooth_method="exp").score)  # as a corpus is smoothed
 
 
 def streams(hypotheses: Texts, references: References) -> list[tuple[str | None, ...]]:
@@ -123,10 +117,15 @@ def exact_matches(hypotheses: Texts, references: References) -> Rows:
     ]
 
 
-def percent(sums: Sequence[float]) -> float:
-    """Return the first sum by the second, in percent; 0 where both are 0."""
+def ratio(sums: Sequence[float] | np.ndarray) -> float:
+    """Return the first sum by the second; 0 where both are 0."""
     count, total = sums
-    return float(100 * count / total) if total else 0.0
+    return float(count / total) if total else 0.0
+
+
+def percent(sums: Sequence[float]) -> float:
+    """Return `ratio` in percent."""
+    return 100 * ratio(sums)
 
 
 def check_lengths(hypotheses: Sequence, others: Sequence) -> None:
@@ -153,7 +152,12 @@ def auprc(labels: Any, probabilities: Any) -> float:
 
 
 def _corpus(name: str, label: str) -> Metric:
-    score = partial(corpus_score, name)
+    """Return BLEU (Papineni et al. 2002) or chrF2 (Popović 2015), in percent."""
+
+    def score(hypotheses: Texts, references: References) -> float:
+        corpus = list(hypotheses), streams(hypotheses, references)
+        return float(sacrebleu_metric(name).corpus_score(*corpus).score)
+
     if name == "chrf":
         return Metric(
             score, "higher", label, "runs of characters shared with a reference, 0 to 100"
@@ -164,9 +168,8 @@ def _corpus(name: str, label: str) -> Metric:
 
 def _rate(statistics: Callable[..., Rows], better: str, label: str, meaning: str) -> Metric:
     def score(hypotheses: Texts, references: References) -> float:
-        return percent(
-            [sum(column) for column in zip(*statistics(hypotheses, references), strict=True)]
-        )
+        rows = statistics(hypotheses, references)
+        return percent([sum(column) for column in zip(*rows, strict=True)])
 
     return Metric(score, better, label, meaning, statistics, percent)
 
@@ -234,9 +237,6 @@ def deciding(record: Mapping[str, object]) -> str | None:
     return next((name for name in names if name in record), None)
 
 
-LENGTH_BUCKETS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40))
-
-
 def bootstrap_interval(
     statistics: Rows | np.ndarray,
     score: Callable[[Any], float],
@@ -265,41 +265,3 @@ def bootstrap_interval(
     times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=samples)
     low, high = np.percentile([score(total) for total in times @ statistics], [2.5, 97.5])
     return float(low), float(high)
-
-
-def ratio(statistics: np.ndarray) -> float:
-    """Return the first number by the second, 0 where both are 0."""
-    errors, total = statistics
-    return float(errors / total) if total else 0.0
-
-
-def by_length(
-    metric: Metric,
-    hypotheses: Texts,
-    references: References,
-    lengths: Sequence[int],
-    *,
-    bootstrap: bool = False,
-) -> list[dict[str, Any]]:
-    """Score by BLEU the sentences in each of LENGTH_BUCKETS, by words of the source; none if empty.
-
-    Returns:
-        For each bucket `words` (such as "6-10"), `sentences`, `bleu` and `references`, how many a
-        sentence has in the mean: more of them make BLEU higher; and `interval` with `bootstrap`.
-    """
-    check_lengths(hypotheses, lengths)
-    assert metric.statistics is not None
-    assert metric.value is not None
-    rows = []
-    for low, high in LENGTH_BUCKETS:
-        chosen = [i for i, length in enumerate(lengths) if low <= length <= high]
-        if not chosen:
-            continue
-        texts = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
-        row: dict[str, Any] = {"words": f"{low}-{high}", "sentences": len(chosen)}
-        row["bleu"] = metric.score(*texts)
-        row["references"] = round(sum(map(len, texts[1])) / len(chosen), 2)
-        if bootstrap:
-            row["interval"] = bootstrap_interval(metric.statistics(*texts), metric.value)
-        rows.append(row)
-    return rows

@@ -12,8 +12,10 @@ from lab.__main__ import main
 from lab.readings import Reading, read
 from training.command.errors import UserError
 from training.data import corpus
+from training.data.pair_files import Split
 from training.decode.search import Search
 from training.decode.texts import make_attender
+from training.metrics import ratio
 from training.model.seq2seq import build_seq2seq
 from training.score import evaluation, links
 
@@ -107,6 +109,33 @@ def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_pat
     assert (output / "mechanisms.csv").read_bytes() == before
 
 
+def test_bleu_by_length_is_that_of_each_bucket_alone():
+    """By sacrebleu; 41 words are in none."""
+    hypotheses = ["Elle mange une pomme verte.", "il dort .", "Je sais", "Où est-il ?", "x"]
+    references = [
+        ["Elle mange une pomme."],
+        ["Il dort.", "Il dort !"],
+        ["Je sais."],
+        ["Où ?"],
+        ["x"],
+    ]
+    split = Split(["w " * count for count in (5, 40, 31, 6, 41)], references)
+    rows = length.table_rows("some", "none", hypotheses, split, "bleu", lowercase=False)
+    assert [(row["words"], row["sentences"], row["references"]) for row in rows] == [
+        ("1-5", 1, 1),
+        ("6-10", 1, 1),
+        ("31-40", 2, 1.5),
+    ]
+    for row, chosen in zip(rows, [[0], [3], [1, 2]], strict=True):
+        streams = [[references[i][0] for i in chosen]]
+        if 1 in chosen:
+            streams.append([references[1][1], None])
+        expected = sacrebleu.corpus_bleu([hypotheses[i] for i in chosen], streams).score
+        assert row["bleu"] == pytest.approx(expected)
+        assert row["low"] <= expected + 1e-9
+        assert expected - 1e-9 <= row["high"]
+
+
 def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monkeypatch):
     readings = (
         Reading(),
@@ -122,13 +151,13 @@ def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monk
     main(["alignment", "--output", str(output), "--run", f"tiny={tiny_run.path}"])
     rows = read_table(output / "readings.csv")
     assert len(rows) == 4 + 5
-    scores = evaluation.aer([tiny_run], split)  # by the first reading
+    scores = evaluation.evaluate([tiny_run], split, Search(beam_width=1))  # by the first reading
     for row in (rows[0], rows[4]):
         assert float(row["aer"]) == pytest.approx(scores["aer"], rel=1e-4)
         assert float(row["diagonal"]) == pytest.approx(scores["aer_diagonal"], rel=1e-4)
     weights = links.attend(make_attender([tiny_run]), dev)
     on_dev = [
-        links.alignment_error_rate([read(each, reading) for each in weights], *dev.gold())
+        ratio(links.alignment_errors([read(each, reading) for each in weights], *dev.gold()).sum(0))
         for reading in readings
     ]
     assert [row["chosen"] for row in rows[:4]].index("yes") == int(np.argmin(on_dev))

@@ -21,7 +21,6 @@ from serving.export.version import export
 from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate
-from training.command.errors import UserError
 from training.decode.search import Search, search
 from training.decode.texts import make_nbest
 from training.score.evaluation import region_weights
@@ -190,8 +189,6 @@ def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, ca
             hits += left <= x <= right and top <= y <= bottom
             total += 1
     assert result["pointing"] == pytest.approx(100 * hits / total)
-    with pytest.raises(UserError, match="--by-length expected runs with source = text"):
-        evaluate.main(["--run", str(image_run.path), "--by-length"])
 
 
 def test_images_that_declare_too_much_or_are_cut_off_are_named_in_one_line(image_target, stubs):

@@ -27,7 +27,6 @@ from training.graphs import graph
 from training.metrics import (
     METRICS,
     bootstrap_interval,
-    by_length,
     exact_matches,
     figures,
     lowered,
@@ -105,7 +104,6 @@ def evaluate(
     hypotheses_file: Path | None = None,
     errors_file: Path | None = None,
     bootstrap: bool = False,
-    by_length: bool = False,
 ) -> dict:
     """Translate a split and score it.
 
@@ -118,7 +116,6 @@ def evaluate(
         hypotheses_file: where the translations are written, one a line.
         errors_file: where a table of them is written, the wrong ones first.
         bootstrap: whether to add 95 % confidence intervals of BLEU, the rates and AER.
-        by_length: whether to add BLEU by number of source words.
 
     Returns:
         Figures and signatures of `training.metrics`; `pointing`, in percent, where boxes are
@@ -139,12 +136,30 @@ def evaluate(
     if hypotheses_file is not None:
         write_text(hypotheses_file, "\n".join(hypotheses) + "\n")
 
-    result = _score(config.metric, hypotheses, split, lowercase, bootstrap, by_length)
+    texts: Any = hypotheses, split.references
+    result: dict[str, Any] = {
+        **score(config.metric, *texts, lowercase=lowercase),
+        **signatures(config.metric, *texts, lowercase=lowercase),
+    }
+    texts = lowered(*texts) if lowercase else texts
+    rows: dict[str, tuple[Any, Any]] = {
+        name: (each.statistics(*texts), each.value)
+        for name, each in figures(config.metric).items()
+        if bootstrap and each.statistics
+    }
     if all(run.config.attention != "none" for run in runs):
         if split.sure is not None:
-            result |= aer(runs, split, bootstrap)
+            gold, weights = split.gold(), links.attend(make_attender(runs), split)
+            predicted = [links.read(sentence) for sentence in weights]
+            rows["aer"] = links.alignment_errors(predicted, *gold), ratio
+            diagonal = links.alignment_errors(links.diagonal(split), *gold)
+            result |= {"aer_method": links.METHOD, "aer_diagonal": ratio(diagonal.sum(axis=0))}
         if split.boxes is not None:
-            result |= _pointing(runs, split, bootstrap)
+            rows["pointing"] = pointing(runs, split), percent
+    for name, (statistics, value) in rows.items():
+        result.setdefault(name, value(np.sum(statistics, axis=0)))
+        if bootstrap:
+            result[f"{name}_interval"] = bootstrap_interval(statistics, value)
     return {
         **result,
         "beam_width": settings.beam_width,
@@ -174,68 +189,16 @@ def errors(translations: Sequence[Translation], split: Split, lowercase: bool = 
     return "".join("\t".join(" ".join(cell.split()) for cell in cells) + "\n" for cells in table)
 
 
-def _score(
-    metric: str,
-    hypotheses: Sequence[str],
-    split: Split,
-    lowercase: bool,
-    bootstrap: bool,
-    lengths: bool,
-) -> dict[str, Any]:
-    """Score hypotheses of a split: the part of `evaluate` that needs no model."""
-    texts: Any = hypotheses, split.references
-    result: dict[str, Any] = {
-        **score(metric, *texts, lowercase=lowercase),
-        **signatures(metric, *texts, lowercase=lowercase),
-    }
-    texts = lowered(*texts) if lowercase else texts
-    metrics_of = figures(metric)
-    for name, each in metrics_of.items():
-        if bootstrap and each.statistics and each.value:
-            result[f"{name}_interval"] = bootstrap_interval(each.statistics(*texts), each.value)
-    if lengths:
-        words = [len(source.split()) for source in split.sources]
-        rows = by_length(metrics_of["bleu"], texts[0], texts[1], words, bootstrap=bootstrap)
-        result["bleu_by_length"] = rows
-    return result
-
-
-def _pointing(runs: Sequence[Run], split: Split, bootstrap: bool) -> dict[str, Any]:
-    """Return how often the weights point into the boxes of a split, in percent."""
-    hits = pointing(runs, split)
-    result: dict[str, Any] = {"pointing": percent(hits.sum(axis=0))}
-    if bootstrap:
-        result["pointing_interval"] = bootstrap_interval(hits, percent)
-    return result
-
-
-def aer(runs: Sequence[Run], split: Split, bootstrap: bool = False) -> dict:
-    """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
-    gold = split.gold()
-    rows = [links.read(weights) for weights in links.attend(make_attender(runs), split)]
-    errors = links.alignment_errors(rows, *gold)
-    result = {
-        "aer": ratio(errors.sum(axis=0)),
-        "aer_method": links.METHOD,
-        "aer_diagonal": links.alignment_error_rate(links.diagonal(split), *gold),
-    }
-    if bootstrap:
-        result["aer_interval"] = bootstrap_interval(errors, ratio)
-    return result
-
-
 def report(options: argparse.Namespace) -> None:
     """Score runs by a command line; print the scores, and a JSON object as the last line."""
     check_precision(options.precision, options.runs)
     runs = load_ensemble(options.runs)
     run, config = runs[0], runs[0].config
     if config.target == "label":
-        texts = ("by_length", "hypotheses", "errors", "lowercase", "replace_unknown")
-        _refuse(options, texts, "target = text", "label")
-    elif config.source != "text":
-        _refuse(options, ("by_length",), "source = text", config.source)
-    elif "bleu" not in figures(config.metric):
-        _refuse(options, ("by_length",), "metric = bleu", config.metric)
+        for name in ("hypotheses", "errors", "lowercase", "replace_unknown"):
+            if getattr(options, name):
+                option = name.replace("_", "-")
+                raise UserError(f"--{option} expected runs with target = text. Received: label")
     split, read = _load_split(options, run)
     if config.target == "label":
         figure = options.output.with_suffix(".png") if options.output else None
@@ -253,7 +216,6 @@ def report(options: argparse.Namespace) -> None:
             hypotheses_file=options.hypotheses,
             errors_file=options.errors,
             bootstrap=options.bootstrap,
-            by_length=options.by_length,
         )
     result = {"runs": [str(path) for path in options.runs], **read, **scores}
     if options.output:
@@ -262,13 +224,6 @@ def report(options: argparse.Namespace) -> None:
         text = f"{value:.4g}" if isinstance(value, float) else str(value)
         print(f"{key:>24}  {text:8}{METRICS[key].meaning if key in METRICS else ''}".rstrip())
     print(json.dumps(result))
-
-
-def _refuse(options: argparse.Namespace, names: Sequence[str], wanted: str, received: str) -> None:
-    for name in names:
-        if getattr(options, name):
-            option = name.replace("_", "-")
-            raise UserError(f"--{option} expected runs with {wanted}. Received: {received}")
 
 
 def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:

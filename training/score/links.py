@@ -13,7 +13,7 @@ import numpy as np
 from training.data.pair_files import Split
 from training.data.tokenizers import UNK_TOKEN, split_words
 from training.decode.texts import Attended
-from training.metrics import check_lengths, ratio
+from training.metrics import check_lengths
 
 Link = tuple[int, int]
 
@@ -69,10 +69,8 @@ def of_words(
     """
     source, target = np.array(sentence.source, int), np.array(sentence.target, int)
     source_words, target_words = (np.unique(words[words >= 0]) for words in (source, target))
-    joined = np.zeros((target_words.size, source_words.size), weights.dtype)
-    for row, word in enumerate(target_words):
-        mean = weights[target == word].mean(axis=0)
-        joined[row] = [mean[source == other].sum() for other in source_words]
+    of_source, of_target = source[:, None] == source_words, target[:, None] == target_words
+    joined = of_target.T @ weights @ of_source / of_target.sum(axis=0)[:, None]
     return joined, source_words, target_words
 
 
@@ -89,7 +87,11 @@ def diagonal(split: Split) -> list[set[Link]]:
 def alignment_errors(
     predicted: Sequence[Set[Link]], sure: Sequence[Set[Link]], possible: Sequence[Set[Link]]
 ) -> np.ndarray:
-    """`|A| + |S| - |A ∩ S| - |A ∩ P|` and `|A| + |S|` of each sentence: `(N, 2)`."""
+    """Return `|A| + |S| - |A ∩ S| - |A ∩ P|` and `|A| + |S|` of each sentence: `(N, 2)`.
+
+    A are the predicted links `(source word, target word)`, S those that must be found, P those that
+    may be. `ratio` of the sums is AER, `1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` (Och and Ney 2003).
+    """
     check_lengths(predicted, sure)
     check_lengths(predicted, possible)
     rows = []
@@ -97,17 +99,6 @@ def alignment_errors(
         total = len(a) + len(s)
         rows.append((total - len(a & s) - len(a & (s | p)), total))
     return np.array(rows)
-
-
-def alignment_error_rate(
-    predicted: Sequence[Set[Link]], sure: Sequence[Set[Link]], possible: Sequence[Set[Link]]
-) -> float:
-    """AER, `1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` over all sentences (Och and Ney 2003).
-
-    A are the predicted links `(source word, target word)` of each sentence, S those that must be
-    found, P those that may be. A fraction: 0 is perfect, 1 is all wrong.
-    """
-    return ratio(alignment_errors(predicted, sure, possible).sum(axis=0))
 
 
 def word_of_piece(text: str, words: Sequence[str] | None, pieces: Sequence[str]) -> list[int]:

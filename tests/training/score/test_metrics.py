@@ -12,13 +12,12 @@ from training.metrics import (
     Metric,
     bleu_of,
     bootstrap_interval,
-    by_length,
     percent,
     ratio,
     score,
 )
 from training.runs.files import best
-from training.score.links import alignment_error_rate, alignment_errors
+from training.score.links import alignment_errors
 
 HYPOTHESES = ["Elle mange une pomme verte.", "il n'aime pas les pommes .", "Je sais", "Où est-il ?"]
 REFERENCES = [
@@ -70,30 +69,6 @@ def test_summed_sentence_statistics_give_the_bleu_of_the_corpus(metric):
     assert bleu_of(statistics.sum(axis=0)) == pytest.approx(metric.score(HYPOTHESES, REFERENCES))
     expected = metric.score(HYPOTHESES[1:3], REFERENCES[1:3])
     assert bleu_of(statistics[1:3].sum(axis=0)) == pytest.approx(expected)
-
-
-def test_bleu_by_length_scores_each_bucket_alone():
-    lengths = [5, 40, 31, 6]
-    rows = by_length(BLEU, HYPOTHESES, REFERENCES, lengths)
-    assert [(row["words"], row["sentences"]) for row in rows] == [
-        ("1-5", 1),
-        ("6-10", 1),
-        ("31-40", 2),
-    ]
-    assert [row["references"] for row in rows] == [1, 1, 2.5]
-    for row, chosen in zip(rows, [[0], [3], [1, 2]], strict=True):
-        streams = [[stream[i] for i in chosen] for stream in STREAMS]
-        streams = [stream for stream in streams if any(stream)]
-        expected = sacrebleu.corpus_bleu([HYPOTHESES[i] for i in chosen], streams)
-        assert row["bleu"] == pytest.approx(expected.score)
-    assert by_length(BLEU, ["a"], [["a"]], [41]) == []
-    for row, sure in zip(
-        by_length(BLEU, HYPOTHESES, REFERENCES, lengths, bootstrap=True), rows, strict=True
-    ):
-        low, high = row.pop("interval")
-        assert low <= sure["bleu"] + 1e-9
-        assert sure["bleu"] <= high + 1e-9
-        assert row == sure
 
 
 def test_a_figure_is_one_entry_of_the_table(monkeypatch):
@@ -162,6 +137,10 @@ def test_rates_in_lower_case_ignore_case(metric, wanted):
     assert score(metric, *texts) != pytest.approx(found)
 
 
+def alignment_error_rate(*links):
+    return ratio(alignment_errors(*links).sum(axis=0))
+
+
 def test_alignment_error_rate_of_a_worked_example():
     predicted = [{(0, 0), (1, 2), (2, 1), (3, 3)}, {(0, 1)}]
     sure = [{(0, 0), (2, 1), (3, 2)}, set()]
@@ -203,8 +182,7 @@ def test_unequal_or_no_sentences_are_refused():
         lambda: BLEU.score(["a"], []),
         lambda: CHRF.score([], []),
         lambda: METRICS["per"].score(["a"], [["a"], ["b"]]),
-        lambda: alignment_error_rate([set()], [], [set()]),
-        lambda: by_length(BLEU, ["a"], [["a"]], []),
+        lambda: alignment_errors([set()], [], [set()]),
     ):
         with pytest.raises(ValueError, match="as many predictions as sentences"):
             call()
