@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,6 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="run or prepared corpus whose tokenizers are taken; default: new ones are trained",
     )
-    group.add_argument("--no-duplicates", action="store_true", help="leave out repeated pairs")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -81,8 +79,7 @@ def _prepare_corpus(options: argparse.Namespace) -> dict[str, Any]:
         options.corpus,
         configuration(options),
         tokenizers=options.tokenizers,
-        processes=options.workers or os.cpu_count() or 1,
-        unique=options.no_duplicates,
+        processes=options.workers,
     ).manifest
     for reason, number in manifest["left_out"].items():
         print(f"left out: {number:,} {reason}")

@@ -16,11 +16,11 @@ from training.data.pair_files import Split, sample
 from training.data.prepared import Prepared
 from training.data.splits import load_split
 from training.data.store import Sequences
+from training.data.token_ids import tokenize
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.seq2seq import build_model
 from training.runs.files import SIDES, RunFiles
 from training.runs.start import open_run
-from training.sources.batches import pair_rows
 
 LONGEST = 1 << 16  # tokens
 CHUNK = 4096  # sentences put together at a time
@@ -54,8 +54,9 @@ def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
     valid = sample(opened.dev, config.validation_limit or None, config.seed)
     scored = load_dev(config, dev_limit)
     for name, split in {"valid": valid, "dev": scored}.items():
-        sides = pair_rows(config, _with_first_reference(split), opened.source, opened.target)
-        rows[name] = [_rows(side) for side in sides]
+        first = split.sources, [references[0] for references in split.references]
+        sides = zip(first, tokenizers, strict=True)
+        rows[name] = [_rows(tokenize(texts, tokenizer)) for texts, tokenizer in sides]
     for name, both in rows.items():
         for side, sentences in zip(SIDES, both, strict=True):
             _write(folder / f"{name}.{side}", map(words, sentences))
@@ -92,10 +93,6 @@ def texts(lines: Sequence[str], tokenizer: Tokenizer) -> list[str]:
         padded = tf.ragged.constant(ids, tf.int32, ragged_rank=1).to_tensor()
         found += [text.decode("utf-8") for text in tokenizer.detokenize(padded).numpy()]
     return found
-
-
-def _with_first_reference(split: Split) -> Split:
-    return Split(split.sources, [references[:1] for references in split.references])
 
 
 def _rows(sentences: Sequences) -> list[list[int]]:

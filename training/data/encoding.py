@@ -6,7 +6,6 @@ TensorFlow, which other tokenizers take, would be 400 MB in each process.
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import json
 import multiprocessing
@@ -86,12 +85,8 @@ def _end_with_parent() -> None:
 _TOGETHER = 8192  # texts
 
 
-class Copying(NamedTuple):
-    """How words are copied: the configuration's keys."""
-
-    hidden: float
-    longest: int
-    seed: int
+# How words are copied: the share of pairs whose names are hidden, the longest source, the seed.
+Copying = tuple[float, int, int]
 
 
 class Job(NamedTuple):
@@ -101,8 +96,7 @@ class Job(NamedTuple):
     shares: tuple[float, float]  # of the sources that are held out for dev and test
     excluded: frozenset[str]  # sources to leave out: those of dev and test
     written_like: str  # data in whose script targets are written
-    copying: Copying | None  # how words are copied, None where none are
-    unique: bool  # whether pairs are hashed
+    copying: Copying | None  # None where no words are copied
 
 
 class Encoded(NamedTuple):
@@ -110,7 +104,6 @@ class Encoded(NamedTuple):
 
     sides: tuple[Ids, Ids]  # sources and targets to learn from
     held_out: dict[str, list[tuple[str, str]]]  # pairs of dev and test, as text
-    hashes: np.ndarray  # of the pairs, uint64, where they are wanted
     skipped: Skipped  # the lines that are no pair
 
 
@@ -165,10 +158,8 @@ def encode_block(block: Block, job: Job) -> Encoded:
     skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](train=[], dev=[], test=[])
     for split, source, target in pairs_of(block, job, skipped):
         parts[split].append((source, target))
-    train = parts.pop("train")
-    hashes = np.fromiter((_hash(*pair) for pair in train if job.unique), np.uint64)
-    sides = encode_pairs(train, job.tokenizers, job.copying)
-    return Encoded(sides, parts, hashes, skipped)
+    sides = encode_pairs(parts.pop("train"), job.tokenizers, job.copying)
+    return Encoded(sides, parts, skipped)
 
 
 def encode_pairs(
@@ -185,14 +176,14 @@ def _encoder(
     states: tuple[str, ...], copying: Copying | None
 ) -> Callable[[list[str], list[str]], tuple[Ids, Ids]]:
     """Return a function from sources and targets to ids, by the contents of tokenizers' files."""
-    if copying is not None:
-        with without_native_log():
-            from training.data.token_ids import copying_encoder
-            from training.data.tokenizers import tokenizer_of
-        source, target = (tokenizer_of(json.loads(state)) for state in states)
-        return copying_encoder(source, target, *copying)
-    encode_source, encode_target = (_side_encoder(json.loads(state)) for state in states)
-    return lambda sources, targets: (encode_source(sources), encode_target(targets))
+    sides = [json.loads(state) for state in states]
+    if copying is None:
+        encode_source, encode_target = map(_side_encoder, sides)
+        return lambda sources, targets: (encode_source(sources), encode_target(targets))
+    with without_native_log():
+        from training.data.token_ids import encode_to_copy
+        from training.data.tokenizers import tokenizer_of
+    return functools.partial(encode_to_copy, *map(tokenizer_of, sides), *copying)
 
 
 def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
@@ -219,8 +210,3 @@ def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
         return np.fromiter(itertools.chain.from_iterable(rows), dtype, lengths.sum()), lengths
 
     return lambda texts: in_chunks(len(texts), _TOGETHER, lambda part: encode(texts[part]))
-
-
-def _hash(source: str, target: str) -> int:
-    pair = f"{source}\t{target}".encode()
-    return int.from_bytes(hashlib.blake2b(pair, digest_size=8).digest(), "little")

@@ -22,7 +22,7 @@ from training.data.plan import Batching
 from training.data.store import SIDES, Sequences
 
 FORMAT = 2
-MANIFEST, ROWS, WORDS = "manifest.json", "train.rows.npy", "source_words.npy"
+MANIFEST, WORDS = "manifest.json", "source_words.npy"
 KEYS = ("pairs", "own", "unusable", "settings", "digest", "files", "bytes")
 
 
@@ -78,17 +78,14 @@ class Prepared:
         return source, target
 
     def rows(self, limit: int = 0, seed: int = 0) -> np.ndarray | None:
-        """Return the pairs to learn from, without repeated ones; None for all.
+        """Return the pairs to learn from; None for all.
 
         `limit` draws some of the pairs of the data; those of extra data are all there.
         """
-        file, own = self.path / ROWS, self.manifest["own"]
-        rows = np.load(file) if file.is_file() else None
-        every = np.arange(self.count + self.manifest.get("repeated", 0)) if rows is None else rows
-        first = every[every < own]
-        if not limit or limit >= len(first):
-            return rows
-        return np.concatenate([first[chosen(len(first), limit, seed)], every[every >= own]])
+        own = self.manifest["own"]
+        if not limit or limit >= own:
+            return None
+        return np.array([*chosen(own, limit, seed), *range(own, self.count)])
 
     def texts(self, split: str) -> Split:
         """Read the sentences of dev or test.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -57,26 +57,24 @@ def tokenize_to_copy(
     return Sequences.of(*in_chunks(len(targets), _COMPARED, ids_of))
 
 
-def copying_encoder(
+def encode_to_copy(
     source: VocabularyTokenizer,
     target: VocabularyTokenizer,
     hidden: float,
     longest: int,
     seed: int,
-) -> Callable[[list[str], list[str]], tuple[Ids, Ids]]:
-    """Return a function from sources and targets to the ids and lengths of both.
+    sources: Sequence[str],
+    targets: Sequence[str],
+) -> tuple[Ids, Ids]:
+    """Return the token ids of pairs whose names are hidden as by `hide_names`.
 
-    Names are hidden as by `hide_names`. Words that the vocabularies lack have ids above them.
+    Words that the vocabularies lack have ids above them, see `tokenize_to_copy`.
     """
-
-    def encode(sources: list[str], targets: list[str]) -> tuple[Ids, Ids]:
-        for i, pair in enumerate(zip(sources, targets, strict=True)):
-            sources[i], targets[i] = hide_names(*pair, hidden, seed)
-        labels = tokenize_to_copy(sources, targets, (source, target), longest)
-        inputs = tokenize(sources, source)
-        return (inputs.values, inputs.lengths), (labels.values, labels.lengths)
-
-    return encode
+    pairs = [hide_names(*pair, hidden, seed) for pair in zip(sources, targets, strict=True)]
+    sources, targets = ([pair[side] for pair in pairs] for side in range(2))
+    labels = tokenize_to_copy(sources, targets, (source, target), longest)
+    inputs = tokenize(sources, source)
+    return (inputs.values, inputs.lengths), (labels.values, labels.lengths)
 
 
 def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, str]:

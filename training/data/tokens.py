@@ -24,11 +24,11 @@ from training.command.progress import progress, stages
 from training.config.schema import Config
 from training.data import corpus
 from training.data.corpus import is_prepared
-from training.data.encoding import Copying, Job, encode_block, encode_pairs, train_side, workers
+from training.data.encoding import Job, encode_block, encode_pairs, train_side, workers
 from training.data.lines import Block, Skipped, files_of, read_blocks, stamps, survey, text_block
 from training.data.pair_files import CorpusError, Split, merge_sources
 from training.data.pieces import write_state
-from training.data.prepared import MANIFEST, ROWS, WORDS, Prepared, tokenizer_files, write_manifest
+from training.data.prepared import MANIFEST, WORDS, Prepared, tokenizer_files, write_manifest
 from training.data.splits import held_out, load_split, too_few
 from training.data.store import SIDES, Sequences, SequenceWriter
 
@@ -41,7 +41,6 @@ def prepare_corpus(
     *,
     tokenizers: Path | None = None,
     processes: int | None = None,
-    unique: bool = False,
 ) -> Prepared:
     """Write a prepared corpus into a folder, which is new or empty, and there when it is complete.
 
@@ -50,16 +49,15 @@ def prepare_corpus(
         config: names the texts, their splits, and the kinds of tokenizers.
         tokenizers: a folder whose tokenizers are taken; None to train new ones.
         processes: workers; None for as many as the texts are worth.
-        unique: whether pairs that came before are left out.
     """
-    for key, spec in (("extra_data", config.extra_data), ("copy", config.copy)):
-        if spec:
+    for key, value in (("extra_data", config.extra_data), ("copy", config.copy)):
+        if value:
             raise ConfigError(
                 f"a prepared corpus expected no {key}: put all texts into one file, without "
-                f"copying. Received: {spec}"
+                f"copying. Received: {value}"
             )
     with written_aside(output) as folder:
-        _write(folder, config, tokenizers, processes, unique)
+        _write(folder, config, tokenizers, processes)
     return Prepared(output)
 
 
@@ -92,11 +90,7 @@ def digest_of(config: Config, before: Prepared | None = None) -> str:
 
 
 def _write(
-    folder: Path,
-    config: Config,
-    tokenizers: Path | None,
-    processes: int | None = None,
-    unique: bool = False,
+    folder: Path, config: Config, tokenizers: Path | None, processes: int | None = None
 ) -> None:
     """Make the pass over all texts; arguments are those of `prepare_corpus`."""
     specs, files = _specs(config), tokenizer_files(folder)
@@ -104,36 +98,30 @@ def _write(
     for note in (note for each in surveys for note in each.notes):
         print(note, flush=True)
     if processes is None:
-        read = stamps([file for spec in specs for file in files_of(spec)])
-        processes = 0 if sum(s for s, _ in read.values()) < SMALL_BYTES else os.cpu_count() or 1
+        size = sum(file.stat().st_size for spec in specs for file in files_of(spec))
+        processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
     shares = held_out(config, surveys[0].lines if specs else 0)
     measured = _read_measured(config, shares)
     copying = None
     if config.copy:
-        copying = Copying(config.copy_hidden, config.max_source_length, config.seed)
-
-    def job(spec: str) -> Job:
-        """Shares of the data are held out, sources that are measured on of extra data."""
-        own = spec == config.data
-        excluded = [] if own else [text for split in measured.values() for text in split.sources]
-        parts = shares if own else (0.0, 0.0)
-        return Job(files, parts, frozenset(excluded), config.data, copying, unique)
-
-    samples = [(each.sample, job(spec)) for each, spec in zip(surveys, specs, strict=True)]
+        copying = config.copy_hidden, config.max_source_length, config.seed
+    sources = [text for split in measured.values() for text in split.sources]
+    # Shares of the data are held out, sources that are measured on of extra data.
+    own = Job(files, shares, frozenset(), config.data, copying)
+    jobs = [own, *[own._replace(shares=(0.0, 0.0), excluded=frozenset(sources))] * len(specs[1:])]
+    samples = [(each.sample, job) for each, job in zip(surveys, jobs, strict=False)]
     settings = _make_tokenizers(config, files, tokenizers, samples, processes)
     counts, reasons = Counter(pairs=0, own=0, unusable=0), Counter[str]()
     counts["lines"] = sum(each.lines for each in surveys)
-    hashes: list[np.ndarray] = []
     with (
         ExitStack() as stack,
         workers(processes) as run,
         progress(counts["lines"], "lines tokenized") as advance,
     ):
         writers: list[SequenceWriter] = []
-        for spec in specs:
-            tasks = ((block, current) for current in [job(spec)] for block in _blocks(config, spec))
+        for spec, job in zip(specs, jobs, strict=False):
             skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](dev=[], test=[])
-            for encoded in run(encode_block, tasks):
+            for encoded in run(encode_block, ((block, job) for block in _blocks(config, spec))):
                 for side, ids in zip(SIDES[len(writers) :], encoded.sides, strict=False):
                     writer = SequenceWriter(folder, f"train.{side}", ids[0].dtype)
                     writers.append(stack.enter_context(closing(writer)))
@@ -141,37 +129,31 @@ def _write(
                     writer.add(*ids)
                 for name, pairs in encoded.held_out.items():
                     parts[name] += pairs
-                hashes.append(encoded.hashes)
                 counts["pairs"] += len(encoded.sides[0][1])
                 skipped.merge(encoded.skipped)
                 advance(encoded.skipped.usable)
             if files_of(spec):
                 skipped.check(spec)
+            for name, share in zip(parts, job.shares, strict=True):
+                if share:
+                    measured[name] = _merged(spec, name, parts[name])
             if spec == config.data:
-                measured |= {
-                    name: _merged(spec, name, parts[name])
-                    for name, share in zip(parts, shares, strict=True)
-                    if share
-                }
                 counts["own"] = counts["pairs"]
             if not counts["pairs"]:
                 raise CorpusError(f"{spec} has no pair to learn from")
             counts["unusable"] += skipped.unusable
             reasons.update({reason: count for reason, (count, _) in skipped.reasons.items()})
-    if unique:
-        rows = np.sort(np.unique(np.concatenate(hashes), return_index=True)[1])
-        np.save(folder / ROWS, rows.astype(np.int32))
-        counts["repeated"], counts["pairs"] = counts["pairs"] - len(rows), len(rows)
     for name, split in measured.items():
         if name == "dev" or shares[1] or config.test:
             (folder / f"{name}.tsv").write_bytes(text_block(name, split).columns[0])
-    ids_of_dev = encode_pairs(
-        measured["dev"].pairs(), files, copying and copying._replace(hidden=0)
-    )
+    ids_of_dev = encode_pairs(measured["dev"].pairs(), files, copying and (0.0, *copying[1:]))
     for side, ids in zip(SIDES, ids_of_dev, strict=True):
         Sequences.of(*ids).save(folder, f"dev.{side}")
     if copying is not None:
-        _write_words(folder / WORDS, files)
+        from training.data.token_ids import shared_words
+        from training.data.tokenizers import load_tokenizer
+
+        np.save(folder / WORDS, shared_words(*map(load_tokenizer, files)))
     manifest = {"data": config.data, **counts, "left_out": reasons, "settings": settings}
     manifest |= {"digest": digest_of(config), "files": stamps(_files(config))}
     write_manifest(folder, manifest)
@@ -215,14 +197,6 @@ def _make_tokenizers(
             )
         settings |= {f"{side}_tokenizer": read_json(file)["kind"], f"{side}_vocab_size": size}
     return settings
-
-
-def _write_words(path: Path, files: tuple[Path, Path]) -> None:
-    """Write which words both vocabularies have, which a new model that copies needs."""
-    from training.data.token_ids import shared_words
-    from training.data.tokenizers import load_tokenizer
-
-    np.save(path, shared_words(*map(load_tokenizer, files)))
 
 
 def _merged(spec: str, name: str, pairs: list[tuple[str, str]]) -> Split:

@@ -1,4 +1,4 @@
-"""Examples of all kinds to batches: texts, images and histories, for training and for inference."""
+"""Batches of images and histories to train with, and of all kinds of sources for inference."""
 
 from __future__ import annotations
 
@@ -10,45 +10,28 @@ import tensorflow as tf
 
 from training.config.schema import Config
 from training.data.batches import Batches, plan_batches
-from training.data.pair_files import Split
 from training.data.pipeline import reader
 from training.data.plan import Batching
 from training.data.store import Sequences
-from training.data.token_ids import tokenize, tokenize_to_copy
+from training.data.token_ids import tokenize
 from training.data.tokenizers import Tokenizer
 from training.sources.source import Rows, Source
-from training.sources.text.source import vocabularies
-
-
-def pair_rows(
-    config: Config, split: Split, source: Source, target: Tokenizer, training: bool = False
-) -> tuple[Rows, Sequences]:
-    """Read all pairs of a split: the rows of their sources and those of their targets.
-
-    With `copy`, a target has the places of what it may copy from its source.
-    """
-    sources, targets = map(list, zip(*split.pairs(), strict=True))
-    if config.copy:
-        tokenizers = vocabularies(source, target)
-        labels = tokenize_to_copy(sources, targets, tokenizers, config.max_source_length)
-    else:
-        labels = tokenize(targets, target)
-    return source.rows(sources, training), labels
 
 
 def make_batches(
     config: Config, split: Any, source: Source, target: Tokenizer | None, *, training: bool
 ) -> Batches:
-    """Read a split, and return the batches of it that a configuration asks for.
+    """Read a split, as the source loads it, of images or histories; return its batches.
 
-    A split is what the source loads; there is no `target` for a label.
+    There is no `target` for a label. Texts have batches of the token ids of their run.
     """
     rows: Rows
     labels: Sequences | np.ndarray
     if target is None:
         rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
     else:
-        rows, labels = pair_rows(config, split, source, target, training)
+        examples, texts = map(list, zip(*split.pairs(), strict=True))
+        rows, labels = source.rows(examples, training), tokenize(texts, target)
     return plan_batches(Batching.of(config), rows, labels, training=training)
 
 

@@ -95,14 +95,6 @@ def test_several_processes_write_what_one_writes(text, tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["one", "two"]
 
 
-def test_repeated_pairs_are_left_out(text, tmp_path):
-    prepared = prepare_corpus(tmp_path / "c", configured(text, *LARGE), processes=0, unique=True)
-    pairs = spelled(prepared)
-    rows = prepared.rows()
-    assert [pairs[row] for row in rows] == list(dict.fromkeys(pairs))
-    assert prepared.count == len(rows) < len(pairs)
-
-
 def test_a_limit_draws_of_the_data_and_leaves_extra_data(text, tmp_path):
     extra = tmp_path / "extra.tsv"
     extra.write_text("new\tneu\n")
