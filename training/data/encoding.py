@@ -183,7 +183,8 @@ def _encoder(
     with without_native_log():
         from training.data.token_ids import encode_to_copy
         from training.data.tokenizers import tokenizer_of
-    return functools.partial(encode_to_copy, *map(tokenizer_of, sides), *copying)
+    tokenizers = tuple(map(tokenizer_of, sides))
+    return functools.partial(encode_to_copy, tokenizers, copying)
 
 
 def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:

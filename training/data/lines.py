@@ -14,7 +14,8 @@ import itertools
 import random
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,27 +52,27 @@ class Block(NamedTuple):
 
 @dataclass
 class Skipped:
-    """Lines that are no pair."""
+    """Lines that are no pair, counted in the order of the file."""
 
-    # by the reason, how many there are and the number of the first
-    reasons: dict[str, tuple[int, int]] = field(default_factory=dict)
-    usable: int = 0  # lines that are one
+    reasons: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)  # line of each reason
+    usable: int = 0  # lines that are a pair
 
     @property
     def unusable(self) -> int:
         """Lines without a pair that are not blank."""
-        return sum(count for reason, (count, _) in self.reasons.items() if reason != "blank")
+        return self.reasons.total() - self.reasons["blank"]
 
     def add(self, reason: str, line: int, count: int = 1) -> None:
         """Count lines, of which `line` is the first."""
-        before, first = self.reasons.get(reason, (0, line))
-        self.reasons[reason] = before + count, min(first, line)
+        self.reasons[reason] += count
+        self.first.setdefault(reason, line)
 
     def merge(self, other: Skipped) -> None:
-        """Add the lines of another block."""
+        """Add the lines of the next block."""
         self.usable += other.usable
-        for reason, (count, line) in other.reasons.items():
-            self.add(reason, line, count)
+        self.reasons.update(other.reasons)
+        self.first = other.first | self.first
 
     def check(self, spec: str) -> None:
         """Refuse another kind of file than sentence pairs.
@@ -82,14 +83,14 @@ class Skipped:
         place = " and ".join(parallel(paths)) if form == "parallel" else paths
         total, unusable = self.usable + self.unusable, self.unusable
         for reason, hint in (("not UTF-8", ""), (_NUL, f" without NUL characters, {_UTF16}")):
-            count, line = self.reasons.get(reason, (0, 0))
-            if count > MOST_UNREADABLE * total:
+            if self.reasons[reason] > MOST_UNREADABLE * total:
+                line = self.first[reason]
                 raise CorpusError(f"{place}, line {line}: expected UTF-8 text{hint}")
         if not total:
             raise CorpusError(f"{place} is empty")
         if self.usable and unusable <= max(1, MOST_UNUSABLE * total):
             return
-        line = min(first for why, (_, first) in self.reasons.items() if why != "blank")
+        line = min(line for reason, line in self.first.items() if reason != "blank")
         expected = "text in both" if form == "parallel" else "source TAB target, both with text"
         raise CorpusError(
             f"{place}, line {line}: expected {expected}; {unusable} of {total} lines are otherwise"
@@ -314,7 +315,7 @@ class Survey(NamedTuple):
     notes: list[str]  # for people, how the files are read
 
 
-_remembered: dict[str, tuple[dict[str, list[int]], Survey]] = {}
+_remembered: dict[tuple[str, str], Survey] = {}
 
 
 def stamps(files: Iterable[Path]) -> dict[str, list[int]]:
@@ -330,46 +331,38 @@ def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> Survey
     where the first block has no pair; a third column, which is not read, tells apart targets of one
     source; or as `read_blocks`.
     """
-    key = stamps(files_of(spec))
-    before, result = _remembered.pop(spec, (None, None))
-    if result is None or before != key:
-        result = _survey(spec, blocks)
+    key = spec, str(stamps(files_of(spec)))
+    result = _remembered.pop(key, None) or _survey(spec, blocks)
     if remember:
-        _remembered[spec] = key, result
+        _remembered[key] = result
     return result
 
 
 def _survey(spec: str, blocks: Iterator[Block]) -> Survey:
-    rng, share, lines, total, most = random.Random(0), 1.0, 0, 0, SAMPLE_BYTES
-    rows: list[tuple[float, tuple[bytes, ...]]] = []
-    last: Block | None = None
+    rng, share, lines, size = random.Random(0), 1.0, 0, 0
+    rows: list[tuple[bytes, ...]] = []
+
+    def drawn(rows: Iterable[tuple[bytes, ...]], share: float) -> list[tuple[bytes, ...]]:
+        return [row for row in rows if rng.random() < share]
+
     for block in blocks:
-        if last is None:
+        if not lines:
             parse(block, skipped := Skipped())
             if not skipped.usable:
                 skipped.check(spec)
-        last = block
-        count = block.lines
-        lines += count
-        if not any(map(bytes.strip, block.columns)):
-            continue
-        columns = [column[:-1].split(b"\n") for column in block.columns]
-        places: Sequence[int] = range(count)
-        if share < 1:
-            places = sorted(rng.sample(places, round(share * count)))
-        drawn = [tuple(column[place] for column in columns) for place in places]
-        rows += [(rng.random() * share, row) for row in drawn]
-        total += sum(len(text) for row in drawn for text in row)
-        while total > 2 * most:
-            share /= 2
-            rows = [item for item in rows if item[0] < share]
-            total = sum(len(text) for _, row in rows for text in row)
-    if last is None:
+        lines += block.lines
+        columns = (column[:-1].split(b"\n") for column in block.columns)
+        more = drawn(zip(*columns, strict=True), share)
+        rows += more
+        size += sum(sum(map(len, row)) for row in more)
+        while size > 2 * SAMPLE_BYTES:
+            rows, share = drawn(rows, 0.5), share / 2
+            size = sum(sum(map(len, row)) for row in rows)
+    if not lines:
         raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
-    limit = share * min(1.0, most / max(1, total))
-    chosen = [row for place, row in rows if place < limit] or [row for _, row in rows[:1]]
-    together = tuple(b"\n".join(column) + b"\n" for column in zip(*chosen, strict=True))
-    sample = Block(last.spec, 1, together, last.quoted)
+    rows = drawn(rows, SAMPLE_BYTES / max(1, size)) or rows[:1]
+    texts = tuple(b"\n".join(column) + b"\n" for column in zip(*rows, strict=True))
+    sample = Block(block.spec, 1, texts, block.quoted)
     return Survey(lines, sample, _notes(sample))
 
 
@@ -380,10 +373,9 @@ def _notes(sample: Block) -> list[str]:
         notes.append(f"{sample.spec}: columns are in quotes, which are not read")
     if not sample.spec.startswith("tsv:"):
         return notes
-    rows = [row for _, row in rows_of(sample, Skipped())]
-    pairs = [row for row in rows if len(row) > 1 and row[0] and row[1]]
-    wide = [row for row in pairs if any(row[2:])]
-    if len(wide) <= len(pairs) / 2:
+    rows = [row for _, row in rows_of(sample, Skipped()) if len(row) > 1 and row[0] and row[1]]
+    wide = [row for row in rows if any(row[2:])]
+    if len(wide) <= len(rows) / 2:
         return notes
     targets: dict[str, set[str]] = {}
     for source, target, *_ in wide:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -58,22 +59,21 @@ def tokenize_to_copy(
 
 
 def encode_to_copy(
-    source: VocabularyTokenizer,
-    target: VocabularyTokenizer,
-    hidden: float,
-    longest: int,
-    seed: int,
+    tokenizers: Sequence[Any],
+    copying: tuple[float, int, int],
     sources: Sequence[str],
     targets: Sequence[str],
 ) -> tuple[Ids, Ids]:
     """Return the token ids of pairs whose names are hidden as by `hide_names`.
 
-    Words that the vocabularies lack have ids above them, see `tokenize_to_copy`.
+    `copying` has the share of such pairs, the longest source and the seed. Words that the
+    vocabularies lack have ids above them, see `tokenize_to_copy`.
     """
+    hidden, longest, seed = copying
     pairs = [hide_names(*pair, hidden, seed) for pair in zip(sources, targets, strict=True)]
     sources, targets = ([pair[side] for pair in pairs] for side in range(2))
-    labels = tokenize_to_copy(sources, targets, (source, target), longest)
-    inputs = tokenize(sources, source)
+    labels = tokenize_to_copy(sources, targets, tokenizers, longest)
+    inputs = tokenize(sources, tokenizers[0])
     return (inputs.values, inputs.lengths), (labels.values, labels.lengths)
 
 

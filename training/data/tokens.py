@@ -142,7 +142,7 @@ def _write(
             if not counts["pairs"]:
                 raise CorpusError(f"{spec} has no pair to learn from")
             counts["unusable"] += skipped.unusable
-            reasons.update({reason: count for reason, (count, _) in skipped.reasons.items()})
+            reasons.update(skipped.reasons)
     for name, split in measured.items():
         if name == "dev" or shares[1] or config.test:
             (folder / f"{name}.tsv").write_bytes(text_block(name, split).columns[0])
