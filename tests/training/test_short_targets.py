@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from tests.training.data.files import train_tokenizer
 from training.data.pieces import FEW_WORDS, train_sentencepiece
 from training.data.splits import fitting_metric
-from training.data.tokenizers import train_tokenizer
 
 NAMES = "zero one two three four five six seven eight nine ten eleven twelve"
 WORDS = NAMES.split()

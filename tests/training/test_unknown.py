@@ -8,13 +8,14 @@ import tensorflow as tf
 
 from serving.export.version import export
 from tests.training.conftest import untrained
+from tests.training.data.files import train_tokenizer
 from tests.training.test_copying import SETTINGS, names_task
 from training import evaluate, translate
 from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.splits import load_spec
 from training.data.store import END_ID, START_ID, UNK_ID
-from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
+from training.data.tokenizers import VocabularyTokenizer
 from training.decode.search import Search, force_decode, search
 from training.decode.texts import make_nbest, make_translator, replace_unknown
 from training.runs.checkpoints import save_best

@@ -128,8 +128,8 @@ def train_state(
             model = train_sentencepiece(lines, size, normalization=normalization(side))
             return {"kind": KIND, **model_state(model)}
         with without_native_log():
-            from training.data.tokenizers import train_tokenizer
-        return train_tokenizer(kind, lines(), size).state()
+            from training.data.tokenizers import train_vocabulary
+        return train_vocabulary(kind, lines(), size).state()
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
 

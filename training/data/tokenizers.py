@@ -23,14 +23,7 @@ import tensorflow_text as tf_text
 
 from training.command.native import without_native_log
 from training.config.keys import TOKENIZERS
-from training.data.pieces import (
-    KIND,
-    model_of,
-    model_state,
-    print_growth,
-    train_sentencepiece,
-    write_state,
-)
+from training.data.pieces import KIND, model_of, model_state, print_growth, write_state
 from training.data.store import END_ID, UNK_ID
 
 UNK_TOKEN = "<unk>"
@@ -46,13 +39,13 @@ SPACES = r"[▁\s\p{Z}\p{Cc}]+"
 
 
 class Tokenizer(tf.Module, ABC):
-    """Text to token ids and back; made by `train_tokenizer` or `load_tokenizer`.
+    """Text to token ids and back.
 
     The methods work eagerly, in tf.data and in a SavedModel whose root tracks the tokenizer.
     Invalid UTF-8 is read as U+FFFD; empty texts and empty batches are allowed.
     """
 
-    kind: str  # the name given to `train_tokenizer`
+    kind: str  # one of TOKENIZERS
     vocab_size: int  # number of ids, special ids included (a Python int)
     # whether a token that is not in the vocabulary has an id of its own in its text, `vocab_size +
     # i` where `i` is the first place that it stands at, so that it can be copied; otherwise all
@@ -236,25 +229,16 @@ class VocabularyTokenizer(Tokenizer):
         return {"kind": self.kind, "tokens": self._tokens, **copies}
 
 
-def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Make a tokenizer of a kind in TOKENIZERS from text.
+def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> VocabularyTokenizer:
+    """Make a tokenizer of words, characters, letters or symbols from text.
 
-    `vocab_size` is the largest number of ids, special ids included; a text too small for it gives a
-    smaller vocabulary, one of more characters a larger one, which is printed, as is the number of
-    words or symbols that are left out. Raises ValueError for an unknown kind, no text, or a
-    vocabulary too small for the text.
+    `vocab_size` is the largest number of ids, special ids included; a text of more characters gives
+    more, which is printed, as is the number of words or symbols that are left out. Raises
+    ValueError for no text, or a vocabulary too small for any token.
     """
     lines = [line for line in lines if line.strip()]
     if not lines:
         raise ValueError("A tokenizer expected text to learn from. Received: none")
-    if kind not in TOKENIZERS:
-        raise ValueError(f"tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}")
-    if kind == KIND:
-        return SentencePieceTokenizer(train_sentencepiece(lambda: lines, vocab_size))
-    return _train_vocabulary(kind, lines, vocab_size)
-
-
-def _train_vocabulary(kind: str, lines: Sequence[str], vocab_size: int) -> VocabularyTokenizer:
     room = vocab_size - len(_SPECIAL_TOKENS)
     if room < 1:
         raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")
@@ -263,7 +247,7 @@ def _train_vocabulary(kind: str, lines: Sequence[str], vocab_size: int) -> Vocab
         split = _split(kind, tf.constant(lines[start : start + 4096]))
         counts.update(split.flat_values.numpy().tolist())
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    if room < len(ranked) and kind in ("characters", "letters"):  # an alphabet is taken as a whole
+    if room < len(ranked) and kind in ALPHABETS:  # an alphabet is taken as a whole
         print_growth(vocab_size, len(_SPECIAL_TOKENS) + len(ranked))
         room = len(ranked)
     if rare := ranked[room:]:

@@ -9,8 +9,9 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from serving.client.local.tokenizers import Vocabulary, load_tokenizer, without_special
 from serving.export.onnx.graphs import _write_tokenizer
 from tests.attack.conftest import within
+from tests.training.data.files import train_tokenizer
 from training.data.pieces import model_of
-from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
+from training.data.tokenizers import VocabularyTokenizer
 
 UNIGRAM, BPE = 1, 2  # of SentencePiece's model types
 

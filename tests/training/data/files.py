@@ -2,6 +2,9 @@
 
 import gzip
 
+from training.data.encoding import train_state
+from training.data.tokenizers import tokenizer_of
+
 
 def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -14,3 +17,8 @@ def one_line(error):
     message = str(error.value)
     assert "\n" not in message
     return message
+
+
+def train_tokenizer(kind, lines, size):
+    """A tokenizer as a run trains that of its sources."""
+    return tokenizer_of(train_state("source", kind, size, lambda: lines))

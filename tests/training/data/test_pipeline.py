@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
+from tests.training.data.files import train_tokenizer
 from training.data.batches import plan_batches
 from training.data.pipeline import make_dataset
 from training.data.plan import Batching, choose_widths
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.data.token_ids import tokenize
-from training.data.tokenizers import train_tokenizer
 from training.sources.batches import source_batches
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -10,6 +10,7 @@ import pytest
 import sentencepiece
 
 from tests.training.conftest import tiny_config
+from training.command.errors import ConfigError
 from training.data.corpus import load
 from training.data.pieces import (
     SubwordSampler,
@@ -103,23 +104,11 @@ def test_another_process_draws_the_same(run, tmp_path):
     assert json.loads(printed) == drawn != ids.values.tolist()
 
 
-def test_merges_of_bpe_are_left_out():
+def test_subwords_of_bpe_are_refused_in_one_line():
     lines = load("phrasebook-en-fr", "dev").sources
     state = train_sentencepiece(lambda: lines, 300, model_type="bpe")
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=state)
-    rows = pieces.encode(lines)
-    ids = Sequences.of(np.concatenate(rows), np.array([len(row) for row in rows]))
-    for alpha, expected in (
-        (0.0, rows),
-        (1.0, [[pieces.piece_to_id(c) for c in "▁" + line.replace(" ", "▁")] for line in lines]),
-    ):
-        drawn = SubwordSampler(state, alpha).draw(ids, 3)
-        assert drawn.values.tolist() == [piece for row in expected for piece in row]
-    lengths = [SubwordSampler(state, alpha).draw(ids, 3).lengths.mean() for alpha in (0.1, 0.3)]
-    sampling = {"enable_sampling": True, "nbest_size": -1}
-    for alpha, length in zip((0.1, 0.3), lengths, strict=True):
-        theirs = np.mean([len(row) for row in pieces.encode(lines, alpha=alpha, **sampling)])
-        assert length == pytest.approx(theirs, rel=0.02)
+    with pytest.raises(ConfigError, match="subword_sampling expected a text of more words"):
+        SubwordSampler(state, 0.1)
 
 
 def test_a_sentence_with_an_unknown_piece_stays_as_it_is(run):

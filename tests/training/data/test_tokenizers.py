@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from tests.training.data.files import train_tokenizer
 from training.config.keys import TOKENIZERS
 from training.data.pieces import train_sentencepiece
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
@@ -13,7 +14,6 @@ from training.data.tokenizers import (
     SentencePieceTokenizer,
     load_tokenizer,
     split_words,
-    train_tokenizer,
 )
 from training.score.links import word_of_piece
 
@@ -204,7 +204,7 @@ def test_words_that_a_vocabulary_leaves_out_are_counted(kind, capsys):
 
 def test_what_cannot_be_learnt_is_one_clear_line():
     for arguments, message in [
-        (("sentencepiece", [" ", ""], 100), "expected text"),
+        (("words", [" ", ""], 100), "expected text"),
         (("sentencepiece", ENGLISH, 4), "more than 4. Received: 4"),
         (("words", ENGLISH, 4), "more than 4. Received: 4"),
         (
