@@ -34,16 +34,12 @@ class Batches:
     source: Any  # of the examples: `Sequences`, or examples of one size
     target: Sequences | np.ndarray  # token ids, or labels float32 `(n,)`
     plan: Plan | InOrder  # of the batches
-    batching: Batching  # the settings
     samplers: Samplers = (None, None)  # of sources and targets
 
     @property
     def statistics(self) -> Statistics:
         """Counts of an epoch; a label counts as a token."""
-        counts = self.plan.statistics
-        if isinstance(self.target, Sequences):
-            return counts
-        return replace(counts, target_tokens=counts.pairs)
+        return self.plan.statistics
 
     def shapes_line(self) -> str:
         """Return the shapes of batches, where these are few, and their padding, for people."""
@@ -73,14 +69,14 @@ class Batches:
             seed: of the subwords, where these are drawn.
         """
         assert isinstance(self.target, Sequences)
-        source = self.source.select(rows, self.batching.max_source_length)
-        target = self.target.select(rows, self.batching.max_target_length)
+        settings = self.plan.batching
+        source = self.source.select(rows, settings.max_source_length)
+        target = self.target.select(rows, settings.max_target_length)
         source, target = (
             sampler.draw(side, int(seed)) if sampler else side
             for sampler, side in zip(self.samplers, (source, target), strict=True)
         )
-        drawn_few = any(self.samplers) and self.batching.batch_shapes
-        multiple = _ROUGH if drawn_few else 1
+        multiple = _ROUGH if any(self.samplers) and settings.batch_shapes else 1
         labels = target.padded(widths[1], multiple, end=True)
         inputs = np.roll(labels, 1, axis=1)
         inputs[:, 0] = START_ID
@@ -109,7 +105,7 @@ def plan_batches(
 
     Raises UserError where no example is left.
     """
-    texts = isinstance(source, Sequences) and isinstance(target, Sequences)
+    texts = isinstance(target, Sequences)
     if isinstance(target, Sequences):
         lengths = source.lengths, target.lengths
     else:  # labels, of histories that are cut when they are read
@@ -120,6 +116,11 @@ def plan_batches(
         raise ValueError(
             f"Expected as many targets as sources, {len(lengths[0])}. Received: {len(lengths[1])}"
         )
-    if not training:
-        return Batches(source, target, InOrder(batching, lengths, shapes), batching)
-    return Batches(source, target, Plan(batching, lengths, rows, texts), batching, samplers)
+    plan: Plan | InOrder
+    if training:
+        plan = Plan(batching, lengths, rows, alike=texts and isinstance(source, Sequences))
+    else:
+        plan = InOrder(batching, lengths, shapes)
+    if not texts:
+        plan.statistics = replace(plan.statistics, target_tokens=plan.statistics.pairs)
+    return Batches(source, target, plan, samplers)

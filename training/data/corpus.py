@@ -20,12 +20,12 @@ import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from training.command.errors import UsageError
-from training.data.download import LANGUAGES, fetch
+from training.data.download import LANGUAGES, SPLITS, fetch
 from training.data.lines import FORMS as FILE_FORMS
 from training.data.lines import Skipped, files_of, parallel, parse, read_blocks, read_split, survey
 from training.data.pair_files import CorpusError, Split, merge_sources, read_text, sample
@@ -53,7 +53,12 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
 
         loaded = Prepared(spec).texts(split)
     elif spec in _CORPORA:
-        loaded = written_like(spec, _load_named(spec, split))
+        files = _files_of(spec)
+        if split not in files:
+            folder = next(iter(files.values()))[0].parent
+            there = ", ".join(files)
+            raise CorpusError(f"{spec} has no split {split!r} in {folder}; it has {there}")
+        loaded = written_like(spec, _CORPORA[spec].read(files[split]))
     else:
         forms = "tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, prepared:PATH"
         raise unknown("corpus", spec, forms, NAMES)
@@ -93,10 +98,9 @@ def files_of_training(spec: str) -> list[Path]:
 
 def is_here(name: str) -> bool:
     """Whether a named corpus is built in, or in one of `data_folders`."""
-    corpus = _CORPORA[name]
-    files = [file for each in corpus.files.values() for file in each]
-    places = [place / corpus.folder for place in data_folders()]
-    return any(all((place / file).is_file() for file in files) for place in places)
+    folder, splits, _ = _CORPORA[name]
+    files = [Path(folder, file) for each in splits.values() for file in each]
+    return any(all((place / file).is_file() for file in files) for place in data_folders())
 
 
 def is_prepared(spec: str) -> bool:
@@ -133,9 +137,8 @@ def _near(spec: str, names: Sequence[str]) -> str | None:
     path, (form, colon, rest) = Path(spec), spec.partition(":")
     if path.is_dir():
         marks = {"manifest.json": PREPARED, "labels.tsv": "images"}
-        return next(
-            (f"{form}:{spec}" for mark, form in marks.items() if (path / mark).exists()), None
-        )
+        forms = [form for mark, form in marks.items() if (path / mark).exists()]
+        return f"{forms[0]}:{spec}" if forms else None
     if path.is_file():
         name = path.name.removesuffix(".gz")
         is_table = name.endswith(".csv") and path.with_name(name).with_suffix(".toml").is_file()
@@ -214,30 +217,19 @@ def _files_of(name: str) -> dict[str, list[Path]]:
     return there
 
 
-def _load_named(name: str, split: str) -> Split:
-    files = _files_of(name)
-    if split not in files:
-        folder = next(iter(files.values()))[0].parent
-        raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(files)}")
-    return _CORPORA[name].read(files[split])
-
-
-def _read_tsv(paths: Sequence[Path]) -> Split:
-    return read_split(f"tsv:{paths[0]}")
-
-
-def _read_parallel(paths: Sequence[Path]) -> Split:
-    return read_split(f"parallel:{paths[0]},{paths[1]}")
+def _read_pairs(paths: Sequence[Path]) -> Split:
+    form = "tsv" if len(paths) == 1 else "parallel"
+    return read_split(f"{form}:{','.join(map(str, paths))}")
 
 
 def _read_pronunciations(paths: Sequence[Path]) -> Split:
-    split = _read_tsv(paths)
+    split = _read_pairs(paths)
     return replace(split, references=[targets[0].split(" ; ") for targets in split.references])
 
 
 def _read_linked(paths: Sequence[Path]) -> Split:
     """Read rows `source TAB target`, and the words, sure links and possible links of some."""
-    split = _read_tsv(paths)
+    split = _read_pairs(paths)
     rows = [line.split("\t") for line in read_text(paths[0]).removesuffix("\n").split("\n")]
     if len(rows[0]) == 2:
         return split
@@ -258,16 +250,15 @@ def _links(text: str) -> frozenset[tuple[int, int]]:
     return frozenset((int(source), int(target)) for source, _, target in pairs)
 
 
-@dataclass(frozen=True)
-class _Corpus:
+class _Corpus(NamedTuple):
     folder: str  # below each of `data_folders`, or absolute
     files: Mapping[str, tuple[str, ...]]  # of each split
-    read: Callable[[Sequence[Path]], Split]
+    read: Callable[[Sequence[Path]], Split] = _read_pairs
 
 
 def _three(name: str) -> dict[str, tuple[str]]:
     """Return the files of the splits that most corpora have."""
-    return {split: (name.format(split),) for split in ("train", "dev", "test")}
+    return {split: (name.format(split),) for split in SPLITS}
 
 
 _MIXED_CHINESE = "tatoeba-en-zh"
@@ -286,14 +277,13 @@ _CORPORA = {
         for code in ("fr", "zh")
     },
     **{
-        f"tatoeba-en-{code}": _Corpus(f"tatoeba-en-{code}", _three("{}.tsv.gz"), _read_tsv)
+        f"tatoeba-en-{code}": _Corpus(f"tatoeba-en-{code}", _three("{}.tsv.gz"))
         for code in ("fr", "de", "es", "zh")
     },
     **{
         f"multi30k-en-{code}": _Corpus(
             "multi30k",
             {split: (f"{stem}.en.gz", f"{stem}.{code}.gz") for split, stem in _FLICKR.items()},
-            _read_parallel,
         )
         for code in ("de", "fr")
     },
@@ -305,7 +295,7 @@ _CORPORA = {
     },
     **{
         f"sigmorphon2021-{language[:3]}": _Corpus(
-            "g2p-sigmorphon2021", _three(f"{language}_{{}}.tsv"), _read_tsv
+            "g2p-sigmorphon2021", _three(f"{language}_{{}}.tsv")
         )
         for languages in LANGUAGES.values()
         for language in languages

@@ -99,14 +99,6 @@ class Job(NamedTuple):
     copying: Copying | None  # None where no words are copied
 
 
-class Encoded(NamedTuple):
-    """A block in token ids."""
-
-    sides: tuple[Ids, Ids]  # sources and targets to learn from
-    held_out: dict[str, list[tuple[str, str]]]  # pairs of dev and test, as text
-    skipped: Skipped  # the lines that are no pair
-
-
 def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
     """Yield the split, source and target of each pair."""
     split = Split(*parse(block, skipped))
@@ -153,13 +145,14 @@ def train_side(
         raise
 
 
-def encode_block(block: Block, job: Job) -> Encoded:
-    """Return the token ids of a block, and the pairs that are held out of it."""
+def encode_block(
+    block: Block, job: Job
+) -> tuple[tuple[Ids, Ids], dict[str, list[tuple[str, str]]], Skipped]:
+    """Return the token ids of both sides of a block, the pairs of dev and test, other lines."""
     skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](train=[], dev=[], test=[])
     for split, source, target in pairs_of(block, job, skipped):
         parts[split].append((source, target))
-    sides = encode_pairs(parts.pop("train"), job.tokenizers, job.copying)
-    return Encoded(sides, parts, skipped)
+    return encode_pairs(parts.pop("train"), job.tokenizers, job.copying), parts, skipped
 
 
 def encode_pairs(

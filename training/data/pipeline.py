@@ -50,7 +50,7 @@ def reader(examples: Any, longest: int) -> Reader:
 
 def _maker(batches: Batches) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batch]:
     """Return a function from rows, widths and a seed to a batch."""
-    settings, target = batches.batching, batches.target
+    settings, target = batches.plan.batching, batches.target
     if any(batches.samplers):
         return _drawn(batches)
     source = reader(batches.source, settings.max_source_length)

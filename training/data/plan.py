@@ -85,12 +85,12 @@ class InOrder:
         source, target = (np.minimum(*side) for side in zip(lengths, longest, strict=True))
         starts = np.arange(0, count, size)
         widths = np.zeros((len(starts), 2), np.int32)
-        if shapes is not None and len(starts):
+        if shapes is not None and count:
             needed = [np.maximum.reduceat(side, starts) for side in (source, target + 1)]
             shapes = np.concatenate([shapes, [[longest[0], longest[1] + 1]]])
             fits = np.all(np.stack(needed, 1)[:, None] <= shapes, axis=2)  # (steps, shapes)
             widths = shapes[fits.argmax(1)].astype(np.int32)
-        self.shapes = shapes
+        self.batching, self.shapes = batching, shapes
         ones, rows = np.ones(len(starts), np.int32), np.arange(count, dtype=np.int32)
         self._epoch = Epoch(rows, starts, np.minimum(size, count - starts), ones, widths, ones)
         tokens = int(source.sum()), int(target.sum()) + count
@@ -200,19 +200,18 @@ class Plan:
         sizes = -(-source[some] // unit), -(-(target[some] + 1) // unit)
         widths = unit * choose_widths(*sizes, self.batching.batch_shapes or _FREE_BUCKETS)
         widths[-1] = longest
-        widths = np.minimum(widths, widths[-1])
-        self._widths = widths.astype(np.int32)
+        self._widths = np.minimum(widths, longest).astype(np.int32)
         inside = [
             np.searchsorted(side, np.arange(end, side[-1] + 1))
             for side, end in zip(self._widths.T, (0, 1), strict=True)
         ]
         self._table = np.maximum.outer(*inside)  # the first shape that each pair of lengths fits in
         if self.batching.batch_shapes:
-            self.shapes, self._bucket_of = self._widths, np.arange(len(widths))
-        else:  # within a bucket pairs are sorted by their lengths, too
-            order = np.lexsort((*np.indices(self._table.shape).reshape(2, -1), self._table.ravel()))
-            self._bucket_of = self._table.ravel()[order]
-            self._table.ravel()[order] = np.arange(order.size)
+            self.shapes = self._widths
+        # Within a bucket pairs are sorted by their lengths.
+        order = np.lexsort((*np.indices(self._table.shape).reshape(2, -1), self._table.ravel()))
+        self._bucket_of = self._table.ravel()[order]
+        self._table.ravel()[order] = np.arange(order.size)
         self._table = self._table.astype(np.min_scalar_type(self._table.max()))
 
     def _batches(

@@ -105,11 +105,15 @@ def _write(
     copying = None
     if config.copy:
         copying = config.copy_hidden, config.max_source_length, config.seed
-    sources = [text for split in measured.values() for text in split.sources]
-    # Shares of the data are held out, sources that are measured on of extra data.
-    own = Job(files, shares, frozenset(), config.data, copying)
-    jobs = [own, *[own._replace(shares=(0.0, 0.0), excluded=frozenset(sources))] * len(specs[1:])]
-    samples = [(each.sample, job) for each, job in zip(surveys, jobs, strict=False)]
+
+    def job(spec: str) -> Job:
+        """Shares of the data are held out, sources that are measured on of extra data."""
+        if spec == config.data:
+            return Job(files, shares, frozenset(), config.data, copying)
+        excluded = frozenset(text for split in measured.values() for text in split.sources)
+        return Job(files, (0.0, 0.0), excluded, config.data, copying)
+
+    samples = [(each.sample, job(spec)) for each, spec in zip(surveys, specs, strict=True)]
     settings = _make_tokenizers(config, files, tokenizers, samples, processes)
     counts, reasons = Counter(pairs=0, own=0, unusable=0), Counter[str]()
     counts["lines"] = sum(each.lines for each in surveys)
@@ -119,26 +123,27 @@ def _write(
         progress(counts["lines"], "lines tokenized") as advance,
     ):
         writers: list[SequenceWriter] = []
-        for spec, job in zip(specs, jobs, strict=False):
+        for spec in specs:
             skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](dev=[], test=[])
-            for encoded in run(encode_block, ((block, job) for block in _blocks(config, spec))):
-                for side, ids in zip(SIDES[len(writers) :], encoded.sides, strict=False):
+            blocks = ((block, each) for each in [job(spec)] for block in _blocks(config, spec))
+            for sides, of_splits, others in run(encode_block, blocks):
+                for side, ids in zip(SIDES[len(writers) :], sides, strict=False):
                     writer = SequenceWriter(folder, f"train.{side}", ids[0].dtype)
                     writers.append(stack.enter_context(closing(writer)))
-                for writer, ids in zip(writers, encoded.sides, strict=True):
+                for writer, ids in zip(writers, sides, strict=True):
                     writer.add(*ids)
-                for name, pairs in encoded.held_out.items():
+                for name, pairs in of_splits.items():
                     parts[name] += pairs
-                counts["pairs"] += len(encoded.sides[0][1])
-                skipped.merge(encoded.skipped)
-                advance(encoded.skipped.usable)
+                counts["pairs"] += len(sides[0][1])
+                skipped.merge(others)
+                advance(others.usable)
             if files_of(spec):
                 skipped.check(spec)
-            for name, share in zip(parts, job.shares, strict=True):
-                if share:
-                    measured[name] = _merged(spec, name, parts[name])
             if spec == config.data:
                 counts["own"] = counts["pairs"]
+                for name, share in zip(parts, shares, strict=True):
+                    if share:
+                        measured[name] = _merged(spec, name, parts[name])
             if not counts["pairs"]:
                 raise CorpusError(f"{spec} has no pair to learn from")
             counts["unusable"] += skipped.unusable

@@ -147,7 +147,7 @@ def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
     assert line.startswith("Batches have 4 shapes, source × target: ")
     assert 0.1 < float(line.split("; ")[1].partition("%")[0]) / 100 < 0.4
     dev = plan_batches(
-        made.batching, made.source, made.target, training=False, shapes=made.plan.shapes
+        made.plan.batching, made.source, made.target, training=False, shapes=made.plan.shapes
     )
     assert len(shapes(dev.epoch())) <= 5  # and one for what is longer than in training
     assert read_pairs(dev.epoch()) == list(zip(*pairs, strict=True))
