@@ -95,7 +95,7 @@ def measure(name: str, run: Run, attender: Attender) -> list[dict]:
     for set_name, split, dev in gold_sets(run.config.data):
         errors = errors_by_reading(attender, split)
         results: list[tuple[Reading | None, np.ndarray]] = [*errors.items()]
-        diagonal = links.alignment_errors(links.diagonal(split), *split.gold())
+        diagonal = links.alignment_errors(links.diagonal(split), split.sure, split.possible)
         common = {
             "model": name,
             "attention": run.config.attention,
@@ -119,7 +119,7 @@ def measure(name: str, run: Run, attender: Attender) -> list[dict]:
 
 def errors_by_reading(attender: Attender, split: Split) -> dict[Reading, np.ndarray]:
     """Return `links.alignment_errors` of a model's links by each reading, `(sentences, 2)`."""
-    weights, gold = links.attend(attender, split), split.gold()
+    weights, gold = links.attend(attender, split), (split.sure, split.possible)
     return {
         reading: links.alignment_errors([readings.read(one, reading) for one in weights], *gold)
         for reading in READINGS

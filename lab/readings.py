@@ -108,5 +108,5 @@ def _symmetrized(forwards: set[Link], backwards: set[Link], method: str) -> set[
 
 def at_most(split: Split, words: int) -> Split:
     """Return the pairs with at most so many gold words on each side."""
-    pairs = enumerate(zip(*split.words(), strict=True))
+    pairs = enumerate(zip(split.source_words, split.target_words, strict=True))
     return split.select([i for i, pair in pairs if max(map(len, pair)) <= words])

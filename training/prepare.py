@@ -21,7 +21,21 @@ from training.presets.options import add_configuration, configuration, default_o
 # A corpus is prepared without TensorFlow, whose 600 MB worker processes would have, too.
 
 
-def _add_corpus(parser: argparse.ArgumentParser) -> None:
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    parser = Parser(
+        prog="python -m training.prepare",
+        description="Tokenize once, to train later. With --corpus it writes text of any size as "
+        "token ids, for training.train --data prepared:DIR. Otherwise it makes a run directory for "
+        "training.train_arrays, which trains on JAX or PyTorch without TensorFlow. Batches "
+        "have few shapes, for each of which JAX compiles the step: --set batch_shapes.",
+        examples=[
+            "--data tsv:pairs.tsv.gz --corpus corpora/pairs",
+            "--preset cmudict --output runs/cmudict",
+        ],
+    )
+    add_configuration(parser)
+    parser.add_argument("--output", type=Path, metavar="DIR", help="the run; default: runs/NAME")
     group = parser.add_argument_group("a corpus of any size, tokenized once")
     group.add_argument(
         "--corpus",
@@ -38,24 +52,6 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="run or prepared corpus whose tokenizers are taken; default: new ones are trained",
     )
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command."""
-    parser = Parser(
-        prog="python -m training.prepare",
-        description="Tokenize once, to train later. With --corpus it writes text of any size as "
-        "token ids, for training.train --data prepared:DIR. Otherwise it makes a run directory for "
-        "training.train_arrays, which trains on JAX or PyTorch without TensorFlow. Batches "
-        "have few shapes, for each of which JAX compiles the step: --set batch_shapes.",
-        examples=[
-            "--data tsv:pairs.tsv.gz --corpus corpora/pairs",
-            "--preset cmudict --output runs/cmudict",
-        ],
-    )
-    add_configuration(parser)
-    parser.add_argument("--output", type=Path, metavar="DIR", help="the run; default: runs/NAME")
-    _add_corpus(parser)
     options = parser.parse_args(arguments)
     if options.corpus:
         if options.output:
@@ -74,13 +70,8 @@ def _prepare_corpus(options: argparse.Namespace) -> dict[str, Any]:
     """Write a prepared corpus; return what is printed of it."""
     from training.data.tokens import prepare_corpus
 
-    started = time.monotonic()
-    manifest = prepare_corpus(
-        options.corpus,
-        configuration(options),
-        tokenizers=options.tokenizers,
-        processes=options.workers,
-    ).manifest
+    started, config = time.monotonic(), configuration(options)
+    manifest = prepare_corpus(options.corpus, config, options.tokenizers, options.workers).manifest
     for reason, number in manifest["left_out"].items():
         print(f"left out: {number:,} {reason}")
     counts = {name: manifest[name] for name in ("pairs", "lines", "unusable")}

@@ -28,7 +28,7 @@ from training.command.native import without_native_log
 from training.data import corpus
 from training.data.lines import Block, Skipped, parse
 from training.data.pair_files import Split
-from training.data.pieces import KIND, model_of, model_state, normalization, train_sentencepiece
+from training.data.pieces import KIND, model_of, model_state, train_sentencepiece
 from training.data.splits import split_of, too_few
 from training.data.store import SIDES, Ids, ids_dtype, in_chunks
 
@@ -117,8 +117,9 @@ def train_state(
     """
     try:
         if kind == KIND:
-            model = train_sentencepiece(lines, size, normalization=normalization(side))
-            return {"kind": KIND, **model_state(model)}
+            # However a source is typed, it is read alike; a target keeps its own characters.
+            rule = "nmt_nfkc" if side == "source" else "identity"
+            return model_state(train_sentencepiece(lines, size, normalization=rule))
         with without_native_log():
             from training.data.tokenizers import train_vocabulary
         return train_vocabulary(kind, lines(), size).state()

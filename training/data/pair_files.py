@@ -34,20 +34,20 @@ class CorpusError(UserError):
 class Split:
     """Sentences, or images, of one split of a corpus, with their reference translations.
 
-    Texts are NFC with single spaces. Gold words and links exist for some corpora and are None
-    for the others; they are those of the first reference.
+    Texts are NFC with single spaces. Gold words and links, of the first references, exist for some
+    corpora alone.
     """
 
     sources: list[Any]  # source sentences; of images the files, as bytes or as paths
     references: list[list[str]]  # for each source, one or more translations
-    source_words: list[list[str]] | None = None  # words of each source
-    target_words: list[list[str]] | None = None  # words of each first reference
+    source_words: Sequence[list[str]] = ()  # words of each source
+    target_words: Sequence[list[str]] = ()  # words of each first reference
     # for each sentence, links `(source word, target word)` that must be in a reading of weights
-    sure: list[Links] | None = None
-    possible: list[Links] | None = None  # links that may be, the sure ones included
+    sure: Sequence[Links] = ()
+    possible: Sequence[Links] = ()  # links that may be, the sure ones included
     # of images, for each the box of each character of the first reference: left, top, right,
     # bottom, as fractions of the image's size
-    boxes: list[list[tuple[float, float, float, float]]] | None = None
+    boxes: Sequence[list[tuple[float, float, float, float]]] = ()
     unusable: int = 0  # lines of the files that hold no pair
 
     def pairs(self) -> list[tuple[Any, str]]:
@@ -57,21 +57,6 @@ class Split:
             for source, references in zip(self.sources, self.references, strict=True)
             for reference in references
         ]
-
-    def words(self) -> tuple[list[list[str]], list[list[str]]]:
-        """The gold words of sources and of first references.
-
-        Raises CorpusError where the corpus has none.
-        """
-        if self.source_words is None or self.target_words is None:
-            raise CorpusError("The corpus has no gold words")
-        return self.source_words, self.target_words
-
-    def gold(self) -> tuple[list[Links], list[Links]]:
-        """The sure and the possible gold links. Raises CorpusError where the corpus has none."""
-        if self.sure is None or self.possible is None:
-            raise CorpusError("The corpus has no gold links")
-        return self.sure, self.possible
 
     def select(self, indices: Sequence[int]) -> Split:
         """The sentences at these positions."""

@@ -12,7 +12,7 @@ import math
 import random
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +32,13 @@ def write_state(path: str | Path, state: dict[str, Any]) -> None:
 
 
 def model_state(model: bytes) -> dict[str, Any]:
-    """Return what a tokenizer's file says of a serialised model."""
-    return {"model": base64.b64encode(model).decode("ascii")}
+    """Return what a tokenizer's file holds of a serialised model."""
+    return {"kind": KIND, "model": base64.b64encode(model).decode("ascii")}
 
 
 def model_of(state: Mapping[str, Any]) -> bytes:
     """Return the serialised model of a tokenizer's file."""
     return base64.b64decode(state["model"])
-
-
-def normalization(side: str) -> str:
-    """Return the rule by which a model of `source` or `target` unifies characters.
-
-    Whatever way a source is typed, it is read alike; a target keeps its own characters.
-    """
-    return "nmt_nfkc" if side == "source" else "identity"
 
 
 def train_sentencepiece(
@@ -201,9 +193,4 @@ class SubwordSampler:
         return lattice
 
 
-Samplers = tuple[SubwordSampler | None, SubwordSampler | None]  # of sources and targets
-
-
-def make_sampler(alpha: float, tokenizer: Mapping[str, Any]) -> SubwordSampler | None:
-    """Draw the subwords of a tokenizer, given by its file's content; None if it has none."""
-    return SubwordSampler(model_of(tokenizer), alpha) if tokenizer["kind"] == KIND else None
+Samplers = Sequence[SubwordSampler | None]  # of sources and targets

@@ -17,7 +17,7 @@ from training.config.schema import Config
 from training.data.batches import Batches, plan_batches
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
-from training.data.pieces import Samplers, make_sampler
+from training.data.pieces import KIND, Samplers, SubwordSampler, model_of
 from training.data.plan import Batching
 from training.data.store import SIDES, Sequences
 
@@ -111,8 +111,11 @@ def read_batches(
     corpus = own if own.count else Prepared(config.data)
     samplers: Samplers = (None, None)
     if config.subword_sampling and tokenizers:
-        alpha, (source, target) = config.subword_sampling, tokenizers
-        samplers = make_sampler(alpha, source), make_sampler(alpha, target)
+        alpha = config.subword_sampling
+        samplers = [
+            SubwordSampler(model_of(state), alpha) if state["kind"] == KIND else None
+            for state in tokenizers
+        ]
     batching = Batching.of(config)
     rows = corpus.rows(config.train_limit, config.seed)
     pairs = plan_batches(batching, *corpus.sides(), training=True, rows=rows, samplers=samplers)

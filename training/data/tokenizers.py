@@ -54,22 +54,14 @@ class Tokenizer(tf.Module, ABC):
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Token ids of texts `(B,)`, without START and END: int32 ragged `(B, None)`."""
-        text = valid_text(text)
-        ids = self._encode(text)
-        if not self.copies:
-            return ids
-        dense, strings = ids.to_tensor(), self._split(text).to_tensor()
-        places = self.vocab_size + first_places(strings, strings)
-        return tf.RaggedTensor.from_tensor(
-            tf.where(dense == UNK_ID, places, dense), lengths=ids.row_lengths()
-        )
+        return self._encode(valid_text(text))
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokens of each text as they stand in it, string ragged `(B, None)`.
 
         Raises ValueError for SentencePiece, whose pieces spell what they do not know.
         """
-        return self._split(valid_text(text))
+        raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
 
     def unknown(self, text: tf.Tensor) -> tf.Tensor:
         """Letters of each text `(B,)` that training never saw, in a row: string `(B,)`.
@@ -113,9 +105,6 @@ class Tokenizer(tf.Module, ABC):
     @abstractmethod
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor: ...
 
-    def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
-
     def _join(self, strings: tf.RaggedTensor) -> tf.Tensor:
         raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
 
@@ -152,7 +141,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def state(self) -> dict:
         """Return what its file holds."""
-        return {"kind": self.kind, **model_state(self._model)}
+        return model_state(self._model)
 
 
 class VocabularyTokenizer(Tokenizer):
@@ -191,27 +180,32 @@ class VocabularyTokenizer(Tokenizer):
         """Ids of string tokens, int32 of the same shape, UNK_ID for those it does not have."""
         return self._ids.lookup(strings)
 
+    def split(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Tokens of each text as they stand in it, string ragged `(B, None)`."""
+        return _split(self.kind, valid_text(text))
+
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        split = self._split(text)
-        ids = self.ids(split.flat_values)
-        if self.kind in ALPHABETS and not self.copies:  # a capital that training never saw
-            lower = self.ids(tf.strings.lower(split.flat_values, "utf-8"))
-            ids = tf.where(ids == UNK_ID, lower, ids)
-        return split.with_flat_values(ids)
+        strings = _split(self.kind, text)
+        ids = strings.with_flat_values(self.ids(strings.flat_values))
+        if self.copies:
+            dense, strings = ids.to_tensor(), strings.to_tensor()
+            places = self.vocab_size + first_places(strings, strings)
+            dense = tf.where(dense == UNK_ID, places, dense)
+            return tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
+        if self.kind in ALPHABETS:  # a capital that training never saw
+            lower = self.ids(tf.strings.lower(strings.flat_values, "utf-8"))
+            ids = tf.where(ids == UNK_ID, ids.with_flat_values(lower), ids)
+        return ids
 
     def unknown(self, text: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.unknown`."""
         if self.kind not in ALPHABETS or self.copies:
             return super().unknown(text)
-        text = valid_text(text)
-        unseen = self._encode(text) == UNK_ID
-        return tf.strings.reduce_join(tf.ragged.boolean_mask(self._split(text), unseen), axis=1)
+        unseen = tf.ragged.boolean_mask(self.split(text), self.tokenize(text) == UNK_ID)
+        return tf.strings.reduce_join(unseen, axis=1)
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         return self._join(ids.with_flat_values(self._strings(ids.flat_values)))
-
-    def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return _split(self.kind, text)
 
     def _join(self, strings: tf.RaggedTensor) -> tf.Tensor:
         separator = " " if self.kind == "symbols" else ""

@@ -36,11 +36,7 @@ SMALL_BYTES = 16 << 20  # files with less are read in this process
 
 
 def prepare_corpus(
-    output: Path,
-    config: Config,
-    *,
-    tokenizers: Path | None = None,
-    processes: int | None = None,
+    output: Path, config: Config, tokenizers: Path | None = None, processes: int | None = None
 ) -> Prepared:
     """Write a prepared corpus into a folder, which is new or empty, and there when it is complete.
 

@@ -82,9 +82,8 @@ def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
         Hits and characters of each image, `(N, 2)`.
     """
     texts = [references[0] for references in split.references]
-    all_weights, gold = region_weights(runs, split.sources, texts), split.boxes or []
     rows = []
-    for weights, boxes in zip(all_weights, gold, strict=True):
+    for weights, boxes in zip(region_weights(runs, split.sources, texts), split.boxes, strict=True):
         length, height, width = weights.shape
         best = weights.reshape(length, -1).argmax(axis=1)
         x, y = (best % width + 0.5) / width, (best // width + 0.5) / height
@@ -148,13 +147,13 @@ def evaluate(
         if bootstrap and each.statistics
     }
     if all(run.config.attention != "none" for run in runs):
-        if split.sure is not None:
-            gold, weights = split.gold(), links.attend(make_attender(runs), split)
+        if split.sure:
+            gold, weights = (split.sure, split.possible), links.attend(make_attender(runs), split)
             predicted = [links.read(sentence) for sentence in weights]
             rows["aer"] = links.alignment_errors(predicted, *gold), ratio
             diagonal = links.alignment_errors(links.diagonal(split), *gold)
             result |= {"aer_method": links.METHOD, "aer_diagonal": ratio(diagonal.sum(axis=0))}
-        if split.boxes is not None:
+        if split.boxes:
             rows["pointing"] = pointing(runs, split), percent
     for name, (statistics, value) in rows.items():
         result.setdefault(name, value(np.sum(statistics, axis=0)))

@@ -39,6 +39,7 @@ Attender = Callable[[Sequence[str], Sequence[str]], list[Attended]]
 def attend(attender: Attender, split: Split) -> list[WordWeights]:
     """Force-decode the first references of a split with gold words, by a `make_attender`."""
     targets = [references[0] for references in split.references]
+    gold = split.source_words, split.target_words
     return [
         WordWeights(
             np.concatenate([attended.weights, attended.end_weights[None]]),
@@ -46,7 +47,7 @@ def attend(attender: Attender, split: Split) -> list[WordWeights]:
             word_of_piece(target, target_words, attended.target_tokens),
         )
         for attended, source, target, source_words, target_words in zip(
-            attender(split.sources, targets), split.sources, targets, *split.words(), strict=True
+            attender(split.sources, targets), split.sources, targets, *gold, strict=True
         )
     ]
 
@@ -77,7 +78,7 @@ def of_words(
 def diagonal(split: Split) -> list[set[Link]]:
     """Link each target word to the source word at the same place, from first to last."""
     result = []
-    for source, target in zip(*split.words(), strict=True):
+    for source, target in zip(split.source_words, split.target_words, strict=True):
         last = max(len(target) - 1, 1)
         links = {(round(t * (len(source) - 1) / last), t) for t in range(len(target))}
         result.append(links if source else set())

@@ -77,7 +77,7 @@ def test_a_folder_reads_back_as_it_was_written(tmp_path):
     found = images.load(f"images:{tmp_path}", "test")
     assert [path.read_bytes() for path in found.sources] == [example.image for example in made]
     assert found.references == [[example.text] for example in made]
-    assert found.boxes is None
+    assert not found.boxes
     some = images.load(f"images:{tmp_path}", "test", limit=2, seed=1)
     assert len(some.sources) == 2
     assert set(some.sources) < set(found.sources)
