@@ -34,8 +34,8 @@ def test_a_larger_vocabulary_is_a_unigram_model_and_one_of_no_room_too():
         (few, 22, "unigram"),
         (few, 300, "bpe"),
     ):
-        model = train_sentencepiece(lambda text=text: text, size)
-        assert model == train_sentencepiece(lambda text=text: text, size, model_type=model_type)
+        model = train_sentencepiece(text, size)
+        assert model == train_sentencepiece(text, size, model_type=model_type)
 
 
 @pytest.mark.parametrize(

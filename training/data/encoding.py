@@ -112,14 +112,14 @@ def train_state(
 ) -> dict[str, Any]:
     """Train the tokenizer of "source" or "target", and return its file's content.
 
-    `lines` gives the texts to learn from, each time that it is called. Raises ConfigError where it
-    cannot be trained with these settings.
+    `lines` gives the texts to learn from. Raises ConfigError where it cannot be trained with these
+    settings.
     """
     try:
         if kind == KIND:
             # However a source is typed, it is read alike; a target keeps its own characters.
             rule = "nmt_nfkc" if side == "source" else "identity"
-            return model_state(train_sentencepiece(lines, size, normalization=rule))
+            return model_state(train_sentencepiece([*lines()], size, normalization=rule))
         with without_native_log():
             from training.data.tokenizers import train_vocabulary
         return train_vocabulary(kind, lines(), size).state()
@@ -131,19 +131,15 @@ def train_side(
     samples: Sequence[tuple[Block, Job]], side: str, kind: str, size: int
 ) -> dict[str, Any]:
     """Train the tokenizer of a side on the training pairs of blocks, as `train_state` does."""
-
-    def lines() -> Iterator[str]:
-        for block, job in samples:
-            for split, *pair in pairs_of(block, job, Skipped()):
-                if split == "train":
-                    yield pair[SIDES.index(side)]
-
-    try:
-        return train_state(side, kind, size, lines)
-    except ConfigError:
-        if samples and next(lines(), None) is None:
-            raise too_few(samples[0][1].written_like, "train") from None
-        raise
+    texts = [
+        pair[SIDES.index(side)]
+        for block, job in samples
+        for split, *pair in pairs_of(block, job, Skipped())
+        if split == "train"
+    ]
+    if not texts:
+        raise too_few(samples[0][1].written_like, "train")
+    return train_state(side, kind, size, lambda: texts)
 
 
 def encode_block(

@@ -12,7 +12,7 @@ import math
 import random
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def model_of(state: Mapping[str, Any]) -> bytes:
 
 
 def train_sentencepiece(
-    lines: Callable[[], Iterable[str]],
+    lines: Iterable[str],
     vocab_size: int,
     *,
     model_type: str | None = None,
@@ -51,7 +51,7 @@ def train_sentencepiece(
     """Return a serialised SentencePiece model.
 
     Args:
-        lines: gives the texts to learn from, each time that it is called.
+        lines: the texts to learn from, which can be read several times.
         vocab_size: most pieces; where the text has more characters, their number, which is printed.
         model_type: "unigram" or "bpe". None takes BPE for texts of few words, which have room:
             a unigram model counts in how many different words a piece stands, so that it cuts
@@ -63,30 +63,30 @@ def train_sentencepiece(
     """
     if vocab_size <= END_ID + 1:
         raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")
-    text = iter(lines())
     if model_type is None:
-        seen, few = _few_words(text, min(FEW_WORDS, vocab_size))
-        text, model_type = itertools.chain(seen, text), "bpe" if few else "unigram"
+        model_type, units = "bpe", set[str]()
+        for line in lines:
+            units.update(line.split(), line)
+            if len(units) > min(FEW_WORDS, vocab_size):
+                model_type = "unigram"
+                break
     try:
-        try:
-            return _trained(text, vocab_size, model_type, normalization)
-        except RuntimeError as error:
-            characters = re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error))
-            if characters is None:
-                raise
-        print_growth(vocab_size, grown := int(characters[1]))
-        return _trained(iter(lines()), grown, model_type, normalization)
+        return _trained(lines, vocab_size, model_type, normalization)
     except (RuntimeError, OSError) as error:
-        reason = str(error).splitlines()[-1]
-        raise ValueError(f"sentencepiece with vocab_size={vocab_size}: {reason}") from None
+        characters = re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error))
+        if characters is None:
+            reason = str(error).splitlines()[-1]
+            raise ValueError(f"sentencepiece with vocab_size={vocab_size}: {reason}") from None
+    print_growth(vocab_size, grown := int(characters[1]))
+    return train_sentencepiece(lines, grown, model_type=model_type, normalization=normalization)
 
 
-def _trained(lines: Iterator[str], vocab_size: int, model_type: str, normalization: str) -> bytes:
+def _trained(lines: Iterable[str], vocab_size: int, model_type: str, normalization: str) -> bytes:
     import sentencepiece
 
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=lines,
+        sentence_iterator=iter(lines),
         model_writer=model,
         vocab_size=vocab_size,
         hard_vocab_limit=False,
@@ -109,17 +109,6 @@ def print_growth(vocab_size: int, size: int) -> None:
         f"A vocabulary has {size:,} tokens, not {vocab_size:,}: its text has so many characters.",
         file=sys.stderr,
     )
-
-
-def _few_words(lines: Iterator[str], most: int) -> tuple[list[str], bool]:
-    """Take lines until they have more different words and characters; whether all had fewer."""
-    seen, units = list[str](), set[str]()
-    for line in lines:
-        seen.append(line)
-        units.update(line.split(), line)
-        if len(units) > most:
-            return seen, False
-    return seen, True
 
 
 _WORD = re.compile("▁?[^▁]+|▁")

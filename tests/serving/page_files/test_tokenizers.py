@@ -80,7 +80,7 @@ def assert_same(tokenizer, path, kind, size, texts):
 def test_sentencepiece(model_type, normalization, texts, tmp_path):
     lines = [text for text in texts if text.strip()] + LINES * 9
     options = {"model_type": model_type, "normalization": normalization}
-    (tmp_path / "x.model").write_bytes(train_sentencepiece(lambda: lines, 2500, **options))
+    (tmp_path / "x.model").write_bytes(train_sentencepiece(lines, 2500, **options))
     tokenizer = SentencePiece(tmp_path / "x.model")
     size = tokenizer._pieces.get_piece_size()
     assert_same(tokenizer, tmp_path / "x.model", "sentencepiece", size, texts)

@@ -106,7 +106,7 @@ def test_another_process_draws_the_same(run, tmp_path):
 
 def test_subwords_of_bpe_are_refused_in_one_line():
     lines = load("phrasebook-en-fr", "dev").sources
-    state = train_sentencepiece(lambda: lines, 300, model_type="bpe")
+    state = train_sentencepiece(lines, 300, model_type="bpe")
     with pytest.raises(ConfigError, match="subword_sampling expected a text of more words"):
         SubwordSampler(state, 0.1)
 

@@ -43,7 +43,7 @@ def tokenizers():
         ("identity", {"normalization": "identity"}),
         ("bpe", {"model_type": "bpe"}),
     ):
-        made[name] = SentencePieceTokenizer(train_sentencepiece(lambda: text, 150, **options))
+        made[name] = SentencePieceTokenizer(train_sentencepiece(text, 150, **options))
     return made
 
 

@@ -14,7 +14,7 @@ from training.decode.texts import words_of
 
 def subwords():
     lines = ["ab ba", "abab b", "ba a ab"] * 7
-    return SentencePieceTokenizer(train_sentencepiece(lambda: lines, 11, normalization="identity"))
+    return SentencePieceTokenizer(train_sentencepiece(lines, 11, normalization="identity"))
 
 
 TOKENIZERS = {
