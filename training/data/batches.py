@@ -77,10 +77,10 @@ class Batches:
             for sampler, side in zip(self.samplers, (source, target), strict=True)
         )
         multiple = _ROUGH if any(self.samplers) and settings.batch_shapes else 1
-        labels = target.padded(widths[1], multiple, end=True)
-        inputs = np.roll(labels, 1, axis=1)
-        inputs[:, 0] = START_ID
-        inputs[inputs == END_ID] = PAD_ID
+        ids = target.padded(widths[1] - 1, multiple)
+        inputs = np.pad(ids, [(0, 0), (1, 0)], constant_values=START_ID)
+        labels = np.pad(ids, [(0, 0), (0, 1)], constant_values=PAD_ID)
+        labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
         return {"source": source.padded(max(1, widths[0]), multiple), "target": inputs}, labels
 
 

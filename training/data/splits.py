@@ -32,14 +32,13 @@ def load_split(
     Return what was really read, too: the SPEC, `data`, and its `split`, which is "all" for files
     that were read whole. Raises CorpusError where there is no such split, or it cannot be read.
     """
-    setting = {"dev": config.dev, "test": config.test}.get(name, "")
+    setting = getattr(config, name) if name in HELD_OUT else ""
     if setting and _share(config, name) is None:
         return load_spec(setting, name, limit=limit, seed=seed)
     if not corpus.is_file(config.data):
         return load_spec(config.data, name, limit=limit, seed=seed)
-    shares = held_out(
-        config, 0 if config.dev else sum(block.lines for block in read_blocks(config.data))
-    )
+    lines = 0 if config.dev else sum(block.lines for block in read_blocks(config.data))
+    shares = held_out(config, lines)
     there = [split for split, share in zip(HELD_OUT, shares, strict=True) if share]
     if name not in ("train", *there):
         named = ["train", *(key for key in HELD_OUT if key in there or getattr(config, key))]
@@ -48,9 +47,8 @@ def load_split(
             "data with --data, or hold a test set out when a run begins, with --test"
         )
     every = corpus.load(config.data, "train")
-    part = every.select(
-        [i for i, each in enumerate(every.sources) if split_of(each, shares) == name]
-    )
+    splits = [split_of(source, shares) for source in every.sources]
+    part = every.select([i for i, split in enumerate(splits) if split == name])
     if not part.sources:
         raise too_few(config.data, name)
     if name != "train":
@@ -68,10 +66,9 @@ def load_spec(
 
 def held_out(config: Config, lines: int) -> tuple[float, float]:
     """Return the shares of the sources, in so many lines, that are held out for dev and test."""
-    dev, test = (_share(config, name) for name in HELD_OUT)
+    dev, test = (_share(config, name) or 0.0 for name in HELD_OUT)
     if not config.dev and corpus.is_file(config.data):
         dev = dev_share(lines)
-    dev, test = dev or 0.0, test or 0.0
     if dev + test >= 1:
         raise CorpusError(
             f"dev and test expected shares below 1 in all. Received: {dev} and {test}"
@@ -109,17 +106,15 @@ def _share(config: Config, name: str) -> float | None:
 
 
 def split_of(source: str, shares: tuple[float, float]) -> str:
-    """Return the split of a source, where shares are held out for dev and test."""
+    """Return the split of a source, where shares are held out for dev and test.
+
+    A number from 0 to 1 that depends on the text alone decides.
+    """
     if not any(shares):
         return "train"
-    at = place(source)
-    return "dev" if at < shares[0] else "test" if at >= 1 - shares[1] else "train"
-
-
-def place(source: str) -> float:
-    """Return a number from 0 to 1 that depends on the text alone."""
     digest = number_of(source)
-    return (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50
+    place = (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50
+    return "dev" if place < shares[0] else "test" if place >= 1 - shares[1] else "train"
 
 
 def fitting_metric(references: Sequence[Sequence[str]]) -> str:

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
-
-
 SIDES = ("source", "target")
 ARRAYS = ("values", "starts", "lengths")
 Ids = tuple[np.ndarray, np.ndarray]  # of texts, one after another, and how many each has
@@ -63,20 +61,17 @@ class Sequences:
         values = self.values[np.arange(first.size) + first]
         return replace(Sequences.of(values, lengths.sum(axis=1)), padding=self.padding)
 
-    def padded(self, width: int = 1, multiple: int = 1, end: bool = False) -> np.ndarray:
+    def padded(self, width: int = 1, multiple: int = 1) -> np.ndarray:
         """Return sequences, which must lie one after another, as one array `(n, width, …)`.
 
-        The width is at least `width`, and a multiple of `multiple`; with `end`, END follows the
-        last token. Token ids are int32.
+        The width is at least `width`, and a multiple of `multiple`. Token ids are int32.
         """
-        width = max(width, int(self.lengths.max(initial=0)) + end)
+        width = max(width, int(self.lengths.max(initial=0)))
         places = np.arange(-(-width // multiple) * multiple)
         shape = (len(self.lengths), places.size, *self.values.shape[1:])
         dtype = np.int32 if self.values.dtype.kind in "iu" else self.values.dtype
         ids = np.full(shape, self.padding, dtype)
         ids[places < self.lengths[:, None]] = self.values
-        if end:
-            ids[np.arange(len(ids)), self.lengths] = END_ID
         return ids
 
 
