@@ -70,12 +70,13 @@ def evaluate_labels(
 def draw_calibration(predictions: dict[str, tuple[np.ndarray, np.ndarray]], path: Path) -> None:
     """Draw labels and probabilities by name: how often came true what was said, in tenths."""
     from matplotlib.figure import Figure
+    from sklearn.calibration import calibration_curve
 
     figure = Figure(figsize=(4.5, 4), layout="constrained")
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
     for name, (labels, probabilities) in predictions.items():
-        predicted, came = zip(*calibration_curve(labels, probabilities), strict=True)
+        came, predicted = calibration_curve(labels, probabilities, n_bins=10, strategy="quantile")
         axes.plot(predicted, came, marker=".", label=name)
     axes.set_xlabel("probability said, mean of a tenth")
     axes.set_ylabel("share that came true")
@@ -92,26 +93,9 @@ def cross_entropy(labels: np.ndarray, probabilities: np.ndarray) -> float:
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = 10) -> float:
     """Return the mean gap between the predicted and the true share, over bins of equal counts."""
-    gaps = [
-        abs(labels[part].mean() - probabilities[part].mean()) * len(part)
-        for part in _bins(probabilities, bins)
-    ]
-    return float(np.sum(gaps) / len(labels))
-
-
-def calibration_curve(
-    labels: np.ndarray, probabilities: np.ndarray, bins: int = 10
-) -> list[tuple[float, float]]:
-    """Return the mean probability and the share that came true, of bins of equal counts."""
-    return [
-        (float(probabilities[part].mean()), float(labels[part].mean()))
-        for part in _bins(probabilities, bins)
-    ]
-
-
-def _bins(probabilities: np.ndarray, bins: int) -> list[np.ndarray]:
     parts = np.array_split(np.argsort(probabilities, kind="stable"), bins)
-    return [part for part in parts if len(part)]
+    gaps = [abs(labels[part].sum() - probabilities[part].sum()) for part in parts]
+    return float(np.sum(gaps) / len(labels))
 
 
 def bootstrap_people(
