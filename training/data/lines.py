@@ -40,14 +40,13 @@ class Block(NamedTuple):
 
     spec: str  # whose lines they are
     first: int  # number of the first line, from 1
-    # the lines, each with its line feed; of line-aligned files those of each
-    columns: tuple[bytes, ...]
+    data: bytes  # the lines, each with its line feed; those of aligned files with a tab between
     quoted: bool = False  # whether columns were in quotes, as spreadsheets write them
 
     @property
     def lines(self) -> int:
         """How many lines there are."""
-        return self.columns[0].count(b"\n")
+        return self.data.count(b"\n")
 
 
 @dataclass
@@ -134,8 +133,8 @@ def read_blocks(spec: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
             cut = _cut(files[0], size)
         else:
             cut = _grouped(_aligned(files, paths), size)
-        for columns in cut:
-            yield (block := Block(spec, first, columns, quoted))
+        for data in cut:
+            yield (block := Block(spec, first, data, quoted))
             first += block.lines
 
 
@@ -143,12 +142,12 @@ def text_block(spec: str, split: Split) -> Block:
     """Return sentences of a named corpus as lines: the source, and all its references."""
     rows = zip(split.sources, split.references, strict=True)
     lines = ("\t".join([source, *references]) + "\n" for source, references in rows)
-    return Block(f"multiref:{spec}", 1, ("".join(lines).encode(),))
+    return Block(f"multiref:{spec}", 1, "".join(lines).encode())
 
 
 def parse(block: Block, skipped: Skipped) -> tuple[list[str], list[list[str]]]:
     """Return the sources of a block and the targets of each; count the other lines."""
-    if not any(map(bytes.strip, block.columns)):
+    if not block.data.strip():
         skipped.add("blank", block.first, block.lines)
         return [], []
     sources, references = [], []
@@ -208,34 +207,34 @@ def _is_quoted(head: bytes) -> bool:
     return special or len(inside) >= NEARLY_ALL * (len(inside) + len(others))
 
 
-def _cut(file: io.BufferedReader, size: int) -> Iterator[tuple[bytes, ...]]:
+def _cut(file: io.BufferedReader, size: int) -> Iterator[bytes]:
     """Yield lines of a file; of one that is longer than a block the rest is passed over."""
     while data := file.read(size):
         if not data.endswith(b"\n"):
             data += next(_lines(file), b"\n")
-        yield (data,)
+        yield data
 
 
-def _grouped(rows: Iterator[tuple[bytes, ...]], size: int) -> Iterator[tuple[bytes, ...]]:
-    """Yield lines of each column together, about `size` bytes at a time."""
-    group, count = list[tuple[bytes, ...]](), 0
-    for row in rows:
-        group.append(row)
-        count += sum(map(len, row))
+def _grouped(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """Yield lines together, about `size` bytes at a time."""
+    group, count = list[bytes](), 0
+    for line in lines:
+        group.append(line)
+        count += len(line)
         if count >= size:
-            yield tuple(map(b"".join, zip(*group, strict=True)))
+            yield b"".join(group)
             group, count = [], 0
     if group:
-        yield tuple(map(b"".join, zip(*group, strict=True)))
+        yield b"".join(group)
 
 
-def _aligned(files: list[io.BufferedReader], paths: list[Path]) -> Iterator[tuple[bytes, ...]]:
-    """Yield a line of each file."""
+def _aligned(files: list[io.BufferedReader], paths: list[Path]) -> Iterator[bytes]:
+    """Yield a line of each file as one, with a tab between."""
     counts = [0] * len(files)
     for row in itertools.zip_longest(*map(_lines, files)):
         counts = [count + (line is not None) for count, line in zip(counts, row, strict=True)]
         if None not in row:
-            yield row
+            yield b"\t".join(line[:-1].replace(b"\t", b" ") for line in row) + b"\n"
     if len(set(counts)) > 1:
         raise CorpusError(
             f"Expected as many lines in {paths[0]} and {paths[1]}. "
@@ -243,7 +242,7 @@ def _aligned(files: list[io.BufferedReader], paths: list[Path]) -> Iterator[tupl
         )
 
 
-def _unquoted(file: io.BufferedReader, path: Path) -> Iterator[tuple[bytes]]:
+def _unquoted(file: io.BufferedReader, path: Path) -> Iterator[bytes]:
     """Yield rows of a spreadsheet as lines without quotes; blank ones keep their numbers."""
     lines = (line.decode(errors="surrogateescape").replace("\ufeff", "") for line in _lines(file))
     rows, before = csv.reader(lines, delimiter="\t"), 0
@@ -252,7 +251,7 @@ def _unquoted(file: io.BufferedReader, path: Path) -> Iterator[tuple[bytes]]:
             line = "\t".join(" ".join(text.split()) for text in row)
             line += "\n" * (rows.line_num - before)
             before = rows.line_num
-            yield (line.encode(errors="surrogateescape"),)
+            yield line.encode(errors="surrogateescape")
     except csv.Error as error:
         raise CorpusError(f"{path}, line {rows.line_num}: {error}") from None
 
@@ -273,25 +272,24 @@ def rows_of(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and at most `width` columns of each line; count those not to be read."""
     bad: dict[int, str] = {}
-    texts = [_decoded(column, bad) for column in block.columns]
-    rows = zip(*texts, strict=True) if len(texts) > 1 else (line.split("\t") for line in texts[0])
-    for line, row in enumerate(rows, start=block.first):
-        if bad and line - block.first in bad:
-            skipped.add(bad[line - block.first], line)
+    for place, text in enumerate(_decoded(block.data, bad)):
+        if place in bad:
+            skipped.add(bad[place], block.first + place)
         else:
-            yield line, [" ".join(text.split()) for text in row[:width]]
+            columns = text.split("\t")[:width]
+            yield block.first + place, [" ".join(column.split()) for column in columns]
 
 
-def _decoded(column: bytes, bad: dict[int, str]) -> list[str]:
+def _decoded(data: bytes, bad: dict[int, str]) -> list[str]:
     """Return lines as NFC text; add the reasons why some cannot be read, by their places."""
-    if b"\0" not in column:
+    if b"\0" not in data:
         with suppress(UnicodeDecodeError):
-            text = unicodedata.normalize("NFC", column.decode().replace("\ufeff", ""))
+            text = unicodedata.normalize("NFC", data.decode().replace("\ufeff", ""))
             lines = text[:-1].split("\n")
             if max(map(len, lines)) < LINE_BYTES // 4:  # a letter has four bytes at most
                 return lines
     lines = []
-    for place, line in enumerate(column[:-1].split(b"\n")):
+    for place, line in enumerate(data[:-1].split(b"\n")):
         text = line.decode(errors="replace")
         lines.append(unicodedata.normalize("NFC", text.replace("\ufeff", "")))
         if len(line) >= LINE_BYTES - 1:
@@ -340,9 +338,9 @@ def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> Survey
 
 def _survey(spec: str, blocks: Iterator[Block]) -> Survey:
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
-    rows: list[tuple[bytes, ...]] = []
+    rows: list[bytes] = []
 
-    def drawn(rows: Iterable[tuple[bytes, ...]], share: float) -> list[tuple[bytes, ...]]:
+    def drawn(rows: Iterable[bytes], share: float) -> list[bytes]:
         return [row for row in rows if rng.random() < share]
 
     for block in blocks:
@@ -351,18 +349,16 @@ def _survey(spec: str, blocks: Iterator[Block]) -> Survey:
             if not skipped.usable:
                 skipped.check(spec)
         lines += block.lines
-        columns = (column[:-1].split(b"\n") for column in block.columns)
-        more = drawn(zip(*columns, strict=True), share)
+        more = drawn(block.data[:-1].split(b"\n"), share)
         rows += more
-        size += sum(sum(map(len, row)) for row in more)
+        size += sum(map(len, more))
         while size > 2 * SAMPLE_BYTES:
             rows, share = drawn(rows, 0.5), share / 2
-            size = sum(sum(map(len, row)) for row in rows)
+            size = sum(map(len, rows))
     if not lines:
         raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
     rows = drawn(rows, SAMPLE_BYTES / max(1, size)) or rows[:1]
-    texts = tuple(b"\n".join(column) + b"\n" for column in zip(*rows, strict=True))
-    sample = Block(block.spec, 1, texts, block.quoted)
+    sample = Block(block.spec, 1, b"\n".join(rows) + b"\n", block.quoted)
     return Survey(lines, sample, _notes(sample))
 
 

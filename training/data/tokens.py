@@ -146,7 +146,7 @@ def _write(
             reasons.update(skipped.reasons)
     for name, split in measured.items():
         if name == "dev" or shares[1] or config.test:
-            (folder / f"{name}.tsv").write_bytes(text_block(name, split).columns[0])
+            (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
     ids_of_dev = encode_pairs(measured["dev"].pairs(), files, copying and (0.0, *copying[1:]))
     for side, ids in zip(SIDES, ids_of_dev, strict=True):
         Sequences.of(*ids).save(folder, f"dev.{side}")

@@ -125,8 +125,8 @@ def test_blocks_have_all_lines_in_their_order(tmp_path, size):
     lines = ["a" * rng.randint(0, 40) + "\t" + "b" * rng.randint(1, 9) for _ in range(211)]
     path = write(tmp_path / "pairs.tsv.gz", "\n".join(lines))
     blocks = list(read_blocks(f"tsv:{path}", size))
-    assert b"".join(block.columns[0] for block in blocks).decode().split("\n")[:211] == lines
-    counts = [block.columns[0].rstrip(b"\n").count(b"\n") + 1 for block in blocks]
+    assert b"".join(block.data for block in blocks).decode().split("\n")[:211] == lines
+    counts = [block.data.rstrip(b"\n").count(b"\n") + 1 for block in blocks]
     assert [block.first for block in blocks] == [1 + sum(counts[:i]) for i in range(len(counts))]
 
 
@@ -137,7 +137,7 @@ def test_a_sample_is_drawn_evenly(tmp_path, monkeypatch):
     monkeypatch.setattr("training.data.lines.SAMPLE_BYTES", 20_000)
     look = survey(f"tsv:{path}", read_blocks(f"tsv:{path}", 5003))
     assert look.lines == 20_011
-    rows = [int(line[1:7]) for line in look.sample.columns[0].splitlines()]
+    rows = [int(line[1:7]) for line in look.sample.data.splitlines()]
     assert 1500 < len(rows) < 2500
     assert rows == sorted(set(rows))
     assert 8_500 < sum(rows) / len(rows) < 11_500
