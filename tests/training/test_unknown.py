@@ -13,7 +13,7 @@ from tests.training.test_copying import SETTINGS, names_task
 from training import evaluate, translate
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.splits import load_spec
+from training.data.corpus import load
 from training.data.store import END_ID, START_ID, UNK_ID
 from training.data.tokenizers import VocabularyTokenizer
 from training.decode.search import Search, force_decode, search
@@ -92,7 +92,7 @@ def test_the_commands_have_the_option(run, tmp_path, capsys):
     hypotheses = tmp_path / "said"
     spec = f"tsv:{tmp_path / 'pairs.tsv'}"
     evaluate.main([*words, "--data", spec, "--hypotheses", str(hypotheses)])
-    order = load_spec(spec, "test")[0].sources
+    order = load(spec, "test").sources
     assert sorted(zip(order, hypotheses.read_text().splitlines(), strict=True)) == sorted(
         zip([source for source, _ in pairs], said, strict=True)
     )

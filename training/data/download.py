@@ -13,7 +13,6 @@ import itertools
 import os
 import re
 import sys
-import tempfile
 import unicodedata
 import zipfile
 from collections.abc import Iterable
@@ -154,17 +153,15 @@ def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[
 
 
 def _read_url(url: str) -> bytes:
-    """Download a file."""
     import pooch  # it takes long
 
     print(f"Downloading {url}", file=sys.stderr)
-    pooch.get_logger().setLevel("ERROR")
-    downloader = pooch.HTTPDownloader(timeout=60, headers={"User-Agent": "keras-attention"})
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            return Path(pooch.retrieve(url, None, path=folder, downloader=downloader)).read_bytes()
-        except OSError as error:  # requests' errors are
-            raise OSError(f"the download of {url} failed ({error})") from None
+    file = io.BytesIO()
+    try:
+        pooch.HTTPDownloader(timeout=60, headers={"User-Agent": "keras-attention"})(url, file, None)
+    except OSError as error:  # requests' errors are
+        raise OSError(f"the download of {url} failed ({error})") from None
+    return file.getvalue()
 
 
 def recorded_checksums(corpus: str) -> dict[str, str]:

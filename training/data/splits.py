@@ -33,10 +33,11 @@ def load_split(
     that were read whole. Raises CorpusError where there is no such split, or it cannot be read.
     """
     setting = getattr(config, name) if name in HELD_OUT else ""
-    if setting and _share(config, name) is None:
-        return load_spec(setting, name, limit=limit, seed=seed)
-    if not corpus.is_file(config.data):
-        return load_spec(config.data, name, limit=limit, seed=seed)
+    is_other = bool(setting) and _share(config, name) is None
+    spec = setting if is_other else config.data
+    if is_other or not corpus.is_file(spec):
+        loaded = corpus.load(spec, name, limit=limit, seed=seed)
+        return loaded, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
     lines = 0 if config.dev else sum(block.lines for block in read_blocks(config.data))
     shares = held_out(config, lines)
     there = [split for split, share in zip(HELD_OUT, shares, strict=True) if share]
@@ -54,14 +55,6 @@ def load_split(
     if name != "train":
         part = merge_sources(dataclasses.replace(part, unusable=0))  # they are counted once
     return sample(part, limit, seed), {"data": config.data, "split": name}
-
-
-def load_spec(
-    spec: str, name: str, *, limit: int | None = None, seed: int = 0
-) -> tuple[Split, dict[str, str]]:
-    """Read what a SPEC names, and say what was read, as `load_split` does."""
-    read = corpus.load(spec, name, limit=limit, seed=seed)
-    return read, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
 
 
 def held_out(config: Config, lines: int) -> tuple[float, float]:

@@ -137,9 +137,14 @@ def _write(
                 skipped.check(spec)
             if spec == config.data:
                 counts["own"] = counts["pairs"]
-                for name, share in zip(parts, shares, strict=True):
+                for (name, pairs), share in zip(parts.items(), shares, strict=True):
+                    if share and not pairs:
+                        raise too_few(spec, name)
                     if share:
-                        measured[name] = _merged(spec, name, parts[name])
+                        sources = [source for source, _ in pairs]
+                        measured[name] = merge_sources(
+                            Split(sources, [[text] for _, text in pairs])
+                        )
             if not counts["pairs"]:
                 raise CorpusError(f"{spec} has no pair to learn from")
             counts["unusable"] += skipped.unusable
@@ -163,10 +168,10 @@ def _write(
 def _read_measured(config: Config, shares: tuple[float, float]) -> dict[str, Split]:
     """Read dev and test, where they are no shares of the data."""
     measured = {} if shares[0] else {"dev": load_split(config, "dev")[0]}
-    if not shares[1] and (config.test or config.extra_data):
-        with ExitStack() as stack:
-            if not config.test:
-                stack.enter_context(suppress(CorpusError))  # a corpus may have none
+    if not shares[1] and config.test:
+        measured["test"] = load_split(config, "test")[0]
+    elif not shares[1] and config.extra_data:
+        with suppress(CorpusError):  # a corpus may have none
             measured["test"] = load_split(config, "test")[0]
     return measured
 
@@ -198,14 +203,6 @@ def _make_tokenizers(
             )
         settings |= {f"{side}_tokenizer": read_json(file)["kind"], f"{side}_vocab_size": size}
     return settings
-
-
-def _merged(spec: str, name: str, pairs: list[tuple[str, str]]) -> Split:
-    """Return held-out pairs, each source once."""
-    if not pairs:
-        raise too_few(spec, name)
-    sources, targets = zip(*pairs, strict=True)
-    return merge_sources(Split([*sources], [[text] for text in targets]))
 
 
 def _specs(config: Config) -> list[str]:
