@@ -76,10 +76,7 @@ class Tokenizer(tf.Module, ABC):
         With `copied`, string `(B, S)`, `vocab_size + i` is the token at place `i` of another text.
         """
         ended = tf.cumsum(tf.cast(ids == END_ID, tf.int32), axis=1) > 0
-        visible = (ids > END_ID) & ~ended
-        if copied is None:
-            return self._decode(tf.ragged.boolean_mask(ids, visible))
-        return self._join(tf.ragged.boolean_mask(self.tokens(ids, copied), visible))
+        return self._decode(ids, (ids > END_ID) & ~ended, copied)
 
     def tokens(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
         """String tokens of ids, of the same shape: "" for PAD, START and END.
@@ -105,11 +102,10 @@ class Tokenizer(tf.Module, ABC):
     @abstractmethod
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor: ...
 
-    def _join(self, strings: tf.RaggedTensor) -> tf.Tensor:
-        raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
-
     @abstractmethod
-    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor: ...
+    def _decode(
+        self, ids: tf.Tensor, visible: tf.Tensor, copied: tf.Tensor | None
+    ) -> tf.Tensor: ...
 
     @abstractmethod
     def _strings(self, ids: tf.Tensor) -> tf.Tensor: ...
@@ -133,8 +129,8 @@ class SentencePieceTokenizer(Tokenizer):
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         return self._pieces.tokenize(text)
 
-    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        return self._pieces.detokenize(ids)
+    def _decode(self, ids: tf.Tensor, visible: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
+        return self._pieces.detokenize(tf.ragged.boolean_mask(ids, visible))
 
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return self._pieces.id_to_string(ids)
@@ -204,10 +200,8 @@ class VocabularyTokenizer(Tokenizer):
         unseen = tf.ragged.boolean_mask(self.split(text), self.tokenize(text) == UNK_ID)
         return tf.strings.reduce_join(unseen, axis=1)
 
-    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        return self._join(ids.with_flat_values(self._strings(ids.flat_values)))
-
-    def _join(self, strings: tf.RaggedTensor) -> tf.Tensor:
+    def _decode(self, ids: tf.Tensor, visible: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
+        strings = tf.ragged.boolean_mask(self.tokens(ids, copied), visible)
         separator = " " if self.kind == "symbols" else ""
         text = tf.strings.reduce_join(strings, axis=1, separator=separator)
         if self.kind == "words":

@@ -228,17 +228,15 @@ def report(options: argparse.Namespace) -> None:
 def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
     """Read the examples to score, written as those are that the run was trained on."""
     spec, drawn = options.data or run.config.data, {"limit": options.limit, "seed": options.seed}
-    is_file, read = corpus.is_file(spec), dict[str, Any]()
+    is_file = corpus.is_file(spec)
     if options.data and is_file and options.split != "test":
         raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
     if run.config.source == "text" and not options.data:
-        split, places = load_split(run.config, options.split, **drawn)
-        split, read = corpus.written_like(run.config.data, split), dict(places)
+        split, read = load_split(run.config, options.split, **drawn)
     elif is_file and not options.data:
         raise UserError(f"{spec} has no splits: name the data with --data")
     else:
         split = run.source.load_split(run.config, spec, options.split, **drawn)
         read = {"data": spec, "split": "all" if is_file else options.split}
-    if unusable := getattr(split, "unusable", 0):
-        read["unusable_lines"] = unusable
-    return split, read
+    unusable = getattr(split, "unusable", 0)
+    return split, {**read, "unusable_lines": unusable} if unusable else read
