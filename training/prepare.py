@@ -7,11 +7,9 @@ it gets the configuration, the tokenizers and the token ids of all pairs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import training.command.extras  # noqa: F401
 from training.command.errors import UsageError
@@ -56,7 +54,15 @@ def main(arguments: list[str] | None = None) -> None:
     if options.corpus:
         if options.output:
             raise UsageError("--corpus expected no --output, for it makes no run")
-        print(json.dumps(_prepare_corpus(options)))
+        from training.data.tokens import prepare_corpus
+
+        started, config = time.monotonic(), configuration(options)
+        corpus = prepare_corpus(options.corpus, config, options.tokenizers, options.workers)
+        for reason, number in corpus.manifest["left_out"].items():
+            print(f"left out: {number:,} {reason}")
+        counts = {name: corpus.manifest[name] for name in ("pairs", "lines", "unusable")}
+        seconds = round(time.monotonic() - started, 1)
+        print(json.dumps({"corpus": str(options.corpus), **counts, "seconds": seconds}))
         return
     import training.command.startup  # noqa: F401
 
@@ -64,19 +70,6 @@ def main(arguments: list[str] | None = None) -> None:
 
     output = options.output or default_output(options)
     print(json.dumps({"run": str(output), **prepare_run(configuration(options), output)}))
-
-
-def _prepare_corpus(options: argparse.Namespace) -> dict[str, Any]:
-    """Write a prepared corpus; return what is printed of it."""
-    from training.data.tokens import prepare_corpus
-
-    started, config = time.monotonic(), configuration(options)
-    manifest = prepare_corpus(options.corpus, config, options.tokenizers, options.workers).manifest
-    for reason, number in manifest["left_out"].items():
-        print(f"left out: {number:,} {reason}")
-    counts = {name: manifest[name] for name in ("pairs", "lines", "unusable")}
-    seconds = round(time.monotonic() - started, 1)
-    return {"corpus": str(options.corpus), **counts, "seconds": seconds}
 
 
 if __name__ == "__main__":

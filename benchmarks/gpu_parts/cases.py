@@ -19,7 +19,7 @@ import numpy as np
 from gpu_parts import calls, machine
 from gpu_parts import training as measured
 from training.config.schema import Config
-from training.data.batches import Batches, plan_batches
+from training.data.batches import Batches
 from training.data.plan import Batching
 from training.data.store import END_ID, Sequences
 from training.fit.optimizer import compile_model, configure_keras
@@ -86,7 +86,7 @@ def _batches(case: dict[str, Any], config: Config, steps: int) -> Batches:
         return Sequences.of(rng.integers(END_ID + 1, case["vocab"], lengths.sum()), lengths)
 
     source, target = sentences(case["shape"][0]), sentences(case["shape"][1] - 1)
-    return plan_batches(Batching.of(config), source, target, training=True)
+    return Batches(Batching.of(config), source, target, training=True)
 
 
 def _train(case: dict[str, Any], steps: int) -> dict[str, Any]:

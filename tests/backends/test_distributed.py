@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from training.config.schema import Config
-from training.data.batches import plan_batches
+from training.data.batches import Batches
 from training.data.plan import Batching
 from training.data.prepared import write_manifest
 from training.data.store import Sequences
@@ -87,7 +87,7 @@ def make_run(path, config=CONFIG):
             each.save(files.tokens, f"{name}.{side}")
     counts = {"pairs": 137, "own": 137, "unusable": 0}
     write_manifest(files.tokens, {**counts, "settings": {}, "digest": "random", "files": {}})
-    pairs = plan_batches(Batching.of(config), *train, training=True).statistics
+    pairs = Batches(Batching.of(config), *train, training=True).statistics
     counts = {"train": pairs.pairs, "dropped": pairs.dropped, "unusable": 0, "dev": 47}
     counts["target_tokens"] = pairs.target_tokens
     write_origin(files, Origin("random", "random", **counts, vocabulary=(23, 23), init=None))

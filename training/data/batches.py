@@ -6,22 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from training.data.pieces import Samplers
-from training.data.plan import Batching, InOrder, Plan, Statistics
+from training.data.plan import Batching, InOrder, Plan
 from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
 Batch = tuple[dict[str, Any], Any]
 _ROUGH = 8  # multiple of the widths where few shapes are wanted and subwords are drawn
 
 
-@dataclass(frozen=True)
 class Batches:
-    """Examples and the plan of their batches.
+    """Batches of examples: in order, or planned anew in each epoch for `training`.
 
     A batch is `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with PAD_ID:
     `target` begins with START and `labels`, the same tokens one step earlier, end with END. Images
@@ -29,17 +28,49 @@ class Batches:
 
     With samplers the subwords of a pair are drawn anew each time that it is seen. Widths are those
     of the subwords given: the drawn ones may be more.
+
+    Args:
+        batching: the settings.
+        source: of the examples: `Sequences`, or examples of one size.
+        target: token ids, or labels float32 `(n,)`.
+        rows: examples to learn from; None for all.
+        samplers: of the subwords of sources and targets.
+        shapes: of the batches for training, see `InOrder`.
+
+    Raises UserError where no example is left.
     """
 
-    source: Any  # of the examples: `Sequences`, or examples of one size
-    target: Sequences | np.ndarray  # token ids, or labels float32 `(n,)`
-    plan: Plan | InOrder  # of the batches
-    samplers: Samplers = (None, None)  # of sources and targets
-
-    @property
-    def statistics(self) -> Statistics:
-        """Counts of an epoch; a label counts as a token."""
-        return self.plan.statistics
+    def __init__(
+        self,
+        batching: Batching,
+        source: Any,
+        target: Sequences | np.ndarray,
+        *,
+        training: bool,
+        rows: np.ndarray | None = None,
+        samplers: Samplers = (None, None),
+        shapes: np.ndarray | None = None,
+    ) -> None:
+        self.source, self.target, self.samplers = source, target, samplers
+        texts = isinstance(target, Sequences)
+        if isinstance(target, Sequences):
+            lengths = source.lengths, target.lengths
+        else:  # labels, of histories that are cut when they are read
+            lengths = source.lengths, np.ones(len(target), np.int32)
+            longest = {"max_source_length": int(lengths[0].max(initial=1)), "max_target_length": 1}
+            batching = replace(batching, **longest, batch_tokens=0)
+        if len(lengths[0]) != len(lengths[1]):
+            counts = f"{len(lengths[0])}. Received: {len(lengths[1])}"
+            raise ValueError(f"Expected as many targets as sources, {counts}")
+        self.plan: Plan | InOrder
+        if training:
+            alike = texts and isinstance(source, Sequences)
+            self.plan = Plan(batching, lengths, rows, alike)
+        else:
+            self.plan = InOrder(batching, lengths, shapes)
+        self.statistics = self.plan.statistics  # counts of an epoch; a label counts as a token
+        if not texts:
+            self.statistics = replace(self.statistics, target_tokens=self.statistics.pairs)
 
     def shapes_line(self) -> str:
         """Return the shapes of batches, where these are few, and their padding, for people."""
@@ -82,45 +113,3 @@ class Batches:
         labels = np.pad(ids, [(0, 0), (0, 1)], constant_values=PAD_ID)
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
         return {"source": source.padded(max(1, widths[0]), multiple), "target": inputs}, labels
-
-
-def plan_batches(
-    batching: Batching,
-    source: Any,
-    target: Sequences | np.ndarray,
-    *,
-    training: bool,
-    rows: np.ndarray | None = None,
-    samplers: Samplers = (None, None),
-    shapes: np.ndarray | None = None,
-) -> Batches:
-    """Return the batches of examples: in order, or planned anew in each epoch for `training`.
-
-    Args:
-        batching: the settings.
-        source: of the examples, as `target` see `Batches`.
-        rows: examples to learn from; None for all.
-        samplers: of subwords, see `training.data.pieces`.
-        shapes: of the batches for training, see `InOrder`.
-
-    Raises UserError where no example is left.
-    """
-    texts = isinstance(target, Sequences)
-    if isinstance(target, Sequences):
-        lengths = source.lengths, target.lengths
-    else:  # labels, of histories that are cut when they are read
-        lengths = source.lengths, np.ones(len(target), np.int32)
-        longest = int(lengths[0].max(initial=1))
-        batching = replace(batching, max_source_length=longest, max_target_length=1, batch_tokens=0)
-    if len(lengths[0]) != len(lengths[1]):
-        raise ValueError(
-            f"Expected as many targets as sources, {len(lengths[0])}. Received: {len(lengths[1])}"
-        )
-    plan: Plan | InOrder
-    if training:
-        plan = Plan(batching, lengths, rows, alike=texts and isinstance(source, Sequences))
-    else:
-        plan = InOrder(batching, lengths, shapes)
-    if not texts:
-        plan.statistics = replace(plan.statistics, target_tokens=plan.statistics.pairs)
-    return Batches(source, target, plan, samplers)

@@ -229,16 +229,17 @@ def _read_pronunciations(paths: Sequence[Path]) -> Split:
 
 def _read_linked(paths: Sequence[Path]) -> Split:
     """Read rows `source TAB target`, and the words, sure links and possible links of some."""
-    split = _read_pairs(paths)
     rows = [line.split("\t") for line in read_text(paths[0]).removesuffix("\n").split("\n")]
-    if len(rows[0]) == 2:
+    sources, targets, *gold = zip(*rows, strict=True)
+    split = Split([*sources], [[target] for target in targets])
+    if not gold:
         return split
-    sources, targets, *marks = list(zip(*rows, strict=True))[2:]
+    source_words, target_words, *marks = gold
     sure, possible = ([_links(text) for text in texts] for texts in marks)
     return replace(
         split,
-        source_words=[text.split(" ") for text in sources],
-        target_words=[text.split(" ") for text in targets],
+        source_words=[text.split(" ") for text in source_words],
+        target_words=[text.split(" ") for text in target_words],
         sure=sure,
         possible=[each | others for each, others in zip(sure, possible, strict=True)],
     )

@@ -68,10 +68,8 @@ class Epoch(NamedTuple):
 class InOrder:
     """Plan of a dev set: every pair once, in order; the last batch may be smaller.
 
-    Args:
-        batching: the settings.
-        lengths: tokens of each source and of each target.
-        shapes: widths `(n, 2)` that the batches for training have, where these are few.
+    Arguments are those of `Plan`, and `shapes`: the widths `(n, 2)` that the batches for training
+    have, where these are few.
     """
 
     def __init__(

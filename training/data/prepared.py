@@ -14,7 +14,7 @@ import numpy as np
 
 from training.command.files import read_json, write_json
 from training.config.schema import Config
-from training.data.batches import Batches, plan_batches
+from training.data.batches import Batches
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
 from training.data.pieces import KIND, Samplers, SubwordSampler, model_of
@@ -118,6 +118,6 @@ def read_batches(
         ]
     batching = Batching.of(config)
     rows = corpus.rows(config.train_limit, config.seed)
-    pairs = plan_batches(batching, *corpus.sides(), training=True, rows=rows, samplers=samplers)
-    dev = plan_batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
+    pairs = Batches(batching, *corpus.sides(), training=True, rows=rows, samplers=samplers)
+    dev = Batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
     return pairs, dev

@@ -57,10 +57,7 @@ class Tokenizer(tf.Module, ABC):
         return self._encode(valid_text(text))
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Tokens of each text as they stand in it, string ragged `(B, None)`.
-
-        Raises ValueError for SentencePiece, whose pieces spell what they do not know.
-        """
+        """Tokens of each text as they stand in it, string ragged `(B, None)`; words alone."""
         raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
 
     def unknown(self, text: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.config.schema import Config
-from training.data.batches import Batches, plan_batches
+from training.data.batches import Batches
 from training.data.pipeline import reader
 from training.data.plan import Batching
 from training.data.store import Sequences
@@ -32,7 +32,7 @@ def make_batches(
     else:
         examples, texts = map(list, zip(*split.pairs(), strict=True))
         rows, labels = source.rows(examples, training), tokenize(texts, target)
-    return plan_batches(Batching.of(config), rows, labels, training=training)
+    return Batches(Batching.of(config), rows, labels, training=training)
 
 
 def source_batches(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.training.conftest import tiny_config
 from tests.training.data.files import train_tokenizer
-from training.data.batches import plan_batches
+from training.data.batches import Batches
 from training.data.pipeline import make_dataset
 from training.data.plan import Batching, choose_widths
 from training.data.store import END_ID, PAD_ID, START_ID
@@ -48,7 +48,7 @@ def pairs():
 def build(pairs, tokenizer, *, training=True, **options):
     defaults = {"batch_size": 7, "max_source_length": 40, "max_target_length": 40, "seed": 11}
     ids = [tokenize(texts, tokenizer) for texts in pairs]
-    return plan_batches(Batching(**{**defaults, **options}), *ids, training=training)
+    return Batches(Batching(**{**defaults, **options}), *ids, training=training)
 
 
 def read_pairs(batches):
@@ -146,7 +146,7 @@ def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
     line = made.shapes_line()
     assert line.startswith("Batches have 4 shapes, source × target: ")
     assert 0.1 < float(line.split("; ")[1].partition("%")[0]) / 100 < 0.4
-    dev = plan_batches(
+    dev = Batches(
         made.plan.batching, made.source, made.target, training=False, shapes=made.plan.shapes
     )
     assert len(shapes(dev.epoch())) <= 5  # and one for what is longer than in training
