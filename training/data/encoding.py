@@ -180,16 +180,9 @@ def _encoder(
 def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
     if state["kind"] != KIND:
         with without_native_log():
-            from training.data.token_ids import tokenize
+            from training.data.token_ids import encode as encode_in_graph
             from training.data.tokenizers import tokenizer_of
-        tokenizer = tokenizer_of(state)
-        small = ids_dtype(tokenizer.vocab_size)
-
-        def encode_in_graph(texts: list[str]) -> Ids:
-            ids = tokenize(texts, tokenizer)
-            return ids.values.astype(small), ids.lengths
-
-        return encode_in_graph
+        return functools.partial(encode_in_graph, tokenizer=tokenizer_of(state))
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))

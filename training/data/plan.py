@@ -169,16 +169,14 @@ class Plan:
         rows, size = rng.permutation(self.rows), self.batching.batch_size
         groups = [group for group in _JOINED if group <= size]
         joined = min(round(self.batching.join * rows.size / size), rows.size // size)
-        batches = [len(part) for part in np.array_split(np.arange(joined), len(groups) or 1)]
-        cuts = np.cumsum(
-            [count * (size // group * group) for count, group in zip(batches, groups, strict=False)]
-        )
-        *parts, single = np.split(rows, cuts.astype(int))
-        made = [
-            self._batches(part, group, rng)
-            for group, part in zip((*groups, 1), (*parts, single), strict=True)
-            if part.size
-        ]
+        made = []
+        for number, group in enumerate(groups):
+            batches = len(range(number, joined, len(groups)))
+            part, rows = np.split(rows, [batches * (size // group) * group])
+            if batches:
+                made.append(self._batches(part, group, rng))
+        if rows.size:
+            made.append(self._batches(rows, 1, rng))
         rows, sizes, joins, widths = (np.concatenate(each) for each in zip(*made, strict=True))
         starts = np.cumsum(sizes) - sizes
         seeds = rng.integers(1, 2**31, len(sizes))

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.pair_files import number_of
-from training.data.store import END_ID, UNK_ID, Ids, Sequences, in_chunks
+from training.data.store import END_ID, UNK_ID, Ids, Sequences, ids_dtype, in_chunks
 from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
 
 WORD = re.compile(r"\w+")
@@ -19,14 +19,21 @@ _HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for n
 _TOGETHER, _COMPARED = 8192, 512  # texts; words to be copied are compared with one another
 
 
-def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
-    """Return the token ids of all texts."""
+def encode(texts: Sequence[str], tokenizer: Tokenizer) -> Ids:
+    """Return the token ids of texts, in the smallest type that holds them, and their lengths."""
+    dtype = np.dtype(np.int32) if tokenizer.copies else ids_dtype(tokenizer.vocab_size)
+    size = _COMPARED if tokenizer.copies else _TOGETHER
 
     def ids_of(part: slice) -> Ids:
-        return _flat(tokenizer.tokenize(tf.constant(texts[part], tf.string)))
+        values, lengths = _flat(tokenizer.tokenize(tf.constant(texts[part], tf.string)))
+        return values.astype(dtype), lengths
 
-    size = _COMPARED if tokenizer.copies else _TOGETHER
-    return Sequences.of(*in_chunks(len(texts), size, ids_of))
+    return in_chunks(len(texts), size, ids_of)
+
+
+def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
+    """Return the token ids of all texts."""
+    return Sequences.of(*encode(texts, tokenizer))
 
 
 def _flat(ids: tf.RaggedTensor) -> Ids:
@@ -73,8 +80,7 @@ def encode_to_copy(
     pairs = [hide_names(*pair, hidden, seed) for pair in zip(sources, targets, strict=True)]
     sources, targets = ([pair[side] for pair in pairs] for side in range(2))
     labels = tokenize_to_copy(sources, targets, tokenizers, longest)
-    inputs = tokenize(sources, tokenizers[0])
-    return (inputs.values, inputs.lengths), (labels.values, labels.lengths)
+    return encode(sources, tokenizers[0]), (labels.values, labels.lengths)
 
 
 def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, str]:
