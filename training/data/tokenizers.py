@@ -276,12 +276,6 @@ def first_places(tokens: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
     return tf.argmax(tf.concat([same, after], 2), axis=2, output_type=tf.int32)
 
 
-def split_words(text: str) -> list[str]:
-    """Words of a text as the `words` tokenizer splits it, without the marks."""
-    tokens = _split("words", tf.constant([text])).flat_values.numpy()
-    return [token.decode("utf-8").removeprefix("▁") for token in tokens]
-
-
 @functools.cache
 def character_classes() -> dict[str, list[tuple[int, int]]]:
     """Return which characters `words` splits by, for programs without TensorFlow.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.data.pair_files import Split
-from training.data.tokenizers import UNK_TOKEN, split_words
+from training.data.tokenizers import UNK_TOKEN
 from training.decode.texts import Attended
 from training.metrics import check_lengths
 
@@ -38,16 +38,15 @@ Attender = Callable[[Sequence[str], Sequence[str]], list[Attended]]
 
 def attend(attender: Attender, split: Split) -> list[WordWeights]:
     """Force-decode the first references of a split with gold words, by a `make_attender`."""
-    targets = [references[0] for references in split.references]
-    gold = split.source_words, split.target_words
+    attended = attender(split.sources, [references[0] for references in split.references])
     return [
         WordWeights(
-            np.concatenate([attended.weights, attended.end_weights[None]]),
-            word_of_piece(source, source_words, attended.source_tokens),
-            word_of_piece(target, target_words, attended.target_tokens),
+            np.concatenate([each.weights, each.end_weights[None]]),
+            word_of_piece(source_words, each.source_tokens),
+            word_of_piece(target_words, each.target_tokens),
         )
-        for attended, source, target, source_words, target_words in zip(
-            attender(split.sources, targets), split.sources, targets, *gold, strict=True
+        for each, source_words, target_words in zip(
+            attended, split.source_words, split.target_words, strict=True
         )
     ]
 
@@ -102,15 +101,13 @@ def alignment_errors(
     return np.array(rows)
 
 
-def word_of_piece(text: str, words: Sequence[str] | None, pieces: Sequence[str]) -> list[int]:
+def word_of_piece(words: Sequence[str], pieces: Sequence[str]) -> list[int]:
     """Return the place of the word that each piece belongs to, -1 for one without its characters.
 
     Words and pieces are laid side by side by their characters; spaces and "▁" do not count, and
     compatibility forms ("，" and ",") are the same character; the piece "<unk>" stands for any. A
-    piece that touches several words belongs to the one with most of its characters. Where `words`
-    is None the text is split.
+    piece that touches several words belongs to the one with most of its characters.
     """
-    words = split_words(text) if words is None else words
     word_letters, word_index = _letters(words)
     piece_letters, piece_index = _letters("\ufffc" if p == UNK_TOKEN else p for p in pieces)
     votes: list[Counter[int]] = [Counter() for _ in pieces]
