@@ -30,7 +30,7 @@ from training.data.lines import Block, Skipped, parse
 from training.data.pair_files import Split
 from training.data.pieces import KIND, model_of, model_state, train_sentencepiece
 from training.data.splits import split_of, too_few
-from training.data.store import SIDES, Ids, ids_dtype, in_chunks
+from training.data.store import SIDES, TOGETHER, Ids, ids_dtype, in_chunks
 
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 
@@ -80,9 +80,6 @@ def _end_with_parent() -> None:
     assert parent is not None
     multiprocessing.connection.wait([parent.sentinel])
     os._exit(1)
-
-
-_TOGETHER = 8192  # texts
 
 
 # How words are copied: the share of pairs whose names are hidden, the longest source, the seed.
@@ -193,4 +190,4 @@ def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
         return np.fromiter(itertools.chain.from_iterable(rows), dtype, lengths.sum()), lengths
 
-    return lambda texts: in_chunks(len(texts), _TOGETHER, lambda part: encode(texts[part]))
+    return lambda texts: in_chunks(len(texts), TOGETHER, lambda part: encode(texts[part]))

@@ -135,15 +135,15 @@ class Plan:
     ) -> None:
         self.batching, self.lengths = batching, lengths
         longest = batching.max_source_length, batching.max_target_length
-        usable = np.ones(len(lengths[0]), bool)
+        rows = np.arange(len(lengths[0]), dtype=np.int32) if rows is None else rows
+        usable = np.ones(len(rows), bool)
         for side, most in zip(lengths, longest, strict=True):
-            usable &= (side > 0) & (side <= most)
-        self.rows = (np.flatnonzero(usable) if rows is None else rows[usable[rows]]).astype("int32")
-        count = len(usable) if rows is None else len(rows)
+            usable &= (side[rows] > 0) & (side[rows] <= most)
+        self.rows = rows[usable].astype(np.int32)
         if not self.rows.size:
             raise UserError(
-                f"None of {count} sentence pairs is usable: expected at most {longest[0]} source "
-                f"and {longest[1]} target tokens, and at least one"
+                f"None of {len(rows)} sentence pairs is usable: expected at most {longest[0]} "
+                f"source and {longest[1]} target tokens, and at least one"
             )
         self.shapes: np.ndarray | None = None
         self._widths, self._table = np.zeros((1, 2), np.int32), np.zeros((1, 1), np.int64)
@@ -157,7 +157,7 @@ class Plan:
         tokens = [int(side[self.rows].sum(dtype=np.int64)) for side in lengths]
         self.statistics = Statistics(
             pairs=self.rows.size,
-            dropped=count - self.rows.size,
+            dropped=len(rows) - self.rows.size,
             source_tokens=tokens[0],
             target_tokens=tokens[1] + self.rows.size,
             steps_per_epoch=len(self.epoch().sizes),

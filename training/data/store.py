@@ -11,6 +11,7 @@ import numpy as np
 
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 SIDES = ("source", "target")
+TOGETHER = 8192  # texts that are encoded at a time
 ARRAYS = ("values", "starts", "lengths")
 Ids = tuple[np.ndarray, np.ndarray]  # of texts, one after another, and how many each has
 

@@ -10,23 +10,23 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.pair_files import number_of
-from training.data.store import END_ID, UNK_ID, Ids, Sequences, ids_dtype, in_chunks
+from training.data.store import END_ID, TOGETHER, UNK_ID, Ids, Sequences, ids_dtype, in_chunks
 from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
 
 WORD = re.compile(r"\w+")
 _DRAWS = 1_000_000
 _HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for no word
-_TOGETHER, _COMPARED = 8192, 512  # texts; words to be copied are compared with one another
+_COMPARED = 512  # texts at a time whose words are compared with one another
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer) -> Ids:
     """Return the token ids of texts, in the smallest type that holds them, and their lengths."""
-    dtype = np.dtype(np.int32) if tokenizer.copies else ids_dtype(tokenizer.vocab_size)
-    size = _COMPARED if tokenizer.copies else _TOGETHER
+    dtype = ids_dtype(tokenizer.vocab_size)
+    size = _COMPARED if tokenizer.copies else TOGETHER
 
     def ids_of(part: slice) -> Ids:
         values, lengths = _flat(tokenizer.tokenize(tf.constant(texts[part], tf.string)))
-        return values.astype(dtype), lengths
+        return (values if tokenizer.copies else values.astype(dtype)), lengths
 
     return in_chunks(len(texts), size, ids_of)
 
