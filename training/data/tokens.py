@@ -111,8 +111,7 @@ def _write(
 
     samples = [(each.sample, job(spec)) for each, spec in zip(surveys, specs, strict=True)]
     settings = _make_tokenizers(config, files, tokenizers, samples, processes)
-    counts, reasons = Counter(pairs=0, own=0, unusable=0), Counter[str]()
-    counts["lines"] = sum(each.lines for each in surveys)
+    counts, total = Counter(pairs=0, own=0, lines=sum(each.lines for each in surveys)), Skipped()
     with (
         ExitStack() as stack,
         workers(processes) as run,
@@ -147,8 +146,7 @@ def _write(
                         )
             if not counts["pairs"]:
                 raise CorpusError(f"{spec} has no pair to learn from")
-            counts["unusable"] += skipped.unusable
-            reasons.update(skipped.reasons)
+            total.merge(skipped)
     for name, split in measured.items():
         if name == "dev" or shares[1] or config.test:
             (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
@@ -160,7 +158,8 @@ def _write(
         from training.data.tokenizers import load_tokenizer
 
         np.save(folder / WORDS, shared_words(*map(load_tokenizer, files)))
-    manifest = {"data": config.data, **counts, "left_out": reasons, "settings": settings}
+    manifest = {"data": config.data, **counts, "settings": settings}
+    manifest |= {"unusable": total.unusable, "left_out": total.reasons}
     manifest |= {"digest": digest_of(config), "files": stamps(_files(config))}
     write_manifest(folder, manifest)
 
