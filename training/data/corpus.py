@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from training.command.errors import UsageError
 from training.data.download import LANGUAGES, SPLITS, fetch
 from training.data.lines import FORMS as FILE_FORMS
-from training.data.lines import Skipped, files_of, parallel, parse, read_blocks, read_split, survey
+from training.data.lines import Skipped, files_of, parse, read_blocks, read_split, survey
 from training.data.pair_files import CorpusError, Split, merge_sources, read_text, sample
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
@@ -118,9 +118,8 @@ def absolute(spec: str) -> str:
     form, colon, paths = spec.partition(":")
     if not colon:
         return spec
-    each = parallel(paths) if form == "parallel" else [paths]
-    names = (str(Path(path).expanduser().absolute()) for path in each)
-    return f"{form}:{','.join(names)}"
+    files = files_of(spec) or [Path(paths).expanduser()]
+    return f"{form}:{','.join(str(file.absolute()) for file in files)}"
 
 
 def unknown(kind: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:

@@ -154,24 +154,22 @@ def encode_pairs(
 ) -> tuple[Ids, Ids]:
     """Return the token ids of the sources and targets of pairs."""
     encode = _encoder(tuple(file.read_text(encoding="utf-8") for file in tokenizers), copying)
-    sources, targets = ([pair[side] for pair in pairs] for side in range(2))
-    return encode(sources, targets)
+    return encode(pairs)
 
 
 @functools.lru_cache(maxsize=2)
 def _encoder(
     states: tuple[str, ...], copying: Copying | None
-) -> Callable[[list[str], list[str]], tuple[Ids, Ids]]:
-    """Return a function from sources and targets to ids, by the contents of tokenizers' files."""
+) -> Callable[[Sequence[tuple[str, str]]], tuple[Ids, Ids]]:
+    """Return a function from pairs to ids, by the contents of tokenizers' files."""
     sides = [json.loads(state) for state in states]
     if copying is None:
-        encode_source, encode_target = map(_side_encoder, sides)
-        return lambda sources, targets: (encode_source(sources), encode_target(targets))
+        source, target = map(_side_encoder, sides)
+        return lambda pairs: (source([a for a, _ in pairs]), target([b for _, b in pairs]))
     with without_native_log():
         from training.data.token_ids import encode_to_copy
         from training.data.tokenizers import tokenizer_of
-    tokenizers = tuple(map(tokenizer_of, sides))
-    return functools.partial(encode_to_copy, tokenizers, copying)
+    return functools.partial(encode_to_copy, [*map(tokenizer_of, sides)], copying)
 
 
 def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:

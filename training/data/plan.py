@@ -107,8 +107,7 @@ class Plan:
 
     Where pairs are joined, another share of the batches in each epoch holds longer ones: two, four
     or eight pairs one after another, source to source and target to target (Kondo et al. 2021,
-    arXiv 2104.08478). Such a batch is made of `batch_size` pairs, too, and so has fewer rows. A
-    model that saw single sentences alone does not translate two of them.
+    arXiv 2104.08478). Such a batch is made of `batch_size` pairs, too, and so has fewer rows.
 
     Args:
         batching: the settings.

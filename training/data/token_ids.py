@@ -66,10 +66,7 @@ def tokenize_to_copy(
 
 
 def encode_to_copy(
-    tokenizers: Sequence[Any],
-    copying: tuple[float, int, int],
-    sources: Sequence[str],
-    targets: Sequence[str],
+    tokenizers: Sequence[Any], copying: tuple[float, int, int], pairs: Sequence[tuple[str, str]]
 ) -> tuple[Ids, Ids]:
     """Return the token ids of pairs whose names are hidden as by `hide_names`.
 
@@ -77,7 +74,7 @@ def encode_to_copy(
     vocabularies lack have ids above them, see `tokenize_to_copy`.
     """
     hidden, longest, seed = copying
-    pairs = [hide_names(*pair, hidden, seed) for pair in zip(sources, targets, strict=True)]
+    pairs = [hide_names(*pair, hidden, seed) for pair in pairs]
     sources, targets = ([pair[side] for pair in pairs] for side in range(2))
     labels = tokenize_to_copy(sources, targets, tokenizers, longest)
     return encode(sources, tokenizers[0]), (labels.values, labels.lengths)
