@@ -76,8 +76,8 @@ def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:
     if not files_of(spec):
         pairs = load(spec, "train").pairs()
         return len(pairs), pairs
-    count, drawn, _ = survey(spec, read_blocks(spec), remember=True)
-    pairs = Split(*parse(drawn, skipped := Skipped())).pairs()
+    count, drawn = survey(spec, read_blocks(spec), remember=True)
+    pairs = parse(drawn, skipped := Skipped()).pairs()
     if drawn.lines == count:
         skipped.check(spec)
     return round(len(pairs) * count / drawn.lines), pairs

@@ -27,7 +27,6 @@ from training.command.errors import ConfigError, UserError
 from training.command.native import without_native_log
 from training.data import corpus
 from training.data.lines import Block, Skipped, parse
-from training.data.pair_files import Split
 from training.data.pieces import KIND, model_of, model_state, train_sentencepiece
 from training.data.splits import split_of, too_few
 from training.data.store import SIDES, TOGETHER, Ids, ids_dtype, in_chunks
@@ -98,8 +97,8 @@ class Job(NamedTuple):
 
 def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
     """Yield the split, source and target of each pair."""
-    split = Split(*parse(block, skipped))
-    for source, target in corpus.written_like(job.written_like, split).pairs():
+    split = corpus.written_like(job.written_like, parse(block, skipped))
+    for source, target in split.pairs():
         if source not in job.excluded:
             yield split_of(source, job.shares), source, target
 

@@ -145,22 +145,22 @@ def text_block(spec: str, split: Split) -> Block:
     return Block(f"multiref:{spec}", 1, "".join(lines).encode())
 
 
-def parse(block: Block, skipped: Skipped) -> tuple[list[str], list[list[str]]]:
+def parse(block: Block, skipped: Skipped) -> Split:
     """Return the sources of a block and the targets of each; count the other lines."""
+    split = Split([], [])
     if not block.data.strip():
         skipped.add("blank", block.first, block.lines)
-        return [], []
-    sources, references = [], []
+        return split
     width = None if block.spec.startswith("multiref:") else 2
     for line, texts in rows_of(block, skipped, width):
         targets = [text for text in texts[1:] if text]
         if texts[0] and targets:
-            sources.append(texts[0])
-            references.append(targets)
+            split.sources.append(texts[0])
+            split.references.append(targets)
         else:
             skipped.add("no pair" if texts[0] or targets else "blank", line)
-    skipped.usable += len(sources)
-    return sources, references
+    skipped.usable += len(split.sources)
+    return split
 
 
 def read_split(spec: str) -> Split:
@@ -170,9 +170,9 @@ def read_split(spec: str) -> Split:
     """
     split, skipped = Split([], []), Skipped()
     for block in read_blocks(spec):
-        sources, references = parse(block, skipped)
-        split.sources.extend(sources)
-        split.references.extend(references)
+        part = parse(block, skipped)
+        split.sources.extend(part.sources)
+        split.references.extend(part.references)
         if not skipped.usable:
             skipped.check(spec)  # before all of it is read
     skipped.check(spec)
@@ -305,15 +305,7 @@ SAMPLE_BYTES = 20_000_000
 MOST_AMBIGUOUS = 0.5  # share of lines, in a file of three columns, whose source has other targets
 
 
-class Survey(NamedTuple):
-    """The files of a SPEC."""
-
-    lines: int  # how many there are
-    sample: Block  # some of them, each drawn with the same probability, in their order
-    notes: list[str]  # for people, how the files are read
-
-
-_remembered: dict[tuple[str, str], Survey] = {}
+_remembered: dict[tuple[str, str], tuple[int, Block]] = {}
 
 
 def stamps(files: Iterable[Path]) -> dict[str, list[int]]:
@@ -322,12 +314,12 @@ def stamps(files: Iterable[Path]) -> dict[str, list[int]]:
     return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
 
 
-def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> Survey:
-    """Count the lines of blocks, and draw about SAMPLE_BYTES of them.
+def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> tuple[int, Block]:
+    """Count the lines of blocks, and draw about SAMPLE_BYTES of them, each as probable, in order.
 
-    With `remember` the next call reads files that have not changed no more. Raises CorpusError
-    where the first block has no pair; a third column, which is not read, tells apart targets of one
-    source; or as `read_blocks`.
+    With `remember` the next call reads files that have not changed no more. Prints what is not read
+    of them. Raises CorpusError where the first block has no pair; a third column, which is not
+    read, tells apart targets of one source; or as `read_blocks`.
     """
     key = spec, str(stamps(files_of(spec)))
     result = _remembered.pop(key, None) or _survey(spec, blocks)
@@ -336,7 +328,7 @@ def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> Survey
     return result
 
 
-def _survey(spec: str, blocks: Iterator[Block]) -> Survey:
+def _survey(spec: str, blocks: Iterator[Block]) -> tuple[int, Block]:
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
     rows: list[bytes] = []
 
@@ -359,20 +351,19 @@ def _survey(spec: str, blocks: Iterator[Block]) -> Survey:
         raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
     rows = drawn(rows, SAMPLE_BYTES / max(1, size)) or rows[:1]
     sample = Block(block.spec, 1, b"\n".join(rows) + b"\n", block.quoted)
-    return Survey(lines, sample, _notes(sample))
-
-
-def _notes(sample: Block) -> list[str]:
-    """Return the remarks on the columns of a sample."""
-    notes = []
     if sample.quoted:
-        notes.append(f"{sample.spec}: columns are in quotes, which are not read")
-    if not sample.spec.startswith("tsv:"):
-        return notes
+        print(f"{spec}: columns are in quotes, which are not read", flush=True)
+    if sample.spec.startswith("tsv:"):
+        _check_columns(sample)
+    return lines, sample
+
+
+def _check_columns(sample: Block) -> None:
+    """Print that a third column is not read; a CorpusError where targets depend on it."""
     rows = [row for _, row in rows_of(sample, Skipped()) if len(row) > 1 and row[0] and row[1]]
     wide = [row for row in rows if any(row[2:])]
     if len(wide) <= len(rows) / 2:
-        return notes
+        return
     targets: dict[str, set[str]] = {}
     for source, target, *_ in wide:
         targets.setdefault(source, set()).add(target)
@@ -384,5 +375,4 @@ def _notes(sample: Block) -> list[str]:
             f"and without them {ambiguous:,} of {len(wide):,} lines have a source with several "
             "targets: put what tells them apart into the source"
         )
-    notes.append(f"{sample.spec}: columns after the second are not read")
-    return notes
+    print(f"{sample.spec}: columns after the second are not read", flush=True)

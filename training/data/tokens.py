@@ -91,12 +91,11 @@ def _write(
     """Make the pass over all texts; arguments are those of `prepare_corpus`."""
     specs, files = _specs(config), tokenizer_files(folder)
     surveys = [survey(spec, _blocks(config, spec)) for spec in specs]
-    for note in (note for each in surveys for note in each.notes):
-        print(note, flush=True)
     if processes is None:
         size = sum(file.stat().st_size for spec in specs for file in files_of(spec))
         processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
-    shares = held_out(config, surveys[0].lines if specs else 0)
+    counts, total = Counter(pairs=0, own=0, lines=sum(lines for lines, _ in surveys)), Skipped()
+    shares = held_out(config, surveys[0][0] if specs else 0)
     measured = _read_measured(config, shares)
     copying = None
     if config.copy:
@@ -109,9 +108,8 @@ def _write(
         excluded = frozenset(text for split in measured.values() for text in split.sources)
         return Job(files, (0.0, 0.0), excluded, config.data, copying)
 
-    samples = [(each.sample, job(spec)) for each, spec in zip(surveys, specs, strict=True)]
+    samples = [(sample, job(spec)) for (_, sample), spec in zip(surveys, specs, strict=True)]
     settings = _make_tokenizers(config, files, tokenizers, samples, processes)
-    counts, total = Counter(pairs=0, own=0, lines=sum(each.lines for each in surveys)), Skipped()
     with (
         ExitStack() as stack,
         workers(processes) as run,
