@@ -109,7 +109,7 @@ class Batches:
         )
         multiple = _ROUGH if any(self.samplers) and settings.batch_shapes else 1
         ids = target.padded(widths[1] - 1, multiple)
-        inputs = np.pad(ids, [(0, 0), (1, 0)], constant_values=START_ID)
-        labels = np.pad(ids, [(0, 0), (0, 1)], constant_values=PAD_ID)
+        edge = np.full((len(ids), 1), PAD_ID, np.int32)
+        inputs, labels = np.hstack([edge + START_ID, ids]), np.hstack([ids, edge])
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
         return {"source": source.padded(max(1, widths[0]), multiple), "target": inputs}, labels
