@@ -2,13 +2,13 @@
 
 from keras_attention import addons, distributions, losses, mechanisms
 from keras_attention.attention import Attention, Memory
+from keras_attention.backend import exporting, fast_paths
 from keras_attention.layers.pointer import PointerGenerator
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.positions import SinePositionEncoding
 from keras_attention.mechanisms.additive import AdditiveAttention, additive_score
 from keras_attention.mechanisms.history import CoverageAttention, LocationSensitiveAttention
-from keras_attention.mechanisms.local import LocalAttention
-from keras_attention.mechanisms.location import LocationAttention
+from keras_attention.mechanisms.local import LocalAttention, LocationAttention
 from keras_attention.mechanisms.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
 from keras_attention.mechanisms.multiplicative import MultiplicativeAttention, dot_score
 from keras_attention.plot import plot_attention
@@ -16,7 +16,6 @@ from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.recurrent.hoisted_rnn import HoistedRNN
 from keras_attention.recurrent.rnn import AttentionRNN
 from keras_attention.search import SearchResult, Shortlist, beam_search, greedy_search
-from keras_attention.switch import exporting, fast_paths
 
 __all__ = [
     "AdditiveAttention",

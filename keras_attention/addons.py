@@ -16,7 +16,7 @@ Without it the output here is `[c_t; s_t]`, and Addons returns one of the two.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -57,10 +57,10 @@ def read_checkpoint(path: str, prefix: str = "") -> dict[str, np.ndarray[Any, An
     }
     named = {n.removeprefix(prefix): x for n, x in arrays.items() if n.startswith(prefix)}
     if not named:
-        roots = sorted({name.partition("/")[0] for name in arrays})
+        roots = ", ".join(sorted({name.partition("/")[0] for name in arrays}))
         raise ValueError(
             f"read_checkpoint expected names that begin with {prefix!r}. "
-            f"Received: names that begin with {', '.join(roots)}"
+            f"Received: names that begin with {roots}"
         )
     return named
 
@@ -84,15 +84,14 @@ def load_weights(
             twice or of another shape.
     """
     if not layer.built:
-        raise ValueError(f"load_weights expected a built layer. Received: {layer!r}")
+        _refuse("a built layer", repr(layer))
     if isinstance(layer, Attention):
         _load_mechanism(layer, weights)
         return
     if layer.order != "luong" or not layer.input_feeding or layer.gate:
-        raise ValueError(
-            'load_weights expected a layer with order="luong", input_feeding=True and no gate, '
-            f"which is what AttentionWrapper computes. Received: order={layer.order!r}, "
-            f"input_feeding={layer.input_feeding}, gate={layer.gate}"
+        _refuse(
+            'a layer with order="luong", input_feeding=True and no gate, as an AttentionWrapper is',
+            f"order={layer.order!r}, input_feeding={layer.input_feeding}, gate={layer.gate}",
         )
     _load_mechanism(layer.attention, weights)
     parts, size = keras_cells.parts(layer.cell), layer.cell_output_size
@@ -100,10 +99,7 @@ def load_weights(
         place = "_cell/" if len(parts) == 1 else f"_cell/cells/{number}/"
         for variable in cell.weights:
             if variable.name not in ("kernel", "recurrent_kernel", "bias"):
-                raise ValueError(
-                    "load_weights expected SimpleRNN, GRU or LSTM cells. "
-                    f"Received: {cell!r} with {variable.name}"
-                )
+                _refuse("SimpleRNN, GRU or LSTM cells", f"{cell!r} with {variable.name}")
             array = _find(weights, place + variable.name)
             if variable.name == "kernel" and number == 0 and not layer.units:
                 # Addons feeds the context alone; the rest of `[c; s]` counts for nothing.
@@ -114,9 +110,11 @@ def load_weights(
         kernel = _find(weights, name)  # its rows are [s; c], [c; s] here
         _assign(layer.output_kernel, np.concatenate([kernel[size:], kernel[:size]]), name)
         if any(key.endswith("_attention_layers/0/bias") for key in weights):
-            raise ValueError(
-                "load_weights expected an attention layer without bias. Received: one with it"
-            )
+            _refuse("an attention layer without bias", "one with it")
+
+
+def _refuse(expected: str, received: str) -> NoReturn:
+    raise ValueError(f"load_weights expected {expected}. Received: {received}")
 
 
 def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -135,14 +133,13 @@ def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]
     elif general:
         named |= {"memory_layer/kernel": layer.kernel, "attention_g": layer.scale}
     else:
-        raise ValueError(
-            'load_weights expected AdditiveAttention, MultiplicativeAttention("general") or '
-            f"MonotonicAttention of one of them. Received: {layer!r}"
+        _refuse(
+            'AdditiveAttention, MultiplicativeAttention("general") or MonotonicAttention of those',
+            repr(layer),
         )
     for name, what in _OPTIONAL.items():
         if named.get(name) is None and _keys(weights, name):
-            expected = f"a layer with {what}, which {name} belongs to"
-            raise ValueError(f"load_weights expected {expected}. Received: {layer!r}")
+            _refuse(f"a layer with {what}, which {name} belongs to", repr(layer))
     for name, variable in named.items():
         if variable is not None:
             array = _find(weights, name)
@@ -158,17 +155,11 @@ def _keys(weights: Mapping[str, np.ndarray[Any, Any]], name: str) -> list[str]:
 def _find(weights: Mapping[str, np.ndarray[Any, Any]], name: str) -> np.ndarray[Any, Any]:
     keys = _keys(weights, name)
     if len(keys) != 1:
-        raise ValueError(
-            f"load_weights expected one weight whose name ends with {name}. "
-            f"Received: {', '.join(keys) or ', '.join(weights)}"
-        )
+        _refuse(f"one weight whose name ends with {name}", ", ".join(keys or weights))
     return np.asarray(weights[keys[0]])
 
 
 def _assign(variable: keras.Variable, value: np.ndarray[Any, Any], name: str) -> None:
     if tuple(variable.shape) != value.shape:
-        raise ValueError(
-            f"load_weights expected {name} of a form that gives {tuple(variable.shape)}. "
-            f"Received: {value.shape}"
-        )
+        _refuse(f"{name} of a form that gives {tuple(variable.shape)}", str(value.shape))
     variable.assign(value)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops, tree
 
-from keras_attention import backend, switch
+from keras_attention import backend
 from keras_attention.layer import AveragingLayer, expect_known_length, keeps
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import Shape, both, causal_mask, fits, flat_length, flat_memory
@@ -159,9 +159,11 @@ class Attention(AveragingLayer):
         """Return the attention weights of queries that do not depend on one another.
 
         Args:
-            scores: from `compute_scores`, `query` from `queries`, `memory` from `prepare`.
+            scores: from `compute_scores`.
+            query: from `queries`.
+            memory: from `prepare`.
             state: from `initial_state` or the last step, with `B·n` rows.
-            mask: boolean, broadcasts to the weights, or None.
+            mask: boolean `(B | 1, n | 1, Tv | 1)`, or None.
             noise: in training from `draw_noise`, for weights of this shape; otherwise None.
 
         Returns:
@@ -215,10 +217,9 @@ class Attention(AveragingLayer):
             expected = "a query and a position at least"
         elif None in (query[-1], value[-1], key[-1]):
             expected = "a known last axis"
-        elif self.query_width not in (None, query[-1]):
-            expected = f"a query of width {self.query_width}, as it was built"
-        elif self.key_width not in (None, key[-1]):
-            expected = f"a key of width {self.key_width}, as it was built"
+        elif self.built and (query[-1], key[-1]) != (self.query_width, self.key_width):
+            expected = f"a query of width {self.query_width} and a key of width {self.key_width}, "
+            expected += "as it was built"
         if expected:
             named = [
                 f"{name} {tuple(shape)}" for name, shape in shapes.items() if shape is not None
@@ -277,18 +278,10 @@ class Attention(AveragingLayer):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Any]:
-        """Attend with a sequence of queries, which may depend on one another.
+        """Attend as `step` does, with queries `(B, Tq, dq)`, which may depend on one another.
 
-        Args:
-            query: `(B, Tq, dq)`.
-            memory: from `prepare`.
-            state: from `initial_state`, or after the queries before.
-            query_mask: boolean `(B, Tq)` or None.
-            training: whether there is dropout and noise.
-            mask: boolean `(B | 1, Tq | 1, Tv | 1)` or None, for the weights.
-
-        Returns:
-            As `step`, for all queries: contexts `(B, Tq, dv)`, weights `(B, [heads,] Tq, Tv)`.
+        The mask of the weights is boolean, `(B | 1, Tq | 1, Tv | 1)`. Returns contexts
+        `(B, Tq, dv)`, weights `(B, [heads,] Tq, Tv)` and the last state.
         """
         query = ops.cast(query, self.compute_dtype)
         batch, length = ops.shape(query)[:2]
@@ -303,19 +296,16 @@ class Attention(AveragingLayer):
         if self.sequential:
             return attend_in_turn(self.attend, query, memory, state, query_mask, mask, noise)
         state, last = self.states_at_once(state, query_mask, batch, length)
-        with switch.within(training=True) if training else contextlib.nullcontext():
+        with backend.within(training=True) if training else contextlib.nullcontext():
             context, weights, _ = self.attend(query, memory, state, mask, noise)
         return context, weights, last
 
     def attend(
         self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Tensor, Any]:
-        """Weigh the memory and average it, for queries that do not depend on one another.
+        """Weigh the memory and average it: contexts `(B, n, dv)`, weights and state of `weigh`.
 
-        Args are those of `weigh`; the mask `(B | 1, n | 1, Tv | 1)` is combined with the memory's.
-
-        Returns:
-            The contexts `(B, n, dv)`, the weights of `weigh` in the compute dtype, and the state.
+        Arguments are those of `weigh`; the mask is combined with the memory's.
         """
         if memory.mask is not None:
             valid = ops.expand_dims(memory.mask, 1)

@@ -17,7 +17,6 @@ from keras_attention.shapes import Shape, fits, flat_length, flat_mask
 
 Tensor = Any
 
-
 # Arguments of TensorFlow Addons' constructors, and their successors.
 _OF_ADDONS = {
     "memory": "the memory in the call, layer(query, memory), or in prepare(memory)",
@@ -29,8 +28,6 @@ _OF_ADDONS = {
     "sigmoid_noise": "noise=",
     "score_bias_init": "bias_initial=",
 }
-
-
 _NOT_DENSE = ("RaggedTensor", "SparseTensor", "BCOO")
 
 
@@ -106,20 +103,22 @@ class BaseLayer(keras.layers.Layer):
     def _refuse(self, expected: str, received: str) -> None:
         raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
 
-    def _expect(self, holds: bool, expected: str, received: str) -> None:
+    def _expect(self, holds: bool, expected: str, received: str = "", **values: Any) -> None:
+        """Raise a ValueError unless something holds; values are received by their names."""
         if not holds:
-            self._refuse(expected, received)
+            named = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            self._refuse(expected, received or named)
 
     def _expect_one_of(self, name: str, value: Any, choices: Any) -> None:
         """Raise a ValueError unless the value is among the choices, which are names."""
-        known = isinstance(value, str) and value in choices
-        self._expect(known, f"{name} to be one of {', '.join(choices)}", f"{name}={value!r}")
+        valid = isinstance(value, str) and value in choices
+        self._expect(valid, f"{name} to be one of {', '.join(choices)}", **{name: value})
 
     def _expect_count(self, name: str, value: Any, or_none: bool = False) -> None:
         """Raise a ValueError unless the value is an integer from 1 on."""
         counts = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
         expected = f"{name} >= 1, an integer" + (" or None" if or_none else "")
-        self._expect(counts or (or_none and value is None), expected, f"{name}={value!r}")
+        self._expect(counts or (or_none and value is None), expected, **{name: value})
 
     def _expect_dense(self, *inputs: Any) -> None:
         """Raise a ValueError for ragged and sparse tensors."""
@@ -136,23 +135,18 @@ class BaseLayer(keras.layers.Layer):
         self, name: str, value: Any, least: float, below: float | None = None
     ) -> None:
         """Raise a ValueError unless the value is a number from `least` on, and below `below`."""
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        self._expect(
-            number and least <= value and (below is None or value < below),
-            f"{name} >= {least}" if below is None else f"{least} <= {name} < {below}",
-            f"{name}={value!r}",
-        )
+        valid = isinstance(value, Real) and not isinstance(value, bool) and least <= value
+        expected = f"{name} >= {least}" if below is None else f"{least} <= {name} < {below}"
+        self._expect(valid and (below is None or value < below), expected, **{name: value})
 
     def _expect_dtype(self, *layers: Any) -> None:
         """Raise a ValueError for inner layers that compute in another dtype."""
+        expected = f"inner layers with its dtype, {self.compute_dtype}: give it to all, or call "
+        expected += "keras.config.set_dtype_policy"
         for layer in layers:
             dtype = getattr(layer, "compute_dtype", self.compute_dtype)
-            self._expect(
-                dtype == self.compute_dtype,
-                f"inner layers with its dtype, {self.compute_dtype}: give it to all, or call "
-                "keras.config.set_dtype_policy",
-                f"{type(layer).__name__} of {dtype}",
-            )
+            received = f"{type(layer).__name__} of {dtype}"
+            self._expect(dtype == self.compute_dtype, expected, received)
 
     def _checked_mask(self, name: str, mask: Any, shape: Shape) -> Tensor | None:
         """Return a mask, an array or a list, as a boolean tensor; None for None.
@@ -310,11 +304,9 @@ class AveragingLayer(BaseLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._expect(
-            callable(distribution) or distribution in distributions.BY_NAME,
-            f"distribution to be one of {', '.join(distributions.BY_NAME)}, or a function",
-            f"distribution={distribution!r}",
-        )
+        valid = callable(distribution) or distribution in distributions.BY_NAME
+        expected = f"distribution to be one of {', '.join(distributions.BY_NAME)}, or a function"
+        self._expect(valid, expected, distribution=distribution)
         self._expect_count("num_heads", num_heads)
         self._expect_number("dropout", dropout, 0, 1)
         self.distribution = distribution
@@ -329,16 +321,13 @@ class AveragingLayer(BaseLayer):
     def _expect_units(self, units: Any) -> None:
         """Raise a ValueError unless this is a number of units that the heads divide."""
         self._expect_count("units", units)
-        received = f"units={units}, num_heads={self.num_heads}"
-        self._expect(units % self.num_heads == 0, "units that num_heads divides", received)
+        divided, num_heads = units % self.num_heads == 0, self.num_heads
+        self._expect(divided, "units that num_heads divides", units=units, num_heads=num_heads)
 
     def _expect_divided(self, name: str, shape: tuple[Any, ...]) -> None:
         """Raise a ValueError unless the heads divide the last axis."""
-        self._expect(
-            shape[-1] % self.num_heads == 0,
-            f"{name} of a width that num_heads={self.num_heads} divides",
-            f"a shape {tuple(shape)}",
-        )
+        expected = f"{name} of a width that num_heads={self.num_heads} divides"
+        self._expect(shape[-1] % self.num_heads == 0, expected, f"a shape {tuple(shape)}")
 
     def weights_spec(self, batch: Any, steps: Any, memory: tuple[Any, ...]) -> keras.KerasTensor:
         """Return the symbolic weights of so many steps, `(T,)` or `()`, and a memory's shape."""

@@ -8,6 +8,8 @@ from keras_attention.backend.generic import (
     add_in_rows,
     additive,
     average,
+    exporting,
+    fast_paths,
     for_gpu,
     gather,
     gather_in_rows,
@@ -17,10 +19,12 @@ from keras_attention.backend.generic import (
     project,
     saved,
     scan,
+    settings,
     share,
     traces_onnx,
     under_xla,
     unfold,
+    within,
 )
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"

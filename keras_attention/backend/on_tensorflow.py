@@ -205,9 +205,9 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
 
-    That of `keras.ops` puts a transposition between, whose gradient XLA cannot compile in a loop
-    where lengths are unknown as it is traced. A product of batches, with the
-    kernel broadcast over those of shape (B, 1), crashes TensorFlow 2.21 on AVX-512 processors.
+    That of `keras.ops` puts a transposition between, whose gradient XLA cannot compile in a loop of
+    unknown lengths. A product of batches, with the kernel broadcast over those of shape (B, 1),
+    crashes TensorFlow 2.21 on AVX-512 processors.
     """
     if isinstance(x, keras.KerasTensor):
         return ops.matmul(x, kernel)
@@ -233,18 +233,12 @@ def average(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def gather(x: Tensor, index: Tensor) -> Tensor:
-    """Return the rows `index`, none of them negative, of `x` `(n, ...)`.
-
-    One operation, where `keras.ops.take` has six: in a step of a search they count.
-    """
+    """Return rows: see `generic.gather`. One operation, where `keras.ops.take` has six."""
     return tf.gather(ops.convert_to_tensor(x), index)
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return `(B, k, ...)`, the elements `index` `(B, k)`, none negative, of `x` `(B, n, ...)`.
-
-    One operation, where `keras.ops.take_along_axis` has 20 and copies `x`.
-    """
+    """Return elements: see `generic.gather_in_rows`. That of `keras.ops` copies `x`."""
     return tf.gather(x, index, batch_dims=1)
 
 

@@ -20,10 +20,7 @@ BLOCK, BLOCK_ON_GPU = 2**18, 2**26
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return `(B, k, ...)`, the elements `index` `(B, k)`, none negative, of `x` `(B, n, ...)`.
-
-    ONNX knows no `take_along_dim`, which `keras.ops` has.
-    """
+    """Return elements: see `generic.gather_in_rows`. ONNX knows none of `keras.ops`'s."""
     index = index.to(torch.int64).reshape(*index.shape, *[1] * (x.ndim - 2))
     return torch.gather(x, 1, index.expand(-1, -1, *x.shape[2:]))
 

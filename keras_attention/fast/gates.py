@@ -1,19 +1,15 @@
 """The steps of simple, GRU and LSTM cells in a loop, whose kernels get their gradients after it.
 
-A cell's input has two parts. The first is known before the loop: its product with its rows of the
-kernel is computed once for all steps. The second, a context or the last output, comes in the step.
+The part of a cell's input that is known before the loop meets its rows of the kernel there, once
+for all steps. The other part, a context or the last output, comes in the step.
 
 Automatic differentiation adds the gradient of a kernel up step by step, at the cost of reading and
 writing the whole kernel each time. It is a sum over steps of small outer products: one large
-product does it, once all steps are known.
-
-In the loop a kernel is constant, see `constant_product`: it gets no gradient there. The term that
-is added to the product at each step, an input of the loop, is `deferred`: its gradient is the
-gradient of the product at all steps, from which the kernel's is made. Both can be differentiated
-repeatedly in reverse mode.
-
-JAX traces a gradient before the loop has run: there a product is a product, and nothing is
-deferred.
+product does it, once all steps are known. So a kernel is constant in the loop, `constant_product`.
+The term that is added to the product at each step, an input of the loop, is `deferred`: its
+gradient is that of the product at all steps, from which the kernel's is made. Both can be
+differentiated repeatedly in reverse mode. JAX traces a gradient before the loop has run: there a
+product is a product, and nothing is deferred.
 """
 
 from __future__ import annotations
@@ -117,11 +113,10 @@ class Cell:
 
     Args:
         gates: of the cell.
-        inputs: `(T, B, ·)`, what is known before the loop.
+        inputs: `(T, B, ·)`, known before the loop.
         first: `(B, units)`, the output before the first step.
-        trace: of the loop; it must get `name`, the first state after each step.
+        trace: of the loop, which gets the first state after each step as `name`.
         fed: returns, after the loop, what was fed to `step` at all steps, each `(T, B, ·)`.
-        name: of the first state in the trace.
 
     Attributes:
         steps: inputs of the loop by name, `(T, B, ·)`; `step` takes those of its step.
@@ -142,12 +137,12 @@ class Cell:
         # Half precision is for products alone: a state that adds up keeps its small parts.
         half = self._dtype in ("float16", "bfloat16")
         self.state_dtype = "float32" if half else self._dtype
-        bias = ops.cast(gates.bias, self._dtype)
         of_inputs, of_fed = ops.cast(gates.kernel, self._dtype), None
+        recurrent = ops.cast(gates.recurrent_kernel, self._dtype)
+        bias = ops.cast(gates.bias, self._dtype)
         if of_inputs.shape[0] > inputs.shape[-1]:
             # Split, not sliced: the gradient of a slice is a tensor of zeros around it.
             of_inputs, of_fed = ops.split(of_inputs, [inputs.shape[-1]], axis=0)
-        recurrent = ops.cast(gates.recurrent_kernel, self._dtype)
         self.steps: dict[str, Tensor] = {}
         parameters, bias = self._prepare(inputs, of_fed, recurrent, bias)
         products = ops.matmul(ops.cast(inputs, self._dtype), of_inputs) + bias
@@ -168,7 +163,7 @@ class Cell:
         return cell
 
     def _gradients(self, gates: Tensor) -> list[Tensor]:
-        return [outer(_join([*self._fed(), self._before()]), gates)]
+        return [outer(join([*self._fed(), self._before()]), gates)]
 
     def _before(self) -> Tensor:
         return self._trace.before(self._name, self._first)
@@ -176,7 +171,7 @@ class Cell:
     def step(self, row: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step, of `steps` at it, the rest of the cell's input and its states, `(B, ·)`."""
         fed = [*fed, ops.cast(state[0], self._dtype)]
-        gates = ops.cast(row["gates"] + self._times(_join(fed)), self.state_dtype)
+        gates = ops.cast(row["gates"] + self._times(join(fed)), self.state_dtype)
         if self._gates.kind == "lstm":
             return lstm_step(self._gates, gates, state)
         return [self._gates.activation(gates)]
@@ -216,18 +211,18 @@ class GRU(Cell):
 
     def _gradients(self, gates: Tensor) -> list[Tensor]:
         of_state = outer(self._before(), gates[..., : 2 * self._first.shape[-1]])
-        return [of_state, *([outer(_join(self._fed()), gates)] if self._times_fed else [])]
+        return [of_state, *([outer(join(self._fed()), gates)] if self._times_fed else [])]
 
     def step(self, row: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step: see `Cell.step`."""
         h, gates = ops.cast(state[0], self._dtype), row["gates"]
         if self._times_both:
             units = h.shape[-1]
-            both = self._times_both(_join([*fed, h]))
+            both = self._times_both(join([*fed, h]))
             of_gates, of_candidate = ops.split(both, [3 * units], axis=-1)
             gates, inner = gates + of_gates, ops.pad(of_candidate, [[0, 0], [2 * units, 0]])
         else:
-            gates = gates + self._times_fed(_join(fed)) if self._times_fed else gates
+            gates = gates + self._times_fed(join(fed)) if self._times_fed else gates
             inner = self._times(h)
         gates, inner = ops.cast(gates, self.state_dtype), ops.cast(inner, self.state_dtype)
         *others, candidate = ops.split(inner, 3, axis=-1)
@@ -298,5 +293,6 @@ def lstm_step(of: Gates, gates: Tensor, state: list[Tensor]) -> list[Tensor]:
     return [of.recurrent_activation(gates_output) * of.activation(c), c]
 
 
-def _join(parts: list[Tensor]) -> Tensor:
+def join(parts: list[Tensor]) -> Tensor:
+    """Join tensors along the last axis."""
     return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)

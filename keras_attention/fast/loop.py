@@ -1,9 +1,4 @@
-"""Recurrent loops, with the products that need no state taken out of them.
-
-The product of a step's inputs and their kernel does not depend on the state: it is computed once
-for all steps, before the loop. The gradients of kernels are one product for all steps each, after
-the loop: see `gates`.
-"""
+"""Recurrent loops, with the products that need no state taken out of them: see `gates`."""
 
 from __future__ import annotations
 
@@ -128,8 +123,7 @@ def run_attending(
             `(B, [heads,] S)` and the next attention state.
         query_kernel: what queries are multiplied with before `attend`, or None.
         noise: structure of tensors `(T, ...)`, or None.
-        order: see `AttentionCell`.
-        feeding: its `input_feeding`.
+        order, feeding: see `AttentionCell`, as `input_feeding`.
         readout: of the fed output; None if it is `[c_t; s_t]`, and without feeding.
 
     Returns:
@@ -151,23 +145,21 @@ def run_attending(
     if query_kernel is not None:
         times_query = constant_product(query_kernel)
 
-        def queries() -> Tensor:
-            if order == "luong":
-                return trace["output"]
-            return trace.before("output", state.cell[cell.top])
+        def of_query(g: Tensor) -> list[Tensor]:
+            before = order == "bahdanau"
+            first = state.cell[cell.top]
+            return [outer(trace.before("output", first) if before else trace["output"], g)]
 
-        shape = (*ops.shape(inputs)[:2], query_kernel.shape[-1])
-        steps["query"] = deferred(
-            ops.zeros(shape, dtype), [query_kernel], lambda g: [outer(queries(), g)]
-        )
+        zeros = ops.zeros((*ops.shape(inputs)[:2], query_kernel.shape[-1]), dtype)
+        steps["query"] = deferred(zeros, [query_kernel], of_query)
     joins = readout is None or readout.of_context
     if readout is not None:
         times = constant_product(readout.kernel)
-        steps["vector"] = deferred(
-            readout.added,
-            [readout.kernel],
-            lambda g: [outer(_pairs(trace) if joins else trace["output"], g)],
-        )
+
+        def of_readout(g: Tensor) -> list[Tensor]:
+            return [outer(_pairs(trace) if joins else trace["output"], g)]
+
+        steps["vector"] = deferred(readout.added, [readout.kernel], of_readout)
 
     def read_out(context: Tensor, output: Tensor, row: dict[str, Any]) -> Tensor:
         if readout is not None and not joins:
@@ -193,21 +185,16 @@ def run_attending(
             new = new._replace(output=read_out(context, output, row))
         if "mask" in row:
             new = keep_where(row["mask"], new, old)
-        traced = {
-            name: ops.cast(new.cell[start], dtype)
-            for name, start in zip(cell.names, cell.starts, strict=True)
-        }
-        if joins:
-            traced["context"] = context
-        if feeding:
-            traced["vector"] = new.output
-        return {"cell": traced, "weights": weights}, new
+        traced = [ops.cast(new.cell[start], dtype) for start in cell.starts]
+        traced += [context] if joins else []
+        traced += [new.output] if feeding else []
+        return {"trace": dict(zip(names, traced, strict=True)), "weights": weights}, new
 
     names = [*cell.names, *(["context"] if joins else []), *(["vector"] if feeding else [])]
-    dtypes = {"cell": dict.fromkeys(names, dtype), "weights": dtype}
+    dtypes = {"trace": dict.fromkeys(names, dtype), "weights": dtype}
     first = state._replace(cell=[ops.cast(x, cell.state_dtype) for x in state.cell])
     results, last = backend.scan(step, first, steps, dtypes)
-    trace.steps = results["cell"]
+    trace.steps = results["trace"]
     outputs, weights = trace["vector"] if feeding else _pairs(trace), results["weights"]
     if mask is not None:
         outputs, weights = (_where(mask, x, ops.zeros_like(x)) for x in (outputs, weights))

@@ -72,10 +72,8 @@ class PointerGenerator(BaseLayer):
         source_ids_shape: Shape,
     ) -> None:
         """Make the weights for features of this width."""
-        self._expect(
-            features_shape[-1] is not None, "features of a known width", f"{tuple(features_shape)}"
-        )
-        self.width = features_shape[-1]
+        self.width, received = features_shape[-1], f"{tuple(features_shape)}"
+        self._expect(self.width is not None, "features of a known width", received)
         self.kernel = self.add_kernel((self.width, 1), "kernel", autocast=False)
         self.bias = self.add_weight((), "zeros", name="bias", autocast=False)
 
@@ -113,12 +111,8 @@ class PointerGenerator(BaseLayer):
         valid = len(features) in (2, 3) and fits(source, places) and 0 not in source[1:]
         valid = valid and fits(logits[:-1], steps) and fits(weights[:-1], steps)
         received = ", ".join(str(tuple(x)) for x in (features, logits, weights, source))
-        self._expect(
-            valid,
-            "features (B, T, dim), logits (B, T, V) and attention weights (B, T, S), or all three "
-            "without T, and source_ids (B, S)",
-            received,
-        )
+        expected = "features (B, T, dim), logits (B, T, V) and attention weights (B, T, S), or all "
+        self._expect(valid, expected + "three without T, and source_ids (B, S)", received)
         width = getattr(self, "width", features[-1])
         self._expect(features[-1] == width, f"features of width {width}", received)
 

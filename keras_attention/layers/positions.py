@@ -15,15 +15,14 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("keras_attention")
 class SinePositionEncoding(BaseLayer):
-    """Sines and cosines of the position, to be added: wavelengths from 2π to 2π · `max_wavelength`.
+    """Sines and cosines of the position, to be added to a sequence or a grid.
 
     Vaswani et al. 2017 (arXiv 1706.03762, section 3.5): at place `p` the dimensions `2i` and
-    `2i + 1` are `sin(p / L^(2i/dim))` and `cos(p / L^(2i/dim))`. In a grid the first half of the
-    dimensions encodes the row, the second the column (Wang and Liu 2019, arXiv 1908.11415), each
-    with `dim/2` in place of `dim`.
+    `2i + 1` are `sin(p / 10000^(2i/dim))` and `cos(p / 10000^(2i/dim))`. In a grid the first half
+    of the dimensions encodes the row, the second the column (Wang and Liu 2019, arXiv 1908.11415),
+    each with `dim/2` in place of `dim`.
 
     Args:
-        max_wavelength: `L`.
         **kwargs: `name`, `dtype`.
 
     Call arguments:
@@ -44,25 +43,17 @@ class SinePositionEncoding(BaseLayer):
         ```
     """
 
-    def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._expect_number("max_wavelength", max_wavelength, 1)
-        self.max_wavelength = max_wavelength
         self.supports_masking = True
 
     def build(self, value_shape: tuple[Any, ...]) -> None:
         """Check that sines and cosines fit."""
-        self._expect(
-            len(value_shape) in (3, 4),
-            "a value (B, T, dim) or (B, H, W, dim)",
-            f"value {tuple(value_shape)}",
-        )
-        even = 2 * (len(value_shape) - 2)
-        self._expect(
-            value_shape[-1] is not None and value_shape[-1] % even == 0,
-            f"a known dim that is a multiple of {even}",
-            f"value {tuple(value_shape)}",
-        )
+        rank, dim, received = len(value_shape), value_shape[-1], f"value {tuple(value_shape)}"
+        self._expect(rank in (3, 4), "a value (B, T, dim) or (B, H, W, dim)", received)
+        even = 2 * (rank - 2)
+        expected = f"a known dim that is a multiple of {even}"
+        self._expect(dim is not None and dim % even == 0, expected, received)
 
     def call(self, value: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the positions; arguments and result as the class says."""
@@ -73,10 +64,8 @@ class SinePositionEncoding(BaseLayer):
             half = value.shape[-1] // 2
             rows = ops.expand_dims(self._waves(ops.arange(height), half), 1)
             columns = ops.expand_dims(self._waves(ops.arange(width), half), 0)
-            shape = (height, width, half)
-            encoding = ops.concatenate(
-                [ops.broadcast_to(rows, shape), ops.broadcast_to(columns, shape)], axis=-1
-            )
+            halves = [ops.broadcast_to(x, (height, width, half)) for x in (rows, columns)]
+            encoding = ops.concatenate(halves, axis=-1)
         else:
             mask = self._checked_mask("mask", mask, value.shape[:-1])
             places = ops.arange(ops.shape(value)[1], dtype="int32")
@@ -89,7 +78,7 @@ class SinePositionEncoding(BaseLayer):
         """Return the sines and cosines `(..., width)` of places `(...)`."""
         powers = -2 * ops.cast(ops.arange(width // 2), self.wide_dtype) / width
         angles = ops.expand_dims(ops.cast(places, self.wide_dtype), -1)
-        angles = angles * self.max_wavelength**powers
+        angles = angles * 10000.0**powers
         pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         return ops.reshape(pairs, (*ops.shape(places), width))
 

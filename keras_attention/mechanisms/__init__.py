@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from keras_attention.attention import Attention
 from keras_attention.mechanisms.additive import AdditiveAttention
 from keras_attention.mechanisms.history import CoverageAttention, LocationSensitiveAttention
-from keras_attention.mechanisms.local import LocalAttention
-from keras_attention.mechanisms.location import LocationAttention
+from keras_attention.mechanisms.local import LocalAttention, LocationAttention
 from keras_attention.mechanisms.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
 from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 
@@ -100,8 +99,7 @@ def make(name: str, /, units: int, **options: Any) -> Attention:
     Args:
         name: one of `BY_NAME`.
         units: width of the layer that scores, of all heads together, in mechanisms that have one.
-        **options: `num_heads`, `distribution`, `dropout`, `seed`, `name`, `dtype`, and arguments
-            of the mechanism's own layer, such as `half_width` of `LocalAttention`.
+        **options: see `Mechanism`, such as `half_width` of `LocalAttention`.
 
     Raises:
         ValueError: for an unknown name, and for options that the mechanism does not have.

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import KerasTensor, ops
 
-from keras_attention import backend, switch
+from keras_attention import backend
 from keras_attention.attention import Attention, Tensor
 from keras_attention.layer import keeps
 
@@ -41,7 +41,7 @@ def additive_score(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     if KerasTensor not in (type(query), type(key), type(scale)):
         wide = "float32" if dtype in ("float16", "bfloat16") else dtype
         query, key, scale = ops.cast(query, wide), ops.cast(key, wide), ops.cast(scale, wide)
-        settings = switch.current.get()
+        settings = backend.settings.get()
         if settings.fast and not settings.exporting:  # an export must not need XLA
             scores = backend.additive(query, key, scale, settings.training)
     if scores is None:

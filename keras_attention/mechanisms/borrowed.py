@@ -29,18 +29,12 @@ class BorrowedScore(Attention):
     def __init__(self, attention: Attention, **kwargs: Any) -> None:
         num_heads = getattr(attention, "num_heads", 1)
         super().__init__(**{"num_heads": num_heads, **kwargs})
-        self._expect(
-            self.num_heads == num_heads,
-            f"as many heads as the inner layer has, {num_heads}",
-            f"num_heads={self.num_heads}",
-        )
-        self._expect(
-            has_score_alone(attention)
-            and not attention.dropout
-            and attention.distribution == "softmax",
-            "an attention layer with nothing but a score, without dropout or distribution",
-            repr(attention),
-        )
+        expected = f"as many heads as the inner layer has, {num_heads}"
+        self._expect(self.num_heads == num_heads, expected, num_heads=self.num_heads)
+        valid = has_score_alone(attention) and not attention.dropout
+        valid = valid and attention.distribution == "softmax"
+        expected = "an attention layer with nothing but a score, without dropout or distribution"
+        self._expect(valid, expected, repr(attention))
         self._expect_dtype(attention)
         self.attention = attention
 

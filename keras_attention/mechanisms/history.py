@@ -25,7 +25,7 @@ class HistoryAttention(AdditiveAttention):
 
     def __init__(self, units: int, use_bias: bool | None = True, **kwargs: Any) -> None:
         super().__init__(units, use_bias=use_bias, **kwargs)
-        self._expect(self.num_heads == 1, "num_heads=1", f"num_heads={self.num_heads}")
+        self._expect(self.num_heads == 1, "num_heads=1", num_heads=self.num_heads)
 
     def features(self, history: Tensor) -> Tensor:
         """Return `f` `(rows, Tv, units)` of the history `(rows, Tv)`."""
@@ -113,15 +113,14 @@ class LocationSensitiveAttention(HistoryAttention):
 
     Chorowski et al. 2015 (arXiv 1506.07503, section 2.2). `F` is a convolution along the memory of
     the last weights `a'`, or of the sum of all so far with `cumulative` (Shen et al. 2018, Tacotron
-    2, arXiv 1712.05884). *Sharpening* (section 2.3) is a factor for the scores; *smoothing* is a
-    function as `distribution`.
+    2, arXiv 1712.05884). *Sharpening* and *smoothing* (section 2.3) are functions as
+    `distribution`.
 
     Args:
         units: width of the hidden layer.
         filters: number of filters of `F`.
         kernel_size: width of the filters.
         cumulative: whether `F` sees the sum of all weights so far.
-        sharpening: factor for the scores, above 1 for sharper weights.
         use_bias: whether `b` is added.
         normalize: whether `v` is weight-normalised, see `AdditiveAttention`.
         **kwargs: see `Attention`, as call arguments and output.
@@ -136,17 +135,14 @@ class LocationSensitiveAttention(HistoryAttention):
         filters: int = 32,
         kernel_size: int = 31,
         cumulative: bool = False,
-        sharpening: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(units, **kwargs)
         self._expect_count("filters", filters)
         self._expect_count("kernel_size", kernel_size)
-        self._expect(sharpening > 0, "sharpening > 0", f"sharpening={sharpening}")
         self.filters = filters
         self.kernel_size = kernel_size
         self.cumulative = cumulative
-        self.sharpening = sharpening
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the weights of additive attention, the filters and their projection."""
@@ -162,7 +158,3 @@ class LocationSensitiveAttention(HistoryAttention):
         located = ops.expand_dims(history, -1)
         located = ops.conv(located, filters, padding="same", data_format="channels_last")
         return project(located, ops.cast(self.location_kernel, self.compute_dtype))
-
-    def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the sharpened scores."""
-        return self.sharpening * super().compute_scores(query, key)

@@ -53,13 +53,10 @@ class MonotonicAttention(BorrowedScore):
     ) -> None:
         super().__init__(attention, **kwargs)
         self._expect_one_of("mode", mode, distributions.MODES)
-        self._expect(noise >= 0, "noise >= 0", f"noise={noise}")
-        self._expect(self.num_heads == 1, "a score of one head", f"num_heads={self.num_heads}")
-        self._expect(
-            self.distribution == "softmax",
-            "no distribution: a mode takes its place",
-            f"distribution={self.distribution!r}",
-        )
+        self._expect(noise >= 0, "noise >= 0", noise=noise)
+        self._expect(self.num_heads == 1, "a score of one head", num_heads=self.num_heads)
+        expected = "no distribution: a mode takes its place"
+        self._expect(self.distribution == "softmax", expected, distribution=self.distribution)
         self.mode = mode
         self.noise = noise
         self.bias_initial = bias_initial
@@ -137,14 +134,11 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         self, attention: Attention, chunk_attention: Attention, chunk_size: int = 2, **kwargs: Any
     ) -> None:
         super().__init__(attention, **kwargs)
-        self._expect(
-            has_score_alone(chunk_attention) and chunk_attention.num_heads == 1,
-            "a chunk_attention with nothing but a score of one head",
-            repr(chunk_attention),
-        )
-        self._expect(
-            chunk_attention is not attention, "two attention layers", "the same layer twice"
-        )
+        valid = has_score_alone(chunk_attention) and chunk_attention.num_heads == 1
+        expected = "a chunk_attention with nothing but a score of one head"
+        self._expect(valid, expected, repr(chunk_attention))
+        different = chunk_attention is not attention
+        self._expect(different, "two attention layers", "the same layer twice")
         self._expect_dtype(chunk_attention)
         self._expect_count("chunk_size", chunk_size)
         self.chunk_attention = chunk_attention

@@ -61,11 +61,9 @@ class MultiplicativeAttention(Attention):
         if self.score == "general":
             self.kernel = self.add_kernel((query_dim, key_dim), "kernel")
         else:
-            self._expect(
-                query_dim == key_dim,
-                f"query and key of the same width for score={self.score!r}",
-                f"query width {query_dim}, key width {key_dim}",
-            )
+            expected = f"query and key of the same width for score={self.score!r}"
+            received = f"query width {query_dim}, key width {key_dim}"
+            self._expect(query_dim == key_dim, expected, received)
         self.scale = self.add_weight((), "ones", name="scale") if self.use_scale else None
 
     def queries(self, query: Tensor) -> Tensor:

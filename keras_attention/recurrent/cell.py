@@ -9,6 +9,7 @@ from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Noise, Tensor
+from keras_attention.fast.gates import join
 from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells
 from keras_attention.shapes import fits
@@ -116,16 +117,11 @@ class AttentionCell(BaseLayer):
         )
         self._expect(hasattr(cell, "state_size"), "a recurrent cell with a state_size", repr(cell))
         self._expect_count("units", units, or_none=True)
-        self._expect(
-            readout == "vector" or (readout == "deep" and units is not None),
-            f"readout to be one of {', '.join(READOUTS)}, deep with units",
-            f"readout={readout!r}, units={units}",
-        )
-        self._expect(
-            isinstance(attention, Attention),
-            "an attention layer of keras_attention",
-            repr(attention),
-        )
+        valid = readout == "vector" or (readout == "deep" and units is not None)
+        expected = f"readout to be one of {', '.join(READOUTS)}, deep with units"
+        self._expect(valid, expected, readout=readout, units=units)
+        expected = "an attention layer of keras_attention"
+        self._expect(isinstance(attention, Attention), expected, repr(attention))
         self.cell = cell  # first: the order of weights is that of layers
         self.attention = attention
         self.order = order
@@ -134,12 +130,10 @@ class AttentionCell(BaseLayer):
         self.gate = gate
         self.activation = keras.activations.get(activation)
         self.readout = readout
-        usual = self.activation in (keras.activations.tanh, keras.activations.linear)
-        self._expect(
-            usual or (units is not None and readout == "vector"),
-            "an activation with units alone, and without a deep readout",
-            f"activation={activation!r}, units={units}, readout={readout!r}",
-        )
+        valid = self.activation in (keras.activations.tanh, keras.activations.linear)
+        valid = valid or (units is not None and readout == "vector")
+        expected = "an activation with units alone, and without a deep readout"
+        self._expect(valid, expected, activation=activation, units=units, readout=readout)
         self._expect_dtype(*keras_cells.parts(cell), attention)
 
     def build(self, inputs_shape: tuple[Any, ...], memory_shape: tuple[Any, ...]) -> None:
@@ -313,7 +307,7 @@ class AttentionCell(BaseLayer):
             query = keras_cells.first_state(self.cell, state.cell)
             context, weights, attention = self._attend(query, memory, state.attention, noise)
             parts.append(context)
-        output, cell_state = keras_cells.advance(cell, _joined(parts), state.cell, training)
+        output, cell_state = keras_cells.advance(cell, join(parts), state.cell, training)
         output = ops.cast(output, self.compute_dtype)
         if self.order == "luong":
             context, weights, attention = self._attend(output, memory, state.attention, noise)
@@ -377,16 +371,3 @@ class AttentionCell(BaseLayer):
     def cell_output_size(self) -> int:
         """Width of the (top) cell's output."""
         return keras_cells.output_size(self.cell)
-
-    @property
-    def state_size(self) -> None:
-        """Refused: `keras.layers.RNN` has no way to pass a memory to its cell."""
-        raise TypeError(
-            "AttentionCell expected to be run by keras_attention.AttentionRNN(cell, attention), or "
-            "step by step: its state is of a memory. Received: keras.layers.RNN or a stack, which "
-            "ask for a state_size"
-        )
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention import backend, switch
+from keras_attention import backend
 from keras_attention.fast.gates import Gates
 from keras_attention.layer import keeps
 
@@ -83,14 +83,14 @@ def gates(cell: Any) -> Gates | None:
             cell.bias,
             cell.activation,
             getattr(cell, "recurrent_activation", cell.activation),
-            switch.current.get().products or cell.compute_dtype,
+            backend.settings.get().products or cell.compute_dtype,
         )
     return None
 
 
 def hoisted(cell: Any) -> Gates | None:
     """Return `gates` where a loop of `fast.loop` pays: on TensorFlow and on GPUs."""
-    pays = switch.current.get().fast and (backend.IS_TENSORFLOW or backend.for_gpu())
+    pays = backend.settings.get().fast and (backend.IS_TENSORFLOW or backend.for_gpu())
     return gates(cell) if pays else None
 
 

@@ -21,6 +21,6 @@ On JAX the loops are compiled: layers that `step` calls are built before the sea
 
 from keras_attention.search.arguments import Shortlist
 from keras_attention.search.beam import beam_search, greedy_search
-from keras_attention.search.results import SearchResult
+from keras_attention.search.loop import SearchResult
 
 __all__ = ["SearchResult", "Shortlist", "beam_search", "greedy_search"]

@@ -8,10 +8,9 @@ from typing import Any
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.search import arguments, loop, results
+from keras_attention.search import arguments, loop
 from keras_attention.search.arguments import NEVER, Search, Shortlist, Step, expect
-from keras_attention.search.loop import Progress, Running
-from keras_attention.search.results import SearchResult
+from keras_attention.search.loop import Progress, Running, SearchResult
 from keras_attention.shapes import fits
 
 Tensor = Any
@@ -71,12 +70,10 @@ def beam_search(
         A `SearchResult` with ids `(B, N, T)`, N being `num_results`, best first.
 
     Raises:
-        ValueError: if `num_results` is more than `beam_width`, if one of them or `max_length` is
-            below 1, `length_penalty` or `coverage_penalty` below 0; with `coverage_penalty`, if
-            `memory_mask` or the attention weights are missing or do not fit; for `end_id` of
-            another shape or outside the vocabulary, a state with other than `batch_size` rows, and
-            a `step` that does not return three values. In eager mode and on JAX
-            outside `jit`, for log-probabilities above 0: `step` returned logits or probabilities.
+        ValueError: for arguments out of their range, for a `memory_mask` or attention weights that
+            are missing with `coverage_penalty` or do not fit, for states of other rows, and for
+            what `step` returns in another form. In eager mode and on JAX outside `jit`, for
+            log-probabilities above 0: `step` returned logits or probabilities.
 
     Example:
         ```python
@@ -119,10 +116,10 @@ def beam_search(
         # The beams are in the order of their scores: top_k sorts.
         zeros = ops.zeros((batch_size, num_results), "int32")
         first = zeros + ops.arange(num_results, dtype="int32")
-        parts = results.follow_parents(outputs, steps, first)
+        parts = loop.follow_parents(outputs, steps, first)
     scores = _score(search, progress.total, progress.length, _lost(search, progress.coverage))
     best = progress.length[:, :num_results], scores[:, :num_results]
-    result = results.finish(parts, *best, pad_id)
+    result = loop.finish(parts, *best, pad_id)
     if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > ABOVE):
         expected = "log-probabilities from step, at most 0, as keras.ops.log_softmax makes them of "
         search.refuse(expected + "logits", f"{float(ops.max(result.log_probs)):.3g}")
@@ -195,7 +192,7 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
             covered = backend.gather_in_rows(covered, parents)
             lost = backend.gather_in_rows(lost, parents)
     if search.keeps_weights:
-        outputs["weights"] = results.by_hypothesis(weights, ops.shape(picked)[0], search.width)
+        outputs["weights"] = loop.by_hypothesis(weights, ops.shape(picked)[0], search.width)
     ended = ops.logical_or(ended, length >= ops.expand_dims(limits, 1))
     for end in search.ends:
         ended = ops.logical_or(ended, ops.equal(picked, end))

@@ -124,7 +124,6 @@ MADE_WRONG = {
         "units >= 1, an integer or None",
     ),
     "a rate as text": (lambda: AdditiveAttention(8, dropout="0.1"), "0 <= dropout < 1"),
-    "a width as text": (lambda: SinePositionEncoding("long"), "max_wavelength >= 1"),
     "units of what has none": (lambda: PointerGenerator(8), "0 arguments by their place"),
     "a loss that is no name": (
         lambda: losses.AttentionLoss(losses.coverage),
@@ -172,7 +171,6 @@ MADE_WRONG = {
         "chunk_size >= 1",
     ),
     "no filters": (lambda: LocationSensitiveAttention(3, 0), "filters >= 1"),
-    "no sharpening": (lambda: LocationSensitiveAttention(3, sharpening=0.0), "sharpening > 0"),
     "coverage of two heads": (lambda: CoverageAttention(4, num_heads=2), "num_heads=1"),
     "a mechanism's name": (lambda: mechanisms.make("additiv", 6), "one of additive"),
     "heads of values": (

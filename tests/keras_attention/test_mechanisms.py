@@ -75,7 +75,7 @@ def location_sensitive(layer, q, memory, last, allowed, size):
             if 0 <= at < len(memory):
                 f += w["location_filter"][tap, 0] * last[at]
         inner = q @ w["query_kernel"] + k @ w["key_kernel"] + f @ w["location_kernel"] + w["bias"]
-        scores.append(layer.sharpening * (w["scale"] @ np.tanh(inner)))
+        scores.append(w["scale"] @ np.tanh(inner))
     weigh = layer.distribution if isinstance(layer.distribution, str) else "smoothing"
     weights = getattr(reference, weigh)(scores, allowed)
     return weights, last + weights if layer.cumulative else weights
@@ -150,9 +150,9 @@ CASES = {
         location_sensitive,
         nothing,
     ),
-    "smoothing, sharpened, cumulative": (
+    "smoothing, cumulative": (
         lambda: LocationSensitiveAttention(
-            UNITS, 2, 5, cumulative=True, sharpening=2.0, distribution=zoo.smoothing
+            UNITS, 2, 5, cumulative=True, distribution=zoo.smoothing
         ),
         location_sensitive,
         nothing,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import MultiplicativeAttention, additive_score, switch
+from keras_attention import MultiplicativeAttention, additive_score, backend
 from tests.keras_attention.helpers import assert_close, gradients, normal, weighted_sum
 
 B, TQ, TV, UNITS = 2, 3, 5, 13
@@ -40,7 +40,7 @@ def test_additive_repeats_a_sentence_of_unknown_batches(rng, known, monkeypatch)
 
     @tf.function(input_signature=specs)
     def run(query, key):
-        with tf.GradientTape() as tape, switch.within(training=True):
+        with tf.GradientTape() as tape, backend.within(training=True):
             tape.watch([query, key])
             found = additive_score(query, key, scale)
         return found, tape.gradient(found, [query, key])

@@ -38,6 +38,11 @@ def smoothing(scores, mask=None):
     return distributions.softmax(keras.ops.log_sigmoid(scores), mask)
 
 
+@keras.saving.register_keras_serializable("tests")
+def sharpened(scores, mask=None):
+    return smoothing(1.5 * scores, mask)
+
+
 def general(**kwargs):
     return MultiplicativeAttention("general", **kwargs)
 
@@ -70,8 +75,7 @@ OWN = {
     "local_m": {"half_width": 1},
     "local_p": {"half_width": 2},
     "location_sensitive": {
-        **{"filters": 2, "kernel_size": 3, "cumulative": True},
-        **{"sharpening": 1.5, "distribution": smoothing},
+        **{"filters": 2, "kernel_size": 3, "cumulative": True, "distribution": sharpened},
     },
 }
 MECHANISMS = {

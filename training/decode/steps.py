@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import Shortlist, switch
+from keras_attention import Shortlist, backend
 from training.decode.constant.products import product, shortlist
 from training.decode.constant.step import ConstantStep, fixes_step
 from training.model.aligned import AlignedDecoder
@@ -60,7 +60,7 @@ class PlainStep:
 
     def prepare(self, source: Tensor) -> tuple[Any, Any]:
         """Return the memory for the steps and the state before the first: see `prepare`."""
-        with switch.within(products=self._products):
+        with backend.within(products=self._products):
             memory, state = prepare(self._model, source, self._prepare)
         if self.copying:
             memory = {"memory": memory, "words": self._model.get_layer("source_words")(source)}

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import backend, switch
+from keras_attention import backend
 from training.config.schema import Config
 from training.data.store import PAD_ID
 from training.model.seq2seq import check_attention
@@ -22,7 +22,7 @@ def token_losses(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -
     From labels, int32 `(B, T)`, and logits `(B, T, V)` to float32 `(B, T)`, in nats.
     `label_smoothing` is the probability spread evenly over the vocabulary.
     """
-    if not switch.current.get().fast:
+    if not backend.settings.get().fast:
         return _plain_cross_entropy(labels, logits, label_smoothing)
     smooth = _cross_entropy(label_smoothing)
     # As floats, which all backends take as the argument of a function with its own gradient.

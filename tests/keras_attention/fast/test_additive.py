@@ -288,9 +288,7 @@ def test_unknown_batches_are_compiled_and_unknown_lengths_are_not(rng, calls, ji
         specs = [tf.TensorSpec(x) for x in (*shapes, [UNITS], [None, None, None])]
 
         def both(query, key, scale, upstream):
-            from keras_attention import switch
-
-            with tf.GradientTape() as tape, switch.within(training=True):
+            with tf.GradientTape() as tape, backend.within(training=True):
                 tape.watch([query, key, scale])
                 result = additive_score(query, key, scale)
             return result, tape.gradient(result, [query, key, scale], upstream)

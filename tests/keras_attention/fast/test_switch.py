@@ -8,21 +8,22 @@ import runpy
 import pytest
 from keras import ops
 
-from keras_attention import backend, fast, fast_paths, switch
-from keras_attention.fast.top_k import top_k
+from keras_attention import backend, fast, fast_paths
+from keras_attention.backend import generic
+from keras_attention.search.arguments import top_k
 from tests.keras_attention.helpers import array
 
 
 def test_the_switch_turns_fast_paths_off_and_on_again():
-    assert switch.current.get().fast
+    assert backend.settings.get().fast
     with fast_paths(False):
-        assert not switch.current.get().fast
+        assert not backend.settings.get().fast
         with fast_paths(True):
-            assert switch.current.get().fast
-        assert not switch.current.get().fast
+            assert backend.settings.get().fast
+        assert not backend.settings.get().fast
     with pytest.raises(ZeroDivisionError), fast_paths(False):
         raise ZeroDivisionError
-    assert switch.current.get().fast
+    assert backend.settings.get().fast
 
 
 def test_the_switch_is_asked_for_rows(monkeypatch):
@@ -63,9 +64,9 @@ def test_the_environment_sets_the_switch(value, monkeypatch):
     if value == "yes":
         said = "^KERAS_ATTENTION_FAST_PATHS expected 0 or 1. Received: 'yes'$"
         with pytest.raises(ValueError, match=said):
-            runpy.run_path(switch.__file__)
+            runpy.run_path(generic.__file__)
     else:
-        assert runpy.run_path(switch.__file__)["current"].get().fast == (value == "1")
+        assert runpy.run_path(generic.__file__)["settings"].get().fast == (value == "1")
 
 
 FAST = [module.name for module in pkgutil.iter_modules(fast.__path__, "keras_attention.fast.")]

@@ -38,7 +38,7 @@ MODELS = {
     ],
     "location-sensitive": [
         "attention=location_sensitive",
-        "attention_options=filters=3, kernel_size=4, sharpening=1.5",
+        "attention_options=filters=3, kernel_size=4",
     ],
     "coverage": ["attention=coverage", "order=bahdanau"],
     "monotonic": ["attention=monotonic"],

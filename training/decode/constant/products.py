@@ -18,7 +18,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention import backend
-from keras_attention.fast.top_k import top_k
+from keras_attention.search.arguments import top_k
 from training.graphs import graph
 
 Tensor = Any

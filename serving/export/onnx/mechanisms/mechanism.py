@@ -218,7 +218,6 @@ class History(Additive):
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
         self._cumulative = attention.cumulative
-        self._sharpening = getattr(attention, "sharpening", 1.0)
         self._coverage = self._filters = None
         if hasattr(attention, "coverage_kernel"):
             self._coverage = array(attention.coverage_kernel)
@@ -243,8 +242,6 @@ class History(Additive):
         features = rows.apart(self._features(g, history), length, self.units)
         projected = g.axis(self.project(g, times, query, rows), -2)
         scores = self.energies(g, projected + g.axis(memory["keys"], -3) + features)
-        if self._sharpening != 1.0:
-            scores = scores * self._sharpening
         weights = self._distribution(g, scores, memory["mask"])
         new = rows.together(weights, length)
         return weights, {"history": history + new if self._cumulative else new}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.fast.top_k import _part_length, top_k
+from keras_attention.search.arguments import _part_length, top_k
 from tests.keras_attention.helpers import array, normal
 
 ROWS = 7
