@@ -47,11 +47,9 @@ class BaseLayer(keras.layers.Layer):
         layer: BaseLayer = super().__new__(cls, *args, **kwargs)
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
         placed = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
-        layer._expect(
-            len(args) <= len(placed) or any(x.kind is x.VAR_POSITIONAL for x in parameters),
-            f"{len(placed)} arguments by their place, and the others by their names",
-            f"{len(args)} arguments",
-        )
+        valid = len(args) <= len(placed) or any(x.kind is x.VAR_POSITIONAL for x in parameters)
+        expected = f"{len(placed)} arguments by their place, and the others by their names"
+        layer._expect(valid, expected, f"{len(args)} arguments")
         named = {**dict(zip(placed, args, strict=False)), **kwargs}
         for name, value in named.items():
             shape = getattr(value, "shape", ())
@@ -135,9 +133,10 @@ class BaseLayer(keras.layers.Layer):
         self, name: str, value: Any, least: float, below: float | None = None
     ) -> None:
         """Raise a ValueError unless the value is a number from `least` on, and below `below`."""
-        valid = isinstance(value, Real) and not isinstance(value, bool) and least <= value
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        valid = number and least <= value and (below is None or value < below)
         expected = f"{name} >= {least}" if below is None else f"{least} <= {name} < {below}"
-        self._expect(valid and (below is None or value < below), expected, **{name: value})
+        self._expect(valid, expected, **{name: value})
 
     def _expect_dtype(self, *layers: Any) -> None:
         """Raise a ValueError for inner layers that compute in another dtype."""

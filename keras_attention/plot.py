@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 
@@ -73,21 +73,21 @@ def plot_attention(
     return figure
 
 
+def _refuse(expected: str, received: str) -> NoReturn:
+    raise ValueError(f"plot_attention expected {expected}. Received: {received}")
+
+
 def _draw_map(
     source: Any, target: Sequence[str], weights: Any, title: str | None, ax: Any, timed: bool
 ) -> Any:
     """Draw a matrix of weights over tokens or over times."""
     rows, columns = len(target), len(source)
     if weights.ndim != 2 or weights.shape[0] < rows or weights.shape[1] < columns:
-        raise ValueError(
-            f"plot_attention expected weights of shape ({rows}, {columns}), target by "
-            f"source tokens. Received: {weights.shape}"
-        )
+        expected = f"weights of shape ({rows}, {columns}), target by source tokens"
+        _refuse(expected, str(weights.shape))
     if weights[rows:].any() or weights[:, columns:].any():
-        raise ValueError(
-            f"plot_attention expected zeros past {rows} target and {columns} source tokens, as "
-            f"padding has. Received: weights of shape {weights.shape}"
-        )
+        expected = f"zeros past {rows} target and {columns} source tokens, as padding has"
+        _refuse(expected, f"weights of shape {weights.shape}")
     weights = weights[:rows, :columns]
     if ax is None:
         size = (min(2.0 + 0.45 * columns, MAX_INCHES), min(1.5 + 0.4 * rows, MAX_INCHES))
@@ -123,13 +123,11 @@ def _draw_over_image(
 ) -> Any:
     """Draw the weights of a grid over the image that it was made of, a panel for each token."""
     if weights.ndim != 3 or weights.shape[0] < len(target) or image.ndim > 3 or not len(target):
-        raise ValueError(
-            "plot_attention expected, for an image (H, W) or (H, W, channels), weights "
-            f"({len(target)}, rows, columns). Received: image {image.shape}, weights "
-            f"{weights.shape}"
-        )
+        shape = f"({len(target)}, rows, columns)"
+        expected = f"weights {shape} for an image (H, W) or (H, W, channels)"
+        _refuse(expected, f"image {image.shape}, weights {weights.shape}")
     if ax is not None:
-        raise ValueError("plot_attention expected no ax for an image. Received: one")
+        _refuse("no ax for an image", "one")
     height, width = image.shape[:2]
     if image.dtype.kind == "f" and image.size:  # whatever its range
         image = (image - image.min()) / max(float(np.ptp(image)), 1e-9)
@@ -172,10 +170,7 @@ def _some(count: int) -> range:
 def _edges(times: Any) -> Any:
     """Return the borders between events, `(S + 1,)`: half way from one to the next."""
     if times.ndim != 1 or not len(times) or (np.diff(times) <= 0).any():
-        raise ValueError(
-            "plot_attention expected times that rise, (S,). "
-            f"Received: {np.array2string(times, threshold=5)}"
-        )
+        _refuse("times that rise, (S,)", np.array2string(times, threshold=5))
     half = np.diff(times) / 2 if len(times) > 1 else np.array([0.5])
     return np.concatenate(
         [times[:1] - half[:1], (times[1:] + times[:-1]) / 2, times[-1:] + half[-1:]]

@@ -1,67 +1,20 @@
-"""Operations that a backend may replace by its own: `generic.py` documents each."""
+"""Operations that a backend may replace by its own.
+
+`generic.py` documents each. The file of the backend in use replaces those that it has, too.
+"""
 
 from __future__ import annotations
 
 import keras
 
-from keras_attention.backend.generic import (
-    add_in_rows,
-    additive,
-    average,
-    exporting,
-    fast_paths,
-    for_gpu,
-    gather,
-    gather_in_rows,
-    in_gpu_loop,
-    is_concrete,
-    on_gpu,
-    project,
-    saved,
-    scan,
-    settings,
-    share,
-    traces_onnx,
-    under_xla,
-    unfold,
-    within,
-)
+from keras_attention.backend.generic import *
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 
 if IS_TENSORFLOW:
     from keras_attention.backend.gpu_scan import saved
-    from keras_attention.backend.on_tensorflow import (
-        additive,
-        average,
-        for_gpu,
-        gather,
-        gather_in_rows,
-        in_gpu_loop,
-        is_concrete,
-        on_gpu,
-        project,
-        scan,
-        under_xla,
-        unfold,
-    )
+    from keras_attention.backend.on_tensorflow import *
 elif keras.backend.backend() == "jax":
-    from keras_attention.backend.on_jax import (
-        additive,
-        for_gpu,
-        is_concrete,
-        on_gpu,
-        project,
-        scan,
-        under_xla,
-        unfold,
-    )
+    from keras_attention.backend.on_jax import *
 elif keras.backend.backend() == "torch":
-    from keras_attention.backend.on_torch import (
-        add_in_rows,
-        additive,
-        gather_in_rows,
-        is_concrete,
-        traces_onnx,
-        unfold,
-    )
+    from keras_attention.backend.on_torch import *

@@ -85,9 +85,8 @@ class PointerGenerator(BaseLayer):
         if len(features.shape) == 2:
             steps = [ops.expand_dims(x, 1) for x in (features, logits, attention_weights)]
             return ops.squeeze(self.call(steps[0], steps[1], steps[2], source_ids), 1)
-        features, logits, weights = (
-            ops.cast(x, "float32") for x in (features, logits, attention_weights)
-        )
+        inputs = features, logits, attention_weights
+        features, logits, weights = (ops.cast(x, "float32") for x in inputs)
         switch = ops.matmul(features, ops.cast(self.kernel, "float32"))
         switch = switch + ops.cast(self.bias, "float32")  # (B, T, 1)
         generate, copy = ops.log_sigmoid(switch), ops.log_sigmoid(-switch)

@@ -15,14 +15,15 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("keras_attention")
 class SinePositionEncoding(BaseLayer):
-    """Sines and cosines of the position, to be added to a sequence or a grid.
+    """Sines and cosines of the position, to be added: wavelengths from 2π to 2π · `max_wavelength`.
 
     Vaswani et al. 2017 (arXiv 1706.03762, section 3.5): at place `p` the dimensions `2i` and
-    `2i + 1` are `sin(p / 10000^(2i/dim))` and `cos(p / 10000^(2i/dim))`. In a grid the first half
-    of the dimensions encodes the row, the second the column (Wang and Liu 2019, arXiv 1908.11415),
-    each with `dim/2` in place of `dim`.
+    `2i + 1` are `sin(p / L^(2i/dim))` and `cos(p / L^(2i/dim))`. In a grid the first half of the
+    dimensions encodes the row, the second the column (Wang and Liu 2019, arXiv 1908.11415), each
+    with `dim/2` in place of `dim`.
 
     Args:
+        max_wavelength: `L`.
         **kwargs: `name`, `dtype`.
 
     Call arguments:
@@ -43,8 +44,10 @@ class SinePositionEncoding(BaseLayer):
         ```
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._expect_number("max_wavelength", max_wavelength, 1)
+        self.max_wavelength = max_wavelength
         self.supports_masking = True
 
     def build(self, value_shape: tuple[Any, ...]) -> None:
@@ -78,7 +81,7 @@ class SinePositionEncoding(BaseLayer):
         """Return the sines and cosines `(..., width)` of places `(...)`."""
         powers = -2 * ops.cast(ops.arange(width // 2), self.wide_dtype) / width
         angles = ops.expand_dims(ops.cast(places, self.wide_dtype), -1)
-        angles = angles * 10000.0**powers
+        angles = angles * self.max_wavelength**powers
         pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         return ops.reshape(pairs, (*ops.shape(places), width))
 

@@ -110,11 +110,9 @@ class AttentionCell(BaseLayer):
     ) -> None:
         super().__init__(**kwargs)
         self._expect_one_of("order", order, ORDERS)
-        self._expect(
-            not isinstance(cell, (keras.layers.RNN, AttentionCell)),
-            "a recurrent cell, such as keras.layers.GRUCell, not a layer that runs one",
-            repr(cell),
-        )
+        valid = not isinstance(cell, (keras.layers.RNN, AttentionCell))
+        expected = "a recurrent cell, such as keras.layers.GRUCell, not a layer that runs one"
+        self._expect(valid, expected, repr(cell))
         self._expect(hasattr(cell, "state_size"), "a recurrent cell with a state_size", repr(cell))
         self._expect_count("units", units, or_none=True)
         valid = readout == "vector" or (readout == "deep" and units is not None)
@@ -139,11 +137,9 @@ class AttentionCell(BaseLayer):
     def build(self, inputs_shape: tuple[Any, ...], memory_shape: tuple[Any, ...]) -> None:
         """Make the weights for one step's inputs and a memory of these shapes."""
         self._check_shapes(inputs_shape, memory_shape)
-        self._expect(
-            None not in (inputs_shape[-1], memory_shape[-1]),
-            "a known last axis of inputs and memory",
-            f"inputs {tuple(inputs_shape)}, memory {tuple(memory_shape)}",
-        )
+        valid = None not in (inputs_shape[-1], memory_shape[-1])
+        received = f"inputs {tuple(inputs_shape)}, memory {tuple(memory_shape)}"
+        self._expect(valid, "a known last axis of inputs and memory", received)
         batch, size = inputs_shape[0], self.cell_output_size
         states = keras_cells.zero_state(self.cell, 1)
         self._state_shapes = tuple(tuple(x.shape[1:]) for x in tree.flatten(states))

@@ -129,6 +129,7 @@ MADE_WRONG = {
         lambda: losses.AttentionLoss(losses.coverage),
         "loss to be one of coverage",
     ),
+    "a width as text": (lambda: SinePositionEncoding("long"), "max_wavelength >= 1"),
     "several memories": (lambda: AttentionRNN(GRU, [AdditiveAttention(3)]), "an attention layer"),
     "a layer for a cell": (
         lambda: AttentionRNN(keras.layers.GRU(3), AdditiveAttention(3)),
