@@ -1,6 +1,6 @@
 """Speed and memory of attention layers: python benchmarks/attention_layer.py [--backend NAME]
 
-Compares `additive_score` with its plain formula, and `AdditiveAttention` with
+Compares `scores.additive` with its plain formula, and `AdditiveAttention` with
 `keras.layers.AdditiveAttention` and `keras.layers.Attention` behind the same two projections:
 the forward pass, a training step (forward and backward), the peak of its memory, and the first
 call of both, where compilers work. Calls take turns, so that other load meets all alike; medians.
@@ -32,7 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Name of each case to the case that it is compared with.
 CASES = {
     "plain formula": "plain formula",
-    "additive_score": "plain formula",
+    "scores.additive": "plain formula",
     "keras AdditiveAttention": "keras AdditiveAttention",
     "AdditiveAttention": "keras AdditiveAttention",
     "keras Attention (dot)": "keras AdditiveAttention",
@@ -44,7 +44,7 @@ def make_case(name: str, options: argparse.Namespace) -> Case:
     """Build a case with random inputs and weights."""
     import keras
 
-    from keras_attention import AdditiveAttention, additive_score
+    from keras_attention import AdditiveAttention, scores
 
     rng = np.random.default_rng(options.seed)
     keras.utils.set_random_seed(options.seed)
@@ -55,8 +55,8 @@ def make_case(name: str, options: argparse.Namespace) -> Case:
     units = options.units
     query = normal(options.batch, options.queries, units)
     value = normal(options.batch, options.keys, units)
-    if name in ("plain formula", "additive_score"):
-        function = additive_score if name == "additive_score" else plain_additive
+    if name in ("plain formula", "scores.additive"):
+        function = scores.additive if name == "scores.additive" else plain_additive
         return Case(function, [query, value, normal(units) / units**0.5], [])
     if name == "AdditiveAttention":
         layer = AdditiveAttention(units)

@@ -1,16 +1,16 @@
 """Attention for recurrent Keras models."""
 
-from keras_attention import addons, distributions, losses, mechanisms
+from keras_attention import addons, distributions, losses, mechanisms, scores
 from keras_attention.attention import Attention, Memory
 from keras_attention.backend import exporting, fast_paths
 from keras_attention.layers.pointer import PointerGenerator
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.positions import SinePositionEncoding
-from keras_attention.mechanisms.additive import AdditiveAttention, additive_score
+from keras_attention.mechanisms.additive import AdditiveAttention
 from keras_attention.mechanisms.history import CoverageAttention, LocationSensitiveAttention
 from keras_attention.mechanisms.local import LocalAttention, LocationAttention
 from keras_attention.mechanisms.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
-from keras_attention.mechanisms.multiplicative import MultiplicativeAttention, dot_score
+from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 from keras_attention.plot import plot_attention
 from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.recurrent.hoisted_rnn import HoistedRNN
@@ -37,15 +37,14 @@ __all__ = [
     "Shortlist",
     "SinePositionEncoding",
     "State",
-    "additive_score",
     "addons",
     "beam_search",
     "distributions",
-    "dot_score",
     "exporting",
     "fast_paths",
     "greedy_search",
     "losses",
     "mechanisms",
     "plot_attention",
+    "scores",
 ]

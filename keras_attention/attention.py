@@ -92,7 +92,7 @@ class Attention(AveragingLayer):
         class CosineAttention(Attention):
             def compute_scores(self, query, key):
                 query, key = (keras.ops.normalize(x, axis=-1) for x in (query, key))
-                return dot_score(query, key)
+                return scores.dot(query, key)
 
         query, value = keras.random.normal((2, 3, 6)), keras.random.normal((2, 7, 6))
         context = CosineAttention()(query, value)  # (2, 3, 6)

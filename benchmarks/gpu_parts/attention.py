@@ -1,4 +1,4 @@
-"""`additive_score` and `AdditiveAttention` beside the plain formula, Keras's layer and the floor.
+"""`scores.additive` and `AdditiveAttention` beside the plain formula, Keras's layer and the floor.
 
 The floor of a forward pass is the longer of two times: inputs and outputs read and written once at
 the rate of a copy, and one `tanh` a (query, key, unit). A training step has gradients to write
@@ -15,7 +15,7 @@ import numpy as np
 from parts.calls import Case, make_calls, plain_additive
 
 from gpu_parts import calls
-from keras_attention import AdditiveAttention, additive_score
+from keras_attention import AdditiveAttention, scores
 
 SIZES = ((32, 48, 48, 512), (64, 128, 128, 512))  # batch, queries, keys, units
 TINY = ((3, 5, 7, 11),)
@@ -45,14 +45,14 @@ def _of_size(
     bytes_each = np.dtype("float32").itemsize // (2 if dtype == "bfloat16" else 1)
     floor = _floor(size, bytes_each, rates)
     fast: dict[str, float] = {}
-    for name in ("additive_score", "plain formula", "AdditiveAttention", "keras layer"):
+    for name in ("scores.additive", "plain formula", "AdditiveAttention", "keras layer"):
         row = {"case": name, "size": "×".join(map(str, size)), "dtype": dtype}
         try:
             case = Case(*_case(name, query, key, scale, dtype))
             for what, call in make_calls(case).items():
                 row[f"{what}_ms"] = calls.milliseconds(call, repeat)
                 row[f"{what}_mb"] = calls.peak_megabytes(call)
-                if name == "additive_score":
+                if name == "scores.additive":
                     row[f"{what}_share_of_floor"] = floor[what] / row[f"{what}_ms"]
                     fast[what] = row[f"{what}_ms"]
                 elif name == "plain formula" and what in fast:
@@ -63,8 +63,8 @@ def _of_size(
 
 
 def _case(name: str, query: Any, key: Any, scale: Any, dtype: str) -> tuple[Any, list, list]:
-    if name in ("additive_score", "plain formula"):
-        formula = additive_score if name == "additive_score" else plain_additive
+    if name in ("scores.additive", "plain formula"):
+        formula = scores.additive if name == "scores.additive" else plain_additive
 
         def function(*tensors: Any) -> Any:
             return formula(*(keras.ops.cast(x, dtype) for x in tensors))

@@ -38,7 +38,7 @@ def make_case(kind: str, size: tuple[int, ...], fast: bool) -> Case:
     """Return a case whose function takes the fast paths, or not."""
     import keras
 
-    from keras_attention import AdditiveAttention, AttentionRNN, additive_score, fast_paths
+    from keras_attention import AdditiveAttention, AttentionRNN, fast_paths, scores
 
     rng = np.random.default_rng(7)
     keras.utils.set_random_seed(7)
@@ -49,7 +49,7 @@ def make_case(kind: str, size: tuple[int, ...], fast: bool) -> Case:
     batch, steps, *rest, units = size
     if kind == "scores":
         arrays = [normal(batch, steps, units), normal(batch, rest[0], units), normal(units)]
-        plain, weights = additive_score, []
+        plain, weights = scores.additive, []
     else:
         arrays = [normal(batch, steps, units), normal(batch, steps, units)]
         plain = AttentionRNN(

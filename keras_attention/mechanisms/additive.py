@@ -34,7 +34,7 @@ def additive_score(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     sizes = query.shape[0], key.shape[0]
     if not (sizes[0] == sizes[1] or None in sizes or 1 in sizes):
         raise ValueError(
-            "additive_score expected queries and keys of one batch size, or of 1. "
+            "scores.additive expected queries and keys of one batch size, or of 1. "
             f"Received: query {tuple(query.shape)}, key {tuple(key.shape)}"
         )
     dtype, scores = keras.backend.standardize_dtype(query.dtype), None

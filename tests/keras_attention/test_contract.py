@@ -14,8 +14,8 @@ from keras_attention import (
     LocalAttention,
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
-    additive_score,
     fast_paths,
+    scores,
 )
 from tests.keras_attention.helpers import array, assert_close, normal, randomize
 
@@ -48,7 +48,7 @@ def test_a_call_reaches_its_formula_within_five_hops(rng):
     finally:
         sys.setprofile(None)
     assert found[layer.call.__func__.__code__] == 1
-    assert found[additive_score.__code__] <= 5
+    assert found[scores.additive.__code__] <= 5
 
 
 def doubled(base, name, *args):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import MultiplicativeAttention, additive_score, backend
+from keras_attention import MultiplicativeAttention, backend, scores
 from tests.keras_attention.helpers import assert_close, gradients, normal, weighted_sum
 
 B, TQ, TV, UNITS = 2, 3, 5, 13
@@ -13,10 +13,10 @@ def test_additive_repeats_a_single_sentence(rng, batches):
     query, key = normal(rng, batches[0], TQ, UNITS), normal(rng, batches[1], TV, UNITS)
     scale, upstream = normal(rng, UNITS), normal(rng, B, TQ, TV)
     hidden = np.tanh(query[:, :, None].astype("float64") + key[:, None])
-    assert_close(additive_score(query, key, scale), hidden @ scale)
+    assert_close(scores.additive(query, key, scale), hidden @ scale)
 
     def loss(tensors):
-        return weighted_sum(additive_score(*tensors), upstream)
+        return weighted_sum(scores.additive(*tensors), upstream)
 
     slope = upstream[..., None] * scale * (1 - hidden**2)
     own = [
@@ -42,7 +42,7 @@ def test_additive_repeats_a_sentence_of_unknown_batches(rng, known, monkeypatch)
     def run(query, key):
         with tf.GradientTape() as tape, backend.within(training=True):
             tape.watch([query, key])
-            found = additive_score(query, key, scale)
+            found = scores.additive(query, key, scale)
         return found, tape.gradient(found, [query, key])
 
     hidden = np.tanh(query[:, :, None].astype("float64") + key[:, None])
@@ -55,7 +55,7 @@ def test_additive_repeats_a_sentence_of_unknown_batches(rng, known, monkeypatch)
 def test_additive_refuses_batches_that_differ(rng):
     query, key = normal(rng, B, TQ, UNITS), normal(rng, B + 1, TV, UNITS)
     with pytest.raises(ValueError, match=r"expected .* one batch size, or of 1. Received: query"):
-        additive_score(query, key, normal(rng, UNITS))
+        scores.additive(query, key, normal(rng, UNITS))
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])

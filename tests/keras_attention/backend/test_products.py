@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import additive_score, backend
+from keras_attention import backend, scores
 from tests.keras_attention.helpers import assert_close, normal
 
 B, N, S, DV = 3, 5, 7, 11
@@ -46,11 +46,11 @@ def test_on_a_gpu_xla_fuses_the_sum_of_additive_scores(rng, monkeypatch):
     arrays = normal(rng, B, N, DV), normal(rng, B, S, DV), normal(rng, DV)
 
     def products():
-        traced = jax.make_jaxpr(lambda *xs: additive_score(*xs))  # anew each time
+        traced = jax.make_jaxpr(lambda *xs: scores.additive(*xs))  # anew each time
         return str(traced(*arrays)).count("dot_general")
 
     assert products() == 1
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert products() == 0
     hidden = np.tanh(arrays[0][:, :, None] + arrays[1][:, None])
-    assert_close(jax.jit(lambda *xs: additive_score(*xs))(*arrays), hidden @ arrays[2])
+    assert_close(jax.jit(lambda *xs: scores.additive(*xs))(*arrays), hidden @ arrays[2])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, additive_score, backend, exporting, fast_paths
+from keras_attention import AdditiveAttention, backend, exporting, fast_paths, scores
 from tests.keras_attention.helpers import array, assert_close, compiled, normal
 
 BACKEND = keras.backend.backend()
@@ -114,9 +114,9 @@ def holds(arrays, tolerance=1e-5, run=in_graph):
 
     def both(*tensors):
         def loss(*tensors):
-            return ops.sum(additive_score(*tensors) * upstream)
+            return ops.sum(scores.additive(*tensors) * upstream)
 
-        return additive_score(*tensors), slopes_of(loss, list(tensors))
+        return scores.additive(*tensors), slopes_of(loss, list(tensors))
 
     result, slopes = run(both)(*leaves(arrays[:3]))
     detached = [x.detach() if BACKEND == "torch" else x for x in (result, *slopes)]
@@ -155,7 +155,7 @@ def test_what_exponentials_do_not_hold_is_right_as_well(rng, calls):
 )
 def test_half_precision_is_computed_in_float32(rng, calls, dtype, tolerance):
     arrays = [ops.cast(ops.convert_to_tensor(x), dtype) for x in inputs(rng, units=509)[:3]]
-    result = in_graph(additive_score)(*arrays)
+    result = in_graph(scores.additive)(*arrays)
     assert keras.backend.standardize_dtype(result.dtype) == dtype
     query, key, scale = (array(ops.cast(x, "float32")).astype("float64") for x in arrays)
     expected = np.tanh(query[:, :, None] + key[:, None]) @ scale
@@ -168,7 +168,7 @@ def test_second_derivatives_are_those_of_the_formula(rng, calls):
     arrays = inputs(rng, 2, 5, 7, 11)
 
     def loss(*tensors):
-        return ops.sum(additive_score(*tensors) ** 2 * ops.convert_to_tensor(arrays[3]))
+        return ops.sum(scores.additive(*tensors) ** 2 * ops.convert_to_tensor(arrays[3]))
 
     def second(*tensors):
         return slopes_of(loss, list(tensors), order=2)
@@ -192,12 +192,12 @@ def test_forward_mode_is_that_of_the_formula(rng, calls):
     if BACKEND == "jax":
         import jax
 
-        result = jax.jit(lambda *xs: jax.jvp(additive_score, primals, xs)[1])(*tangents)
+        result = jax.jit(lambda *xs: jax.jvp(scores.additive, primals, xs)[1])(*tangents)
         assert calls
     else:
         import torch
 
-        result = torch.func.jvp(additive_score, primals, tangents)[1]
+        result = torch.func.jvp(scores.additive, primals, tangents)[1]
     (q, k, v), (dq, dk, dv) = ([array(x) for x in xs] for xs in (primals, tangents))
     hidden = np.tanh(q[:, :, None] + k[:, None])
     expected = ((1 - hidden**2) * (dq[:, :, None] + dk[:, None])) @ v + hidden @ dv
@@ -207,7 +207,7 @@ def test_forward_mode_is_that_of_the_formula(rng, calls):
 def test_the_formula_runs_where_it_serves(rng, calls):
     def take(*arrays):
         del calls[:]
-        in_graph(lambda *xs: additive_score(*xs))(*map(ops.convert_to_tensor, arrays))
+        in_graph(lambda *xs: scores.additive(*xs))(*map(ops.convert_to_tensor, arrays))
         return len(calls)
 
     query, key, scale, _ = inputs(rng)
@@ -218,7 +218,7 @@ def test_the_formula_runs_where_it_serves(rng, calls):
     assert take(query, key[:, :1], scale) == 0
     assert take(query[:1], key, scale) == 0
     if BACKEND != "torch":  # operation by operation
-        additive_score(query, key, scale)
+        scores.additive(query, key, scale)
         assert not calls
 
 
@@ -232,13 +232,13 @@ def test_autocast_and_compiled_functions_keep_float32(rng, calls):
 
     class Module(torch.nn.Module):
         def forward(self, query, key, scale):
-            return additive_score(query, key, scale)
+            return scores.additive(query, key, scale)
 
     del calls[:]
     arrays = [torch.tensor(x) for x in inputs(rng)[:3]]
     exported = torch.export.export(Module(), tuple(arrays)).module()
     assert not calls
-    assert_close(exported(*arrays), array(additive_score(*arrays)))
+    assert_close(exported(*arrays), array(scores.additive(*arrays)))
 
 
 # TensorFlow's graphs.
@@ -271,7 +271,7 @@ def test_compiled_as_a_whole_and_in_loops_it_is_right(rng, calls):
     def loop():
         return tf.while_loop(
             lambda n, _: n < 3,
-            lambda n, total: (n + 1, total + additive_score(query, key, scale)),
+            lambda n, total: (n + 1, total + scores.additive(query, key, scale)),
             (0, tf.zeros([B, TQ, TV])),
         )[1]
 
@@ -290,7 +290,7 @@ def test_unknown_batches_are_compiled_and_unknown_lengths_are_not(rng, calls, ji
         def both(query, key, scale, upstream):
             with tf.GradientTape() as tape, backend.within(training=True):
                 tape.watch([query, key, scale])
-                result = additive_score(query, key, scale)
+                result = scores.additive(query, key, scale)
             return result, tape.gradient(result, [query, key, scale], upstream)
 
         function = tf.function(
