@@ -23,6 +23,7 @@ from training.data.store import SIDES, Sequences
 
 FORMAT = 2
 MANIFEST, WORDS = "manifest.json", "source_words.npy"
+KEYS = ("pairs", "own", "unusable", "settings", "digest", "files", "bytes")
 
 
 def tokenizer_files(folder: Path) -> tuple[Path, Path]:
@@ -51,6 +52,8 @@ class Prepared:
         self.manifest: dict[str, Any] = read_json(file)
         if not isinstance(self.manifest, dict) or self.manifest.get("format") != FORMAT:
             raise CorpusError(f"{file} expected format {FORMAT}: prepare the corpus anew")
+        if missing := [key for key in KEYS if key not in self.manifest]:
+            raise CorpusError(f"{file} expected {', '.join(missing)}. Received: none")
         for name, size in self.manifest["bytes"].items():
             there = self.path / name
             if not there.is_file() or there.stat().st_size != size:
