@@ -255,7 +255,8 @@ DEMOS = {
         settings=(
             *("train_limit=30000", "epochs=4", "encoder_layers=1", "encoder_units=96"),
             *("decoder_units=128", "readout_units=128", "attention_units=96", "dropout=0.1"),
-            *("validation_limit=500", "warmup_steps=50"),
+            *("validation_limit=500", "warmup_steps=50", "attention=additive", "average_epochs=0"),
+            *("label_smoothing=0.1", "consistency=0"),
         ),
         arguments=("--split", "dev", "--limit", "500"),
     ),
