@@ -40,8 +40,10 @@ def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
         # No finite number would do: a visible score may be as low. Rows without any become 0.
         some = ops.any(mask, axis=-1, keepdims=True)
         scores = ops.where(mask, scores, ops.where(some, -np.inf, 0.0))
-    # Of one score Keras's softmax warns.
-    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+    # Of one score Keras's softmax warns, and PyTorch's exports trace unknown lengths as one.
+    one = scores.shape[-1] == 1
+    total = ops.logsumexp(scores, axis=-1, keepdims=True) if one else 0.0
+    weights = ops.exp(scores - total) if one else ops.softmax(scores, axis=-1)
     return weights if mask is None else ops.where(mask, weights, 0.0)
 
 

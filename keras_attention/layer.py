@@ -187,10 +187,7 @@ class BaseLayer(keras.layers.Layer):
         return mask
 
     def _expect_states(self, states: Any, expected: list[Any], form: str, source: str) -> None:
-        """Raise a ValueError unless a structure of tensors has these shapes; None is unknown.
-
-        The error names the form of the states, and where they come from.
-        """
+        """Raise a ValueError, of form and source, unless tensors have these shapes; None is any."""
         states = [] if states is None else tree.flatten(states)
         shapes = [tuple(getattr(x, "shape", ())) for x in states]
         if len(shapes) != len(expected) or not all(map(fits, shapes, expected)):

@@ -26,7 +26,6 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 # translates the source of each that is called, also where its file has changed since the import.
 PLAIN_GRAPH = {"autograph": False}
 
-
 VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
 
 _of_process = os.environ.get(VARIABLE, "1")

@@ -131,11 +131,8 @@ def _weighted(rows: Tensor, others: Tensor, weights: Tensor, term: Term) -> Tens
 
 
 def _sum(a: list[Tensor], b: list[Tensor], factors: list[Tensor], term: Term) -> Tensor:
-    """Return the sum over slices of factors times terms of `r = 1 / (1 + a b)`.
-
-    Two slices have one division: `1/x = y/(xy)`.
-    """
-    total = 0.0
+    """Return the sum over slices of factors times terms of `r = 1 / (1 + a b)`."""
+    total = 0.0  # two slices have one division: `1/x = y/(xy)`
     for n in range(0, SLICES, 2):
         x, y = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
         inverse = 1 / (x * y)
