@@ -19,7 +19,6 @@ from serving.client.local.manifest import MANIFEST, RANKS, read_manifest
 from serving.client.local.tokenizers import (
     END_ID,
     PAD_ID,
-    START_ID,
     UNK_ID,
     Tokenizer,
     Vocabulary,
@@ -319,9 +318,7 @@ def tokens_of(
 
 
 def token_of(tokenizer: Tokenizer, number: int, copied: Sequence[str] | None) -> str:
-    """Return the token of an id, "" of START; one of `copied` if it is beyond the vocabulary."""
-    if number == START_ID:
-        return ""
+    """Return the token of an id, which is one of `copied` if it is beyond the vocabulary."""
     if copied is None or number < tokenizer.size:
         return tokenizer.token(number)
     place = number - tokenizer.size

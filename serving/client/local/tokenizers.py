@@ -16,7 +16,8 @@ from serving.client.local.manifest import read_vocabulary
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 _ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
 _BYTE_ORDER_MARK = "\ufeff"
-_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+_UNSHOWN = (PAD_ID, START_ID, END_ID)
+_SPECIAL = ("", "<unk>", "", "")
 # Letters that are words of their own: those of the scripts Han, Hiragana and Katakana. The mark
 # that prolongs a sound, and those of voiced ones in half width, are of several scripts.
 _IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
@@ -36,7 +37,7 @@ class Tokenizer(Protocol):
         """Return the text of ids."""
 
     def token(self, number: int) -> str:
-        """Return the token of an id."""
+        """Return the token of an id: "" for PAD, START and END."""
 
 
 def load_tokenizer(folder: Path, entry: dict[str, Any]) -> Tokenizer:
@@ -82,7 +83,7 @@ class SentencePiece:
 
     def token(self, number: int) -> str:
         """See `Tokenizer`."""
-        token: str = self._pieces.id_to_piece(number)
+        token: str = self._pieces.id_to_piece(number) if number not in _UNSHOWN else ""
         return token
 
 

@@ -3,6 +3,7 @@
 const SPACE = "▁";
 const [UNKNOWN, PENALTY] = [2, 10];
 const NORMAL = 1;
+const UNSHOWN = [0, 2, 3]; // padding, start and end
 const WHITE = 32; // the byte of a space
 
 export class SentencePiece {
@@ -41,7 +42,7 @@ export class SentencePiece {
   }
 
   token(id) {
-    return this.pieces[id];
+    return UNSHOWN.includes(id) ? "" : this.pieces[id];
   }
 
   // The pieces whose scores have the greatest sum (Viterbi), in float32 as SentencePiece adds.

@@ -3,7 +3,7 @@
 import { SentencePiece } from "./sentencepiece.js";
 import { Vocabulary } from "./vocabulary.js";
 
-const [PAD, START, END] = [0, 2, 3];
+const [PAD, END] = [0, 3];
 
 export function makeTokenizer(about) {
   return about.kind === "sentencepiece" ? new SentencePiece(about) : new Vocabulary(about);
@@ -15,7 +15,7 @@ export function described(tokenizer, { ids, score, logProbs, weights }) {
   return {
     text: tokenizer.decode(own.filter((id) => id > END)),
     score,
-    tokens: own.map((id) => (id === START ? "" : tokenizer.token(id))),
+    tokens: own.map((id) => tokenizer.token(id)),
     token_probabilities: logProbs.slice(0, own.length).map(Math.exp),
     weights: weights.slice(0, own.length).map((row) => Array.from(row)),
   };

@@ -1,6 +1,6 @@
 // Words, characters, letters or symbols, looked up in a list: `serving.client.local.tokenizers`.
 
-const SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"];
+const SPECIAL = ["", "<unk>", "", ""]; // padding, start and end are not shown
 const [UNKNOWN, FIRST] = [1, 4];
 const MARK = "▁";
 const ELIDED = ["[cdjlmnst]", "qu", "jusqu", "lorsqu", "puisqu", "quoiqu"];
