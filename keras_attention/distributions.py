@@ -41,9 +41,10 @@ def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
         some = ops.any(mask, axis=-1, keepdims=True)
         scores = ops.where(mask, scores, ops.where(some, -np.inf, 0.0))
     # Of one score Keras's softmax warns, and PyTorch's exports trace unknown lengths as one.
-    one = scores.shape[-1] == 1
-    total = ops.logsumexp(scores, axis=-1, keepdims=True) if one else 0.0
-    weights = ops.exp(scores - total) if one else ops.softmax(scores, axis=-1)
+    if scores.shape[-1] == 1:
+        weights = ops.exp(scores - ops.logsumexp(scores, axis=-1, keepdims=True))
+    else:
+        weights = ops.softmax(scores, axis=-1)
     return weights if mask is None else ops.where(mask, weights, 0.0)
 
 

@@ -71,12 +71,11 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
     """Call `step` for each time step in turn: see `generic.scan`."""
     if for_gpu():
         return gpu_scan.scan(_tracing_steps(gpu=True)(step), state, inputs, output_dtypes)
-    length = tree.flatten(inputs)[0].shape[0]
-    length = tf.shape(tree.flatten(inputs)[0])[0] if length is None else length
+    rows = tree.flatten(inputs)
+    length = tf.shape(rows[0])[0] if rows[0].shape[0] is None else rows[0].shape[0]
     # TensorArrays on both sides: their gradients are per step, those of slices are whole tensors.
     flat_inputs = [
-        tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x)
-        for x in tree.flatten(inputs)
+        tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x) for x in rows
     ]
     flat_outputs = [tf.TensorArray(dtype, length) for dtype in tree.flatten(output_dtypes)]
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]

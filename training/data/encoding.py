@@ -103,22 +103,19 @@ def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, st
             yield split_of(source, job.shares), source, target
 
 
-def train_state(
-    side: str, kind: str, size: int, lines: Callable[[], Iterable[str]]
-) -> dict[str, Any]:
-    """Train the tokenizer of "source" or "target", and return its file's content.
+def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[str, Any]:
+    """Train the tokenizer of "source" or "target" on lines, and return its file's content.
 
-    `lines` gives the texts to learn from. Raises ConfigError where it cannot be trained with these
-    settings.
+    Raises ConfigError where it cannot be trained with these settings.
     """
     try:
         if kind == KIND:
             # However a source is typed, it is read alike; a target keeps its own characters.
             rule = "nmt_nfkc" if side == "source" else "identity"
-            return model_state(train_sentencepiece([*lines()], size, normalization=rule))
+            return model_state(train_sentencepiece(lines, size, normalization=rule))
         with without_native_log():
             from training.data.tokenizers import train_vocabulary
-        return train_vocabulary(kind, lines(), size).state()
+        return train_vocabulary(kind, lines, size).state()
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
 
@@ -135,7 +132,7 @@ def train_side(
     ]
     if not texts:
         raise too_few(samples[0][1].written_like, "train")
-    return train_state(side, kind, size, lambda: texts)
+    return train_state(side, kind, size, texts)
 
 
 def encode_block(

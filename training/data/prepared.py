@@ -85,7 +85,7 @@ class Prepared:
         own = self.manifest["own"]
         if not limit or limit >= own:
             return None
-        return np.array([*chosen(own, limit, seed), *range(own, self.count)])
+        return np.concatenate([chosen(own, limit, seed), np.arange(own, self.count)])
 
     def texts(self, split: str) -> Split:
         """Read the sentences of dev or test.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -139,11 +140,13 @@ def describe(
     unusable = f"{origin.unusable:,} lines without a pair, " if origin.unusable else ""
     print(
         f"{config.data}: {origin.train:,} {KINDS[config.source].unit} "
-        f"({unusable}{origin.dropped:,} left out as too long or empty), {origin.dev:,} in dev"
-        f"; {model.count_params():,} parameters; {keras.backend.backend()} on "
+        f"({unusable}{origin.dropped:,} left out as too long or empty), {origin.dev:,} in dev; "
+        f"{model.count_params():,} parameters; {keras.backend.backend()} on "
         f"{_device()}{processes}, Keras {keras.__version__}. Run directory: {files.path}"
     )
-    print(shapes, end="\n" if shapes else "", flush=True)
+    if shapes:
+        print(shapes)
+    sys.stdout.flush()
 
 
 def _device() -> str:

@@ -133,7 +133,7 @@ def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:
     lines = [text for references in data.references for text in references]
     kind, size = config.target_tokenizer, config.target_vocab_size
     with stages("training the tokenizer of the target side"):
-        return tokenizer_of(train_state("target", kind, size, lambda: lines))
+        return tokenizer_of(train_state("target", kind, size, lines))
 
 
 def _tokenizers(source: Source, target: Tokenizer | None) -> tuple[Any, Tokenizer | None]:

@@ -21,4 +21,4 @@ def one_line(error):
 
 def train_tokenizer(kind, lines, size):
     """A tokenizer as a run trains that of its sources."""
-    return tokenizer_of(train_state("source", kind, size, lambda: lines))
+    return tokenizer_of(train_state("source", kind, size, lines))
