@@ -28,6 +28,7 @@ MISTAKES = [
     ("training.train", ["--preset", "cmudict", "--set", "clip_norm=-1"], "clip_norm expected more"),
     ("training.train", ["--preset", "cmudict", "--output", "FILE/r"], "cannot write to FILE/r"),
     ("training.train", ["--resume", "--output", "NEW"], "nothing to resume"),
+    ("training.train", ["--preset", "phrasebook-en-fr", "--output", "FULL"], "README.md is no run"),
     ("training.train", ["--init", "NEW", "--output", "NEW"], "--init expected a trained run"),
     ("training.prepare", ["--output", "NEW"], "expected --preset or --data"),
     ("training.prepare", ["--preset", "digits", "--output", "NEW"], "expected source = text"),
@@ -40,6 +41,7 @@ MISTAKES = [
         [*CMUDICT, "--corpus", "NEW", "--workers", "0"],
         "at least 1. Received: 0",
     ),
+    ("training.prepare", [*CMUDICT, "--tokenizers", "RUN"], "--tokenizers expected --corpus"),
     ("training.train", [*CMUDICT, "--data", "prepared:NEW"], "NEW is not a prepared corpus"),
     ("training.train_arrays", ["NEW"], "is not prepared"),
     ("training.train_arrays", [], "arguments are required: "),
@@ -48,12 +50,14 @@ MISTAKES = [
     ("training.evaluate", ["--run", "RUN", "--length-penalty", "-1"], "at least 0. Received: -1"),
     ("training.evaluate", ["--run", "RUN", "--output", "NEW/a.json"], "there is no directory"),
     ("training.evaluate", ["--run", "RUN", "--hypotheses", "RUN"], "it is a directory"),
+    ("training.evaluate", ["--run", "RUN", "--hypotheses", "/dev/null"], "null: it is no file"),
     ("training.evaluate", ["--run", "RUN", "--data", "tsv:/no.tsv"], "Cannot read /no.tsv"),
     ("training.evaluate", ["--run", "RUN", "--limit", "0"], "of at least 1. Received: 0"),
     ("training.evaluate", [*SCORED, *COVERING], "expected a --beam-width of at least 2"),
     ("training.translate", ["--run", "RUN", *COVERING], "expected a --beam-width of at least 2"),
     ("training.evaluate", [*SCORED, "--split", "what"], "no split 'what'"),
     ("training.translate", ["--run", "NEW"], "is not a run"),
+    ("training.translate", ["--run", "RUN", "RUN/best.weights.h5"], "line 1: expected UTF-8 text"),
     ("training.translate", ["--run", "RUN", "/no.txt"], "No such file or directory: /no.txt"),
     ("training.translate", ["--run", "RUN", "--nbest", "9"], "at most --beam-width, 5"),
     ("training.translate", ["--run", "RUN", "--batch-size", "x"], "of at least 1. Received: x"),
@@ -123,7 +127,7 @@ def filled(text, folder):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A user's directory with files in it."""
-    for name in ("kept/file", "kept/full/letter.txt", "kept/model/1/saved_model.pb"):
+    for name in ("kept/file", "kept/full/README.md", "kept/model/1/saved_model.pb"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("hers")

@@ -64,6 +64,9 @@ def main(arguments: list[str] | None = None) -> None:
         seconds = round(time.monotonic() - started, 1)
         print(json.dumps({"corpus": str(options.corpus), **counts, "seconds": seconds}))
         return
+    for name in ("workers", "tokenizers"):
+        if getattr(options, name):
+            raise UsageError(f"--{name} expected --corpus: a run is prepared without")
     import training.command.startup  # noqa: F401
 
     from training.runs.start import prepare_run

@@ -13,7 +13,7 @@ from training.command.errors import UsageError
 from training.command.native import keep_programs
 from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import progress
-from training.data.pair_files import clean
+from training.data.pair_files import clean, decoded
 
 if TYPE_CHECKING:
     from training.decode.texts import Translation
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     from training.decode.texts import make_nbest, say_cut
     from training.runs.run import load_translators
 
-    texts = [_lines(path.read_bytes()) for path in options.files]
+    texts = [_lines(path.read_bytes(), path) for path in options.files]
     runs, settings = load_translators(options.runs), Search.of(options, count)
     translate = make_nbest(runs, settings, options.batch_size)
     if not options.files and sys.stdin.isatty():
@@ -68,16 +68,16 @@ def main(arguments: list[str] | None = None) -> None:
         return
     lines = [line for text in texts for line in text]
     if not options.files:
-        lines = _lines(sys.stdin.buffer.read())
+        lines = _lines(sys.stdin.buffer.read(), "standard input")
     say_cut(runs[0], lines, settings)
     with progress(len(lines), "lines") as advance:
         translations = translate(lines, advance)
     _write(translations, options)
 
 
-def _lines(data: bytes) -> list[str]:
+def _lines(data: bytes, name: str | Path) -> list[str]:
     """Return the lines of a file as training reads them."""
-    text = data.decode("utf-8-sig", errors="replace")
+    text = decoded(data, name)
     return [clean(line) for line in text.removesuffix("\n").split("\n")] if text else []
 
 

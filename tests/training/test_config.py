@@ -111,7 +111,7 @@ def test_own_data_has_settings_by_its_amount(pairs):
 
 def test_a_preset_can_be_a_file_of_ones_own(tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text('about.task = "mine"\nepochs = 3\n')
+    path.write_text('\ufeffabout.task = "mine"\nepochs = 3\n')
     assert load_preset(str(path)) == Config(epochs=3)
 
 

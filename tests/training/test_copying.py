@@ -1,6 +1,7 @@
 """Words that no vocabulary holds, from the source's text to the target's."""
 
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,14 +11,16 @@ from serving.check.version import check_version
 from serving.client.clients import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving
-from training.command.errors import ConfigError
+from tests.training.conftest import tiny_config, without_steps
+from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
 from training.data.token_ids import hide_names, shared_words, tokenize_to_copy
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.decode.search import Search, force_decode, search
 from training.decode.texts import make_translator
-from training.fit.train import train
+from training.fit.train import resume, train
 from training.runs.run import load_run
+from training.runs.start import prepare_run
 
 SOURCE = VocabularyTokenizer("words", ["▁the", "▁sees", "▁Paris", "."], copies=True)
 TARGET = VocabularyTokenizer("words", ["▁la", "▁voit", ".", "▁Paris"])
@@ -71,6 +74,24 @@ def test_what_cannot_copy_is_refused(changes, said):
         changes = {**changes, "source_tokenizer": "words", "target_tokenizer": "words"}
     with pytest.raises(ConfigError, match=said):
         Config(**{"copy": True, **changes})
+
+
+def test_more_hypotheses_than_words_are_one_clear_line():
+    run = SimpleNamespace(path="run", config=Config(**SETTINGS), target_tokenizer=TARGET)
+    with pytest.raises(UserError, match=r"--beam-width expected at most 8.*run\. Received: 9"):
+        Search(beam_width=9).check([run])
+
+
+def test_a_prepared_run_knows_the_words_of_both_sides(tmp_path):
+    words = ("source_tokenizer=words", "target_tokenizer=words", "copy=true", "average_epochs=0")
+    prepare_run(tiny_config(*words), tmp_path)
+    with without_steps():
+        resume(tmp_path)
+    run = load_run(tmp_path)
+    source, target = (x.state()["tokens"] for x in (run.source_tokenizer, run.target_tokenizer))
+    table = run.model.get_layer("source_words").words.numpy()
+    read = {source[i - 4]: target[j - 4] for i, j in enumerate(table) if j >= 0}
+    assert read == {word: word for word in {*source} & {*target}} != {}
 
 
 def names_task(rng, count, known=None):

@@ -3,6 +3,7 @@ import dataclasses
 import io
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -221,6 +222,10 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     run = dataclasses.replace(
         tiny_run, config=dataclasses.replace(tiny_run.config, data=f"tsv:{file}")
     )
+    outcome = SimpleNamespace(config=SimpleNamespace(target="label"))
+    monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [outcome])
+    with pytest.raises(UserError, match=r"^--replace-unknown .* texts\. .* predict an outcome"):
+        evaluate.main(["--run", "x", "--replace-unknown"])
     monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [run])
     with pytest.raises(
         UserError, match=r"no split 'test'; it has train, dev\. Name the data with --data"

@@ -82,8 +82,8 @@ seconds = _number(float, "seconds, above 0 and below 3600", lambda x: 0 < x < 36
 def file_to_write(text: str) -> Path:
     """Read the place of a result: before long work, find out whether it can be written."""
     path = Path(text)
-    if path.is_dir():
-        reason = "it is a directory"
+    if path.exists() and not path.is_file():  # a device would be replaced by a file
+        reason = "it is a directory" if path.is_dir() else "it is no file"
     elif not path.parent.is_dir():
         reason = f"there is no directory {path.parent}"
     elif not os.access(path if path.exists() else path.parent, os.W_OK):

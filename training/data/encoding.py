@@ -90,7 +90,8 @@ class Job(NamedTuple):
 
     tokenizers: tuple[Path, Path]  # files of both sides
     shares: tuple[float, float]  # of the sources that are held out for dev and test
-    excluded: frozenset[str]  # sources to leave out: those of dev and test
+    measured: frozenset[str]  # sources of dev and test, where these are no shares
+    extra: bool  # whether those are left out
     written_like: str  # data in whose script targets are written
     copying: Copying | None  # None where no words are copied
 
@@ -99,7 +100,8 @@ def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, st
     """Yield the split, source and target of each pair."""
     split = corpus.written_like(job.written_like, parse(block, skipped))
     for source, target in split.pairs():
-        if source not in job.excluded:
+        skipped.shared += source in job.measured
+        if not (job.extra and source in job.measured):
             yield split_of(source, job.shares), source, target
 
 

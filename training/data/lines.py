@@ -56,6 +56,7 @@ class Skipped:
     reasons: Counter[str] = field(default_factory=Counter)
     first: dict[str, int] = field(default_factory=dict)  # line of each reason
     usable: int = 0  # lines that are a pair
+    shared: int = 0  # pairs whose sources are measured on
 
     @property
     def unusable(self) -> int:
@@ -69,7 +70,7 @@ class Skipped:
 
     def merge(self, other: Skipped) -> None:
         """Add the lines of the next block."""
-        self.usable += other.usable
+        self.usable, self.shared = self.usable + other.usable, self.shared + other.shared
         self.reasons.update(other.reasons)
         self.first = other.first | self.first
 
@@ -193,7 +194,8 @@ def _is_quoted(head: bytes) -> bool:
     """Whether columns are in quotes as spreadsheets write them.
 
     Where a text has a quote, all of it is in quotes and its own are doubled; and nearly all texts
-    are in quotes, or some have doubled ones, or tabs or line ends inside.
+    are in quotes, or some have doubled ones, or tabs or line ends inside, not both: whole lines
+    may be between two quotes.
     """
     text = head.decode(errors="replace").replace("\ufeff", "")
     inside, plain = _QUOTED.findall(text), _QUOTED.sub("", text)
@@ -203,7 +205,7 @@ def _is_quoted(head: bytes) -> bool:
     wrong = sum('"' in field for field in others)
     if not inside or len(inside) < NEARLY_ALL * (len(inside) + wrong):
         return False
-    special = any(re.search(r'""|[\t\n]', field) for field in inside)
+    special = any('""' in field or ("\t" in field) != ("\n" in field) for field in inside)
     return special or len(inside) >= NEARLY_ALL * (len(inside) + len(others))
 
 

@@ -145,12 +145,16 @@ def read_text(path: Path) -> str:
     Raises CorpusError where it cannot be read, is not UTF-8, or empty.
     """
     with opened(path) as file:
-        data = file.read()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise CorpusError(f"{path}, line {line}: expected UTF-8 text") from None
+        text = decoded(file.read(), path)
     if not text.strip():
         raise CorpusError(f"{path} is empty")
     return text
+
+
+def decoded(data: bytes, name: str | Path) -> str:
+    """Return what a file of this name holds as text; a CorpusError where that is not UTF-8."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CorpusError(f"{name}, line {line}: expected UTF-8 text") from None

@@ -12,7 +12,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +103,9 @@ def _write(
 
     def job(spec: str) -> Job:
         """Shares of the data are held out, sources that are measured on of extra data."""
-        if spec == config.data:
-            return Job(files, shares, frozenset(), config.data, copying)
-        excluded = frozenset(text for split in measured.values() for text in split.sources)
-        return Job(files, (0.0, 0.0), excluded, config.data, copying)
+        sources = frozenset(text for split in measured.values() for text in split.sources)
+        extra = spec != config.data
+        return Job(files, (0.0, 0.0) if extra else shares, sources, extra, config.data, copying)
 
     samples = [(sample, job(spec)) for (_, sample), spec in zip(surveys, specs, strict=True)]
     settings = _make_tokenizers(config, files, tokenizers, samples, processes)
@@ -134,6 +133,9 @@ def _write(
                 skipped.check(spec)
             if spec == config.data:
                 counts["own"] = counts["pairs"]
+                if skipped.shared:
+                    flatter = "pairs have sources of dev or test, whose figures they flatter"
+                    print(f"{spec}: {skipped.shared:,} {flatter}", flush=True)
                 for (name, pairs), share in zip(parts.items(), shares, strict=True):
                     if share and not pairs:
                         raise too_few(spec, name)
@@ -165,10 +167,8 @@ def _write(
 def _read_measured(config: Config, shares: tuple[float, float]) -> dict[str, Split]:
     """Read dev and test, where they are no shares of the data."""
     measured = {} if shares[0] else {"dev": load_split(config, "dev")[0]}
-    if not shares[1] and config.test:
-        measured["test"] = load_split(config, "test")[0]
-    elif not shares[1] and config.extra_data:
-        with suppress(CorpusError):  # a corpus may have none
+    if not shares[1] and (config.test or config.extra_data):
+        with nullcontext() if config.test else suppress(CorpusError):  # a corpus may have none
             measured["test"] = load_split(config, "test")[0]
     return measured
 

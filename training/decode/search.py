@@ -61,6 +61,12 @@ class Search:
                 )
         if self.coverage_penalty and self.beam_width < 2:
             raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")
+        for run in (run for run in runs if run.config.copy):
+            if self.beam_width > (size := run.target_tokenizer.vocab_size):
+                raise UserError(
+                    f"--beam-width expected at most {size}, the vocabulary of {run.path}. "
+                    f"Received: {self.beam_width}"
+                )
         for run in runs if self.replaces_unknown else ():
             kinds = [side.kind for side in (run.source_tokenizer, run.target_tokenizer)]
             if len(set(kinds)) > 1 or KIND in kinds:

@@ -87,8 +87,6 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
         opened = open_run(files, config, init)
         model = _build(opened)
         opened.source.begin(model)
-        if opened.config.copy:
-            begin_copying(model, opened.source, opened.target)
         if init is not None:
             load_best(RunFiles(init), model)
         write_run(files, opened, model)
@@ -119,6 +117,8 @@ def _build(opened: Opened) -> keras.Model:
     """Return the compiled model."""
     model = build_model(opened.config, *opened.origin.vocabulary)
     compile_model(model, opened.config, opened.pairs.statistics.steps_per_epoch)
+    if opened.config.copy:  # a prepared run has no checkpoint yet that would have the words
+        begin_copying(model, opened.source, opened.target)
     return model
 
 

@@ -224,7 +224,10 @@ def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, 
 
 def _commands(files: RunFiles, config: Config, origin: Origin | None) -> str:
     run, name = shlex.quote(str(files.path)), shlex.quote(files.path.absolute().name)
-    lines = [f"python -m training.evaluate --run {run} --split dev"]
+    # Images and histories of files have no splits that could be named.
+    form, colon, _ = config.data.partition(":")
+    data = f"--data {form}:PATH" if colon and config.source != "text" else "--split dev"
+    lines = [f"python -m training.evaluate --run {run} {data}"]
     if (config.source, config.target) == ("text", "text"):
         lines.append(f"python -m training.translate --run {run} < source.txt > target.txt")
     lines += [

@@ -32,6 +32,7 @@ from training.sources.source import Source
 
 Sides = tuple[Any, Any]  # the source, and the tokenizer of a text as target, else None
 ENOUGH_TO_SCORE = 200  # dev sentences
+MOST_CUT = 0.01  # share of targets longer than a search writes, more of which is printed
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Opened:
 
 
 def check_free(files: RunFiles) -> None:
-    """Refuse a directory that holds anything trained or prepared."""
+    """Refuse a directory that holds anything trained or prepared, or files of these names."""
     checkpoints = files.all_checkpoints()
     trained = files.best.exists() or any(checkpoints)  # epoch 0 is not trained
     if trained or (files.config.is_file() and not checkpoints):
@@ -56,6 +57,9 @@ def check_free(files: RunFiles) -> None:
             f"{files.path} holds a run already: go on with it by training.train --resume, or "
             "choose another --output"
         )
+    written = (files.card, files.checkpoints, files.recent, files.tokens, files.history)
+    if others := [path for path in written if path.exists() and not files.digests.is_file()]:
+        raise RunError(f"{others[0]} is no run's, and would be lost: choose another --output")
 
 
 def as_init_reads(config: Config, init: Path) -> Config:
@@ -109,12 +113,10 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
         data = write_tokens(files.streamed, config, init)
         sides = load_sides(config, RunFiles(data.path))
     else:
-        source = source_class(config.source)
-        data = source.load_training(config)
-        if init is not None:
-            sides = load_sides(config, RunFiles(init))
-        else:
-            sides = source.make(config, data[0]), _train_tokenizer(config, data[0])
+        reader = source_class(config.source)
+        begun = None if init is None else load_sides(config, RunFiles(init))
+        data = reader.load_training(config, begun and begun[0])
+        sides = begun or (reader.make(config, data[0]), _train_tokenizer(config, data[0]))
     for side, tokenizer in zip(SIDES, _tokenizers(*sides), strict=True):
         wanted = getattr(config, f"{side}_vocab_size")
         if init is None and tokenizer is not None and tokenizer.vocab_size < wanted:
@@ -123,6 +125,12 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
                 "its text gives."
             )
     opened = _open(config, data, sides, init)
+    pairs: Any = opened.pairs
+    if isinstance(data, Prepared):
+        source, target = (side.lengths[pairs.plan.rows] for side in (pairs.source, pairs.target))
+        if (share := (target > 2 * source + 10).mean()) > MOST_CUT:
+            limit = "twice their sources' tokens and 10; other tokenizers have fewer"
+            print(f"{share:.0%} of the targets would be cut: a search ends after {limit}.")
     return opened if opened.target is None else _decided(opened)
 
 
@@ -145,7 +153,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     """Read the data of a run that goes on; other sentences than it began with need `force`."""
     sides = load_sides(config, files)
     if not KINDS[config.source].tokens:
-        opened = _open(config, source_class(config.source).load_training(config), sides)
+        opened = _open(config, sides[0].load_training(config, sides[0]), sides)
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
     tokens = None

@@ -196,8 +196,8 @@ def report(options: argparse.Namespace) -> None:
     if config.target == "label":
         for name in ("hypotheses", "errors", "lowercase", "replace_unknown"):
             if getattr(options, name):
-                option = name.replace("_", "-")
-                raise UserError(f"--{option} expected runs with target = text. Received: label")
+                wanted = f"--{name.replace('_', '-')} expected runs that write texts"
+                raise UserError(f"{wanted}. Received: runs that predict an outcome")
     split, read = _load_split(options, run)
     if config.target == "label":
         figure = options.output.with_suffix(".png") if options.output else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,13 +33,14 @@ def evaluate_labels(
     `figure` of the calibration is drawn as a PNG.
 
     Returns:
-        `auc`, `auprc`, `cross_entropy`, `calibration_error`; `examples`, `people`, `positive`,
-        `seconds`.
+        `auc`, `auprc`, of both outcomes alone; `cross_entropy`, `calibration_error`, `examples`,
+        `people`, `positive`, `seconds`.
 
     Raises UserError where all examples have one outcome, with `bootstrap`.
     """
     positive = int(data.labels.sum())
-    if bootstrap and positive in (0, len(data.labels)):
+    alike = positive in (0, len(data.labels))
+    if bootstrap and alike:
         raise UserError(
             "--bootstrap expected examples of both outcomes. "
             f"Received: {positive} of {len(data.labels)} examples came true"
@@ -48,7 +50,9 @@ def evaluate_labels(
     probabilities = predict(data).probabilities
     seconds = time.perf_counter() - started
     result: dict[str, Any] = {}
-    for key, score in SCORES.items():
+    if alike:
+        print("All examples have one outcome: there is neither AUC nor AUPRC.", file=sys.stderr)
+    for key, score in ({} if alike else SCORES).items():
         result[key] = score(data.labels, probabilities)
         if bootstrap:
             predictions = {key: probabilities}

@@ -70,8 +70,8 @@ class Source(ABC):
     places: tuple[int, ...] | None = None  # shape of the memory's places; None for a sequence's
 
     @classmethod
-    def load_training(cls, config: Config) -> tuple[Any, Any]:
-        """Read the training and the dev set, splits or `Histories`; texts become ids instead."""
+    def load_training(cls, config: Config, source: Source | None = None) -> tuple[Any, Any]:
+        """Read training and dev set, splits or `Histories`, as a run with `source` reads them."""
         raise NotImplementedError
 
     @abstractmethod

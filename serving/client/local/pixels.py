@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def _decode_png(contents: bytes, channels: int) -> np.ndarray:
     except (OSError, SyntaxError, ValueError):
         raise ValueError("cannot be decoded") from None
     depth, color = contents[24:26]
-    if depth == 16 and color != 4:
+    if depth == 16:
         return _composite(*_sixteen_bits(image, contents), channels)
     if color >= 4 or "transparency" in image.info:
         pixels = np.asarray(image.convert("RGBA")).astype("int64")
@@ -118,7 +119,12 @@ def _sixteen_bits(image: Any, contents: bytes) -> tuple[np.ndarray, np.ndarray]:
     from PIL import Image
 
     pixels = np.asarray(image).astype("int64")
-    if pixels.ndim == 3:  # Pillow keeps the upper bytes; in the other order, it keeps the lower
+    if contents[25] == 4:  # gray and alpha: as RGBA of 8 bits, which has as many bytes, it has all
+        header = contents[12:24] + b"\x08\x06" + contents[26:29]
+        contents = contents[:12] + header + struct.pack(">I", zlib.crc32(header)) + contents[33:]
+        pixels = np.asarray(Image.open(io.BytesIO(contents))).astype("int64")
+        pixels = (pixels[..., ::2] << 8 | pixels[..., 1::2])[..., [0, 0, 0, 1]]
+    elif pixels.ndim == 3:  # Pillow keeps the upper bytes; in the other order, it keeps the lower
         with Image.open(io.BytesIO(contents)) as other:
             other.tile = [(*tile[:3], tile[3].replace("16B", "16L")) for tile in other.tile]
             pixels = pixels << 8 | np.asarray(other)

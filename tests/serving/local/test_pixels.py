@@ -70,6 +70,7 @@ def files(rng):
         "RGB of a clear colour": png(np.tile([[1, 2, 3], [3, 2, 1]], (23, 20, 1)), 8, 2, clear),
         "11 bits of RGB and alpha": png(numbers(11, 4) * [1, 1, 1, 32], 16, 6),
         "16 bits of gray and alpha": png(numbers(16, 2), 16, 4),
+        "11 bits of gray and alpha": png(numbers(11, 2) * [1, 32], 16, 4),
         "gray and alpha": png(numbers(8, 2), 8, 4),
         "RGB": png(numbers(8, 3), 8, 2),
         "RGB and alpha": png(numbers(8, 4), 8, 6),
@@ -117,6 +118,8 @@ def test_bits_that_no_pixel_uses_are_left_out():
     for shift in (0, 2, 8):
         image = read_image(png(levels << shift, 16, 0), 16, 16, 1)[..., 0]
         np.testing.assert_array_equal(image, levels)
+        opaque = np.stack([levels << shift, levels * 0 + 65535], axis=-1)
+        np.testing.assert_array_equal(read_image(png(opaque, 16, 4), 16, 16, 1)[..., 0], levels)
         colors = np.stack([levels, levels.T, levels[::-1]], axis=-1)
         image = read_image(png(colors << shift, 16, 2), 16, 16, 3)
         np.testing.assert_array_equal(image, colors)

@@ -55,6 +55,14 @@ def test_quotes_of_texts_stay(tmp_path, capsys):
     assert read_split(f"tsv:{path}").pairs() == pairs
     surveyed(f"tsv:{path}")
     assert capsys.readouterr().out == ""
+    pairs = [
+        ("One", "Un"),
+        ('"I came.', "Je vins."),
+        ("I saw.", "Je vis."),
+        ('I won."', "Je vaincs."),
+    ]
+    write(path, "".join(f"{a}\t{b}\n" for a, b in pairs))
+    assert read_split(f"tsv:{path}").pairs() == pairs  # not what is between the quotes as one
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le", "latin-1"])

@@ -86,7 +86,7 @@ def test_shares_of_dev():
     assert [dev_share(count) * count for count in lines] == pytest.approx(expected)
 
 
-def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp_path):
+def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp_path, capsys):
     other = tmp_path / "other.tsv"
     other.write_text("a\tb\nc\td\na\te\n")
     with pairs.open("a") as file:
@@ -94,6 +94,7 @@ def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp
     config = Config(data=f"tsv:{pairs}", dev=f"tsv:{other}", test=f"tsv:{other}")
     train, ids = learned(config, tmp_path / "ids")
     assert len(train) == 998
+    assert f"tsv:{pairs}: 1 pairs have sources of dev or test" in capsys.readouterr().out
     assert ids.texts("dev").sources == ["a", "c"]
     assert ids.texts("dev").references == [["b", "e"], ["d"]]
     assert load_split(config, "test")[1] == {"data": f"tsv:{other}", "split": "all"}

@@ -7,6 +7,7 @@ import pytest
 from training.config.schema import Config, override
 from training.data.plan import Statistics
 from training.fit.recorder import Recorder
+from training.runs.card import _commands
 from training.runs.files import RunFiles, summary
 from training.runs.run import load_best
 
@@ -111,3 +112,9 @@ def test_weights_of_epochs_long_ago_are_no_part_of_the_mean(tmp_path):
     run.go_on([9.5, 9.4], None, 0)
     run.go_on([7.5], 7.4)
     assert summary(run.files)["epochs"] == [5]
+
+
+def test_a_card_names_data_that_have_no_splits():
+    for data, said in (("events:/a.csv", "--data events:PATH"), ("pbcseq", "--split dev")):
+        config = Config(source="events", data=data)
+        assert f"training.evaluate --run r {said}\n" in _commands(RunFiles("r"), config, None)

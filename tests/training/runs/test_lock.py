@@ -21,13 +21,6 @@ def test_a_directory_that_did_not_become_a_run_is_removed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_in_the_directory_stays(tmp_path):
-    (tmp_path / "notes").write_text("mine")
-    with RunFiles(tmp_path).locked():
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
-
-
 def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
     files = RunFiles(tmp_path)
     kept = [files.checkpoint(1), files.recent, tmp_path / "writing"]

@@ -1,6 +1,7 @@
 """Token ids kept in a run's directory, written when it begins."""
 
 import os
+import re
 import shutil
 from dataclasses import replace
 
@@ -53,6 +54,15 @@ def test_a_pronouncer_is_prepared_too(pairs, tmp_path):
     assert RunFiles(tmp_path / "run").tokens.is_dir()
     with pytest.raises(ConfigError, match="attention expected one of none, additive"):
         prepare_run(replace(config, attention="unheard"), tmp_path / "other")
+
+
+def test_targets_longer_than_a_search_writes_are_counted(pairs, tmp_path, capsys):
+    lines = [f"{n}\t{'number ' * (1 + n % 2)}{n}\n" for n in range(211)]  # 9 or 16 letters and more
+    pairs.write_text("".join(lines))
+    letters = ("source_tokenizer=letters", "target_tokenizer=letters", "train_limit=0")
+    prepare_run(tiny_config(*letters, f"data=tsv:{pairs}"), tmp_path / "run")
+    share = re.search(r"(\d+)% of the targets would be cut", capsys.readouterr().out)
+    assert 40 < int(share[1]) < 60
 
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):

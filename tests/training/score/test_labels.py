@@ -3,6 +3,7 @@ import pytest
 
 from tests.training.sources.test_events import random_histories
 from training.command.errors import UserError
+from training.decode.labels import Prediction
 from training.metrics import auc
 from training.score import labels as scores
 from training.score.labels import evaluate_labels
@@ -64,3 +65,14 @@ def test_an_interval_takes_both_outcomes(rows):
     data.labels[1] = 1
     with pytest.raises(UserError, match=r"--bootstrap expected .*: 0 of \d examples came true"):
         evaluate_labels([], data.select(rows), bootstrap=True)
+
+
+def test_of_one_outcome_there_is_no_auc(monkeypatch, capsys):
+    data = random_histories()
+    data.labels[:] = 0
+    chances = Prediction(np.full(len(data.labels), 0.25), None)
+    monkeypatch.setattr(scores, "make_predictor", lambda runs: lambda data: chances)
+    found = evaluate_labels([], data)
+    assert not found.keys() & {"auc", "auprc"}
+    assert found["cross_entropy"] == pytest.approx(-np.log(0.75))
+    assert "neither AUC nor AUPRC" in capsys.readouterr().err

@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 
 from serving.client import histories as client
+from training.config.schema import Config
 from training.data.pair_files import CorpusError
+from training.runs.files import RunFiles
+from training.runs.start import open_run, reopen
 from training.sources.events import data as events
 from training.sources.events.histories import (
     MISSING,
@@ -14,6 +17,7 @@ from training.sources.events.histories import (
     input_name,
     parse_number,
 )
+from training.sources.events.source import EventSource
 from training.sources.events.table import read_table
 
 WIDE = """patient,day,bili,sex,died
@@ -52,7 +56,7 @@ def nan_equal(found, wanted):
 
 
 def test_a_table_of_visits_gives_the_history_up_to_each_outcome(tmp_path):
-    found = read_table(write(tmp_path, WIDE))
+    found = read_table(write(tmp_path, WIDE, "\ufeff" + ABOUT))
     assert found.schema.inputs() == ["bili", "sex__f", "sex__m"]
     nan = math.nan
     nan_equal(found.values, [[1.5, 1, 0], [nan, 1, 0], [4.5, nan, nan], [2, 0, 1]])
@@ -220,6 +224,24 @@ def test_a_table_that_cannot_be_read_is_one_clear_line(table, about, said, tmp_p
     with pytest.raises(CorpusError, match=said) as caught:
         read_table(write(tmp_path, table, about))
     assert "\n" not in str(caught.value)
+
+
+def test_times_that_become_one_number_of_32_bits_are_counted(tmp_path, capsys):
+    for start, said in ((1_700_000_000, "6 of 7 times are rounded"), (0, "")):
+        rows = "".join(f"a,{start + 60 * n},{n},1\n" for n in range(7))
+        read_table(write(tmp_path, f"patient,day,bili,died\n{rows}"))
+        assert capsys.readouterr().err.partition(": ")[2][:24] == said
+
+
+def test_a_table_is_read_in_the_columns_of_the_run_that_goes_on_or_is_begun_from(tmp_path):
+    rows = (f"p{n},{day},{n},{7 * n + day},{n % 2}\n" for n in range(60) for day in (0, 1))
+    table = write(tmp_path, "patient,day,bili,ast,died\n" + "".join(rows))
+    config = Config(source="events", data=f"events:{table}")
+    EventSource(Schema({"ast": None, "bili": None}), 8).save(tmp_path)
+    begun = open_run(RunFiles(tmp_path / "run"), config, tmp_path)
+    for opened in (begun, reopen(RunFiles(tmp_path), config)):
+        events_of_dev = opened.dev_pairs.source.values
+        np.testing.assert_array_equal(events_of_dev @ [1, -1, 7], 0)  # time, ast, bili
 
 
 def test_what_was_never_seen_in_training_is_named(tmp_path):

@@ -128,14 +128,3 @@ def test_padding_does_not_change_what_is_said(attention):
         alone = model({"source": rows.select(np.array([[row]]), 16).padded()}).numpy()
         np.testing.assert_allclose(alone[0], together[row], atol=1e-5)
     assert np.ptp(together) > 0
-
-
-def test_a_source_reads_back_as_it_was_saved(tmp_path):
-    config = Config(source="events")
-    source = EventSource.make(config, random_histories())
-    source.save(tmp_path)
-    loaded = EventSource.load(config, tmp_path)
-    assert (loaded.schema, loaded.size) == (source.schema, 3)
-    model = build_model(config, 3)
-    loaded.begin(model)  # whose statistics are among its weights
-    assert not np.any(model.get_layer("encoder").get_layer("features").mean)

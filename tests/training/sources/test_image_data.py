@@ -96,6 +96,10 @@ def test_files_of_one_name_are_told_apart_by_their_folders_and_few_images_have_a
         assert len(dev.sources) >= 1
         assert {*train.sources, *dev.sources} == {*root.glob("*/crop.png")}
         assert len(train.sources) + len(dev.sources) == count
+    (tmp_path / "2" / "labels.tsv").write_text(f"0/crop.png\t7\n{root}/1/crop.png\tcafe\u0301\n")
+    train, dev = images.load_training(f"images:{tmp_path / '2'}")
+    elsewhere = {str(file): text for file, text in train.pairs() + dev.pairs()}
+    assert elsewhere == {f"{tmp_path}/2/0/crop.png": "7", f"{root}/1/crop.png": "café"}
     (tmp_path / "2" / "labels.tsv").write_text("0/crop.png\t7\n")
     with pytest.raises(CorpusError, match="too few images to hold out a dev set: 1"):
         images.load_training(f"images:{tmp_path / '2'}")
@@ -120,6 +124,7 @@ def test_a_name_has_its_splits_and_more_of_one_begins_as_less_of_it():
         ("a.png 7\n", "line 1: expected file TAB text"),
         ("a.png\t7\n\nb.png\t8\n", "line 3: there is no file"),
         ("a.png\t \n", "line 1: expected file TAB text"),
+        ("a.png\t7\tAnna\n", "line 1: expected file TAB text"),
     ],
 )
 def test_a_folder_that_is_none_of_images_is_one_clear_line(labels, said, tmp_path):

@@ -47,14 +47,17 @@ def load(
     return histories.select(chosen(len(histories.labels), limit, seed))
 
 
-def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Histories, Histories]:
-    """Read what to train on and what to measure progress on.
+def load_training(
+    spec: str, limit: int = 0, seed: int = 0, schema: Schema | None = None
+) -> tuple[Histories, Histories]:
+    """Read what to train on and what to measure progress on, as `load` does.
 
     Of a table a fixed 1 in 10 of the ids is held out, which depends on the id alone.
     """
     if ":" not in spec:
-        return load(spec, "train", limit=limit, seed=seed), load(spec, "dev")
-    everything = load(spec, "all")
+        train = load(spec, "train", schema=schema, limit=limit, seed=seed)
+        return train, load(spec, "dev", schema=schema)
+    everything = load(spec, "all", schema=schema)
     train, dev = everything.of_people(range(1, 10), 10), everything.of_people(range(1), 10)
     for part in (train, dev):
         if len(np.unique(part.labels)) < 2:

@@ -70,9 +70,10 @@ class EventSource(Source):
         self.size = len(schema.inputs())
 
     @classmethod
-    def load_training(cls, config: Config) -> tuple[Histories, Histories]:
+    def load_training(cls, config: Config, source: Any = None) -> tuple[Histories, Histories]:
         """Read histories with outcomes: see `training.sources.events.data`."""
-        return events.load_training(config.data, config.train_limit, config.seed)
+        schema = None if source is None else source.schema
+        return events.load_training(config.data, config.train_limit, config.seed, schema)
 
     def load_split(
         self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0

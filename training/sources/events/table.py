@@ -34,10 +34,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from training.data.pair_files import CorpusError, read_text
 from training.sources.events.histories import MISSING, PLACEHOLDERS, Histories, Schema, parse_number
 
 MOST_CATEGORIES = 50  # of a column that is not declared as one of categories
+LOST = 0.01  # share of a time between events, and of these times, that rounding may take
 _SILENT = ("", "NA", "NaN", "nan")  # missing, as the guide has it: not worth a line
 _LIKE_NUMBER = re.compile(r"[-+<>=≤≥~]*\s*[.,]?\d[\d.,_' ]*(e[-+]?\d+)?\s*%?", re.IGNORECASE)
 
@@ -73,6 +76,11 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
             examples.append((start, len(times), float(outcome), person))
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about['outcome']!r}")
+    gaps, rounded = np.diff(times), np.diff(np.array(times, np.float32).astype(float))
+    lost = np.count_nonzero((gaps > 0) & (np.abs(rounded - gaps) > LOST * gaps))
+    if lost > LOST * len(times):
+        line = f"{lost} of {len(times)} times are rounded, to 32 bits, by much of their distances"
+        print(f"{path}: {line}: let {about['time']} begin near 0", file=sys.stderr)
     for name, cells in placeholders.items():
         first = min(cells)
         counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
@@ -279,7 +287,7 @@ def _read_about(path: Path) -> dict[str, Any]:
             f"{path} needs {file} beside it, which names its columns: id, time, outcome"
         )
     try:
-        about = tomllib.loads(file.read_text(encoding="utf-8"))
+        about = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CorpusError(f"cannot read {file}: {error}") from None
     lists = ("columns", "log", "categories")

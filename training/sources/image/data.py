@@ -7,10 +7,11 @@ whole whichever split is asked for.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from training.data.corpus import unknown
-from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
+from training.data.pair_files import CorpusError, Split, clean, number_of, read_text, sample
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS
 
@@ -56,7 +57,7 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     if ":" not in spec:
         return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
     everything, folder = load(spec, "train"), _folder(spec)
-    numbers = [number_of(path.relative_to(folder).as_posix()) for path in everything.sources]
+    numbers = [number_of(os.path.relpath(path, folder)) for path in everything.sources]
     if len(numbers) < 2:
         raise CorpusError(f"{spec} has too few images to hold out a dev set: {len(numbers)}")
     held_out = [i for i, number in enumerate(numbers) if not number % 20]
@@ -85,12 +86,12 @@ def _read_folder(folder: Path) -> Split:
     for number, line in enumerate(read_text(labels).split("\n"), start=1):
         if not line.strip():
             continue
-        name, tab, text = line.partition("\t")
-        if not tab or not text.strip():
+        name, _, text = line.partition("\t")
+        if not text.strip() or "\t" in text.strip():
             raise CorpusError(f"{labels}, line {number}: expected file TAB text")
         path = folder / name
         if not path.is_file():
             raise CorpusError(f"{labels}, line {number}: there is no file {path}")
         split.sources.append(path)
-        split.references.append([" ".join(text.split())])
+        split.references.append([clean(text)])
     return split

@@ -45,8 +45,7 @@ def decode(contents: Tensor, channels: int) -> Tensor:
 def _decode_png(contents: Tensor, channels: int) -> Tensor:
     header = tf.io.decode_raw(tf.strings.substr(contents, 24, 2), tf.uint8)
     depth, color = header[0], header[1]
-    # Pillow has no 16 bits of gray and alpha.
-    deep = (depth == 16) & (color != 4)
+    deep = depth == 16
     has_alpha = (color >= 4) | (tf.size(tf.strings.split(contents, b"tRNS", 1)) > 1)
 
     def eight() -> tuple[Tensor, Tensor]:

@@ -65,7 +65,7 @@ class ImageSource(Source):
         self.places = grid_size(config)
 
     @classmethod
-    def load_training(cls, config: Config) -> tuple[Split, Split]:
+    def load_training(cls, config: Config, source: Source | None = None) -> tuple[Split, Split]:
         """Read images and their texts: see `training.sources.image.data`."""
         return images.load_training(config.data, config.train_limit, config.seed)
 
