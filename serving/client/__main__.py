@@ -97,8 +97,8 @@ def _ask(arguments: argparse.Namespace) -> int:
         return write_lexicon(arguments)
     texts = arguments.texts
     if not texts and not arguments.metadata:
-        lines = sys.stdin.buffer.read().decode("utf-8", "replace")
-        texts = lines.removesuffix("\n").replace("\r\n", "\n").split("\n") if lines else []
+        lines = sys.stdin.buffer.read().decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        texts = lines.removesuffix("\n").split("\n") if lines else []
         if not texts:
             raise ValueError("no text: give it as arguments or on standard input")
     names = (name for name in _SHOWN if getattr(arguments, name))
@@ -152,7 +152,7 @@ def _show_alignments(translator: Translator, arguments: Any, texts: list[str]) -
             print_json(source=texts[number], **asdict(alignment))
         else:
             print(f"{printable(alignment.translation)}\n{draw_alignment(alignment)}\n")
-        if arguments.png:
+        if arguments.png and alignment.target_tokens:
             tokens = alignment.source_tokens, alignment.target_tokens
             plot_attention(
                 *([printable(token) for token in side] for side in tokens),

@@ -71,13 +71,15 @@ def draw_regions(file: bytes, regions: Regions, path: str | Path) -> None:
 def draw_timeline(
     times: list[float], prediction: Prediction, path: str | Path, title: str = ""
 ) -> None:
-    """Draw a history as a line of events with their weights, into a PNG."""
+    """Draw a history as a line of events with their weights, into a PNG; ValueError for none."""
+    weights = prediction.attention_weights
+    if len(weights) != len(times):
+        raise ValueError(f"a picture expected {len(times)} weights. Received: {len(weights)}")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 2.4), layout="constrained")
     axes = figure.add_subplot()
     axes.axhline(0, color="0.7", linewidth=1)
-    weights = prediction.attention_weights
     axes.vlines(times, 0, weights, color="tab:red", linewidth=2)
     axes.scatter(times, weights, color="tab:red", s=20)
     axes.set_xlabel("time")

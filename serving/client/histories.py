@@ -180,8 +180,8 @@ def _categories(
     """Return the inputs of a column of categories: 1 for the category of an event, else 0."""
     numbers: dict[str, list[float]] = {name: [] for name in names}
     for cell in cells:
-        # Only NaN and its kin differ from themselves.
-        missing = cell is None or cell != cell or str(cell).strip().lower() in MISSING
+        # Of what has no such name, only NaN's kin differs from itself; pandas' NA has no truth.
+        missing = cell is None or str(cell).strip().lower() in MISSING or cell != cell
         category = "" if missing else input_name(column, str(cell).strip())
         if not missing and category not in names:
             readable = ", ".join(_decoded(name.partition("__")[2]) for name in names)

@@ -139,6 +139,8 @@ def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespac
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # commands print their own
+            if arguments.local and (arguments.version, arguments.label) != (None, None):
+                raise ValueError("--version and --label need --model; of --local it is DIR/N")
             return ask(arguments)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)

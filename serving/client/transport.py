@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
+from functools import cached_property, partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
@@ -18,7 +18,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from serving.client.errors import ServingError, UnexpectedResponseError, from_rpc_error
-from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Steps
+from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Steps, Tls
 
 # Of an answer: a row of the largest that the export check lets through, and what is around it.
 _MOST_BYTES = 65 * 2**20
@@ -86,11 +86,13 @@ class _Connection(Endpoint):
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        self._channel = self._open_channel()
-        self._call = {method: self._channel.unary_unary(method) for method in RESPONSES}
+        tls = self._tls or Tls()
+        paths = (tls.root_certificates, tls.private_key, tls.certificate)
+        self._files = [None if path is None else Path(path).read_bytes() for path in paths]
 
-    def _open_channel(self) -> Any:
-        """Raises OSError for a file of `tls` that cannot be read.
+    @cached_property
+    def _channel(self) -> Any:
+        """Opened by the first request, for asyncio's belongs to the event loop that runs then.
 
         The retry policy is gRPC's own: https://grpc.io/docs/guides/retry.
         """
@@ -106,14 +108,11 @@ class _Connection(Endpoint):
             ("grpc.enable_retries", int(self._retries > 0)),
             ("grpc.service_config", json.dumps(config)),
         ]
-        tls = self._tls
-        if tls is None:
+        if self._tls is None:
             return self._library.insecure_channel(self.target, options=options)
-        if tls.server_name:
-            options.append(("grpc.ssl_target_name_override", tls.server_name))
-        paths = (tls.root_certificates, tls.private_key, tls.certificate)
-        files = (None if path is None else Path(path).read_bytes() for path in paths)
-        credentials = grpc.ssl_channel_credentials(*files)
+        if self._tls.server_name:
+            options.append(("grpc.ssl_target_name_override", self._tls.server_name))
+        credentials = grpc.ssl_channel_credentials(*self._files)
         return self._library.secure_channel(self.target, credentials, options=options)
 
     async def _run(self, steps: Steps[T]) -> T:
@@ -134,7 +133,8 @@ class _Connection(Endpoint):
 
     async def _ask(self, method: str, request: Message, seconds: float) -> Message:
         try:
-            data = await _awaited(self._call[method](request.SerializeToString(), timeout=seconds))
+            call = self._channel.unary_unary(method)
+            data = await _awaited(call(request.SerializeToString(), timeout=seconds))
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target, self.model, seconds) from None
         try:

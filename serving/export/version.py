@@ -7,6 +7,7 @@ import training.command.startup  # noqa: F401
 import base64
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -225,9 +226,9 @@ def export(
 def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[str, Any]) -> Path:
     """Write a new version as ONNX graphs: see `export`."""
     # Others need no onnx.
-    from serving.export.onnx.graphs import check_exports, write_folder, write_manifest
+    from serving.export.onnx.graphs import check_settings, write_folder, write_manifest
 
-    check_exports(runs, settings)
+    check_settings(settings)
     settings = {**vars(search_settings_of(settings)), **settings}
     settings = _settings_of(runs[0], settings, "weights")
     with _aside(output) as aside:
@@ -248,10 +249,15 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[s
 
 
 def _number(aside: Path) -> Path:
-    """Give a whole version its number."""
+    """Give a whole version its number, the next where another export took it meanwhile."""
     output = aside.parent
-    version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
-    return move(aside, output / str(version))
+    while True:
+        version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
+        try:
+            return move(aside, output / str(version))
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
 
 
 def check_finite(runs: Sequence[Run]) -> None:

@@ -14,6 +14,11 @@ from serving.page.card import Card, read_card
 from training.command.errors import install
 from training.command.options import Parser, port, seconds
 
+_EXTRAS = {
+    **dict.fromkeys(("uvicorn", "starlette", "grpc", "google"), "page"),
+    **{"onnx": "serving", "onnxruntime": "onnx", "sentencepiece": "onnx"},
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
@@ -26,9 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.single_file and options.static is None
     ):
         parser.error("expected --static DIR with --output SITE, and --single-file with them alone")
-    if options.static:
-        return _write(options)
-    return _serve(options)
+    try:
+        return _write(options) if options.static else _serve(options)
+    except ModuleNotFoundError as missing:
+        name = (missing.name or "").split(".")[0]
+        if name not in _EXTRAS:
+            raise
+        print_error(f"{name} is not installed: {install(_EXTRAS[name])}")
+    except (OSError, ValueError) as error:
+        print_error(error)
+    return 1
 
 
 def _parser() -> Parser:
@@ -71,35 +83,20 @@ def _parser() -> Parser:
 
 def _write(options: argparse.Namespace) -> int:
     """Write a page without a server."""
-    try:
-        from serving.page.files import write
+    from serving.page.files import write
 
-        write(options.static, options.output, options.single_file, options.example)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in {"onnx", "onnxruntime", "sentencepiece"}:
-            raise
-        extra = "serving" if error.name == "onnx" else "onnx"
-        return _fail(f"{error.name} is not installed: {install(extra)}")
-    except (OSError, ValueError) as error:
-        return _fail(str(error))
+    write(options.static, options.output, options.single_file, options.example)
     print(f"Written {options.output}")
     return 0
 
 
 def _serve(options: argparse.Namespace) -> int:
     """Show the page until it is interrupted."""
-    try:
-        import uvicorn
+    import uvicorn
 
-        from serving.page.app import Settings, build, host_names
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in {"uvicorn", "starlette", "grpc", "google"}:
-            raise
-        return _fail(f"{error.name} is not installed: {install('page')}")
-    try:
-        card = read_card(options.manifest) if options.manifest else Card()
-    except (OSError, ValueError) as error:
-        return _fail(str(error))
+    from serving.page.app import Settings, build, host_names
+
+    card = read_card(options.manifest) if options.manifest else Card()
     names = host_names(options.host, options.names)
     settings = Settings(
         options.target, options.model, options.timeout, card, options.example, hosts=names
@@ -115,7 +112,8 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         listening = config.bind_socket()
     except SystemExit:
-        return _fail(f"cannot listen on {options.host}:{options.port}; --port N takes another")
+        where = f"{options.host}:{options.port}"
+        raise OSError(f"cannot listen on {where}; --port N takes another") from None
     address = f"http://localhost:{listening.getsockname()[1]}/"
     print(f"{options.model} of {options.target} is shown on {address}", flush=True)
     if options.open:
@@ -126,11 +124,6 @@ def _serve(options: argparse.Namespace) -> int:
         print("Interrupted.", file=sys.stderr)
         return 130
     return 0
-
-
-def _fail(message: str) -> int:
-    print_error(message)
-    return 1
 
 
 if __name__ == "__main__":

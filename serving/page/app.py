@@ -14,6 +14,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,7 +87,7 @@ class Headers:
 
 
 def answering(
-    function: Callable[[Request, T], Coroutine[Any, Any, Answer]], read: Read[T]
+    function: Callable[[Request, Any], Coroutine[Any, Any, Answer]], read: Read[Any] | None = None
 ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """Make an endpoint of a function: its result as JSON, its errors as one line.
 
@@ -96,7 +97,7 @@ def answering(
 
     async def endpoint(request: Request) -> Response:
         try:
-            body = await read(request)
+            body = await read(request) if read else None
             answer = await _unless_gone(request, function(request, body))
             try:
                 return JSONResponse(answer)
@@ -114,35 +115,30 @@ def answering(
     return endpoint
 
 
-async def nothing(request: Request) -> None:
-    """Read no body."""
-
-
-def json_object(most: int) -> Read[dict[str, Any]]:
+async def json_object(request: Request, most: int) -> dict[str, Any]:
     """Read a JSON object of at most so many bytes."""
-
-    async def read(request: Request) -> dict[str, Any]:
-        body = await _body(request, "application/json", most)
-        try:
-            value = json.loads(body)
-            # A half of a surrogate pair, as typing can leave one, has no UTF-8: it becomes "?".
-            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-        except (UnicodeDecodeError, ValueError, RecursionError):
-            raise BadRequestError("expected JSON") from None
-        if not isinstance(value, dict):
-            raise BadRequestError("expected a JSON object")
-        return value
-
-    return read
+    body = await bytes_of(request, most, "application/json")
+    try:
+        value = json.loads(body)
+        # A half of a surrogate pair, as typing can leave one, has no UTF-8: it becomes "?".
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        raise BadRequestError("expected JSON") from None
+    if not isinstance(value, dict):
+        raise BadRequestError("expected a JSON object")
+    return value
 
 
-def file(most: int) -> Read[bytes]:
-    """Read a file of at most so many bytes."""
-
-    async def read(request: Request) -> bytes:
-        return await _body(request, "application/octet-stream", most)
-
-    return read
+async def bytes_of(request: Request, most: int, kind: str = "application/octet-stream") -> bytes:
+    """Read a body of a content type, of at most so many bytes."""
+    if request.headers.get("content-type", "").partition(";")[0] != kind:
+        raise BadRequestError(f"expected the content type {kind}")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise BadRequestError(f"expected at most {most:,} bytes")
+    return body
 
 
 async def if_served(answers: Coroutine[Any, Any, T]) -> T | None:
@@ -161,17 +157,6 @@ def rounded(numbers: Iterable[float]) -> list[float]:
 def found_hypotheses(hypotheses: Iterable[Hypothesis]) -> list[Answer]:
     """Return hypotheses; a search that found fewer fills up with -inf."""
     return [dataclasses.asdict(each) for each in hypotheses if each.score > -math.inf]
-
-
-async def _body(request: Request, kind: str, most: int) -> bytes:
-    if request.headers.get("content-type", "").partition(";")[0] != kind:
-        raise BadRequestError(f"expected the content type {kind}")
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise BadRequestError(f"expected at most {most:,} bytes")
-    return body
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -349,11 +334,13 @@ def build(settings: Settings) -> Starlette:
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Route("/healthz", lambda request: JSONResponse({"ok": True})),
-        Route("/api/model", answering(model, nothing)),
-        _question("/api/translate", translate, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/look", look, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/read", read, AsyncReader, file(MOST_IMAGE)),
-        _question("/api/follow", follow, AsyncPredictor, json_object(MOST_TABLE)),
+        Route("/api/model", answering(model)),
+        _question(
+            "/api/translate", translate, AsyncTranslator, partial(json_object, most=MOST_TEXT)
+        ),
+        _question("/api/look", look, AsyncTranslator, partial(json_object, most=MOST_TEXT)),
+        _question("/api/read", read, AsyncReader, partial(bytes_of, most=MOST_IMAGE)),
+        _question("/api/follow", follow, AsyncPredictor, partial(json_object, most=MOST_TABLE)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [
@@ -371,8 +358,7 @@ def _question(
 ) -> Route:
     """Make a route of a question to a kind of model."""
 
-    async def ask(request: Request, body: Any) -> Answer:
-        return await function(request.app.state.clients[kind], body)
+    def ask(request: Request, body: Any) -> Coroutine[Any, Any, Answer]:
+        return function(request.app.state.clients[kind], body)
 
-    endpoint: Callable[[Request], Coroutine[Any, Any, Response]] = answering(ask, read)
-    return Route(path, endpoint, methods=["POST"])
+    return Route(path, answering(ask, read), methods=["POST"])

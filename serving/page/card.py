@@ -42,6 +42,7 @@ def read_card(manifest: Path) -> Card:
         about = json.loads(manifest.read_text(encoding="utf-8"))
         run = about["runs"][0]
         figures, which, deciding = _figures(run)
+        languages = _LANGUAGES.search(run["config"]["data"])
         lines = {"Run": _listed(each["name"] for each in about["runs"]), **_of_run(run)}
         lines |= {f"{name}, {which}, dev": value for name, value in figures.items()}
         settings = about["settings"].items()  # of which some are off
@@ -50,7 +51,7 @@ def read_card(manifest: Path) -> Card:
         lines["Versions"] = _listed(f"{key} {value}" for key, value in about["versions"].items())
         return Card(
             lines,
-            _languages(run["config"]["data"]),
+            tuple(filter(None, languages.groups())) if languages else (),
             f"{deciding} {figures[deciding]} on dev" if deciding else "",
             tuple(map(str, about.get("examples", ()))),
         )
@@ -85,11 +86,6 @@ def _figures(run: dict[str, Any]) -> tuple[dict[str, str], str, str]:
     if run["config"].get("keep_by") == "perplexity":
         names = ["val_perplexity"]
     return figures, which, next((FIGURES[name] for name in names if name in record), "")
-
-
-def _languages(data: str) -> tuple[str, ...]:
-    match = _LANGUAGES.search(data)
-    return tuple(code for code in match.groups() if code) if match else ()
 
 
 def _named(data: str) -> str:

@@ -52,11 +52,6 @@ class ModelServer:
         self._ends: list[Callable[[], Any]] = []  # what ends each port, awaitable
         self.port = self.rest_port = 0
 
-    @property
-    def busy(self) -> int:
-        """The number of requests that run or wait."""
-        return self._workers.busy
-
     def start(self) -> None:
         """Load the models, then open the ports."""
         flags = self._flags

@@ -190,10 +190,10 @@ class Models:
                 model = self._models.get(config.name)
                 if model and model.config and model.config.base_path != config.base_path:
                     raise invalid(f"the base path of {config.name} changes while it is served")
-            for model in self._models.values():
-                model.config = None
-            for config in configs:
-                self._models.setdefault(config.name, Model(config.name, config)).config = config
+            wanted = {config.name: config for config in configs}
+            for name in (*self._models, *wanted):  # one step each: scans go on meanwhile
+                config = wanted.get(name)
+                self._models.setdefault(name, Model(name, config)).config = config
         self.scan(stable=False)
 
     def scan(self, stable: bool = True) -> None:
@@ -207,17 +207,18 @@ class Models:
                 self._scan_model(model, stable)
 
     def _scan_model(self, model: Model, stable: bool) -> None:
+        config = model.config
         try:
-            paths = find_versions(Path(model.config.base_path)) if model.config else {}
+            paths = find_versions(Path(config.base_path)) if config else {}
         except OSError as error:
             if model.available():
                 log.error("The versions of %s stay: %s", model.name, error)
                 return
             paths = {}
-        if model.config and not paths and not model.versions:
-            log.warning("No versions of %s in %s", model.name, model.config.base_path)
+        if config and not paths and not model.versions:
+            log.warning("No versions of %s in %s", model.name, config.base_path)
         before, model.scanned = model.scanned if stable else None, {}
-        limit = model.config.model_version_policy.latest.num_versions or 1 if model.config else 0
+        limit = config.model_version_policy.latest.num_versions or 1 if config else 0
         serving: list[int] = []
         for number in sorted(paths, reverse=True):
             if len(serving) < limit and (

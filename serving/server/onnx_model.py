@@ -19,6 +19,7 @@ from serving.client.local import MODELS
 from serving.client.local.manifest import read_manifest
 from serving.client.local.model import RUN_OPTIONS
 from serving.client.protobuf import DTYPES
+from serving.client.results import Alignment
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import deadline_exceeded
 from serving.server.tensors import Arrays, dtype_of
@@ -32,7 +33,7 @@ _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
     "nbest": lambda model, text=None, image_bytes=None: (
         _read(model.nbest, image_bytes) if text is None else model.nbest(_texts(text))
     ),
-    "align": lambda model, text: model.align(_texts(text)),
+    "align": lambda model, text: [_with_row(each) for each in model.align(_texts(text))],
     "score": lambda model, text, translation: model.score(_texts(text), _texts(translation)),
     "read": lambda model, image_bytes: _read(model.read, image_bytes),
     "regions": lambda model, image_bytes: _read(model.regions, image_bytes),
@@ -127,6 +128,13 @@ def _signature(name: str, declared: Mapping[str, Mapping[str, str]]) -> Message:
 
 def _texts(array: np.ndarray) -> list[str]:
     return [text.decode("utf-8", "replace") for text in array]
+
+
+def _with_row(answer: Alignment) -> Alignment:
+    """An alignment that has a row; where it has no tokens, of zeros, as wide as its source."""
+    zeros = (0.0,) * len(answer.source_tokens)
+    silent = replace(answer, target_tokens=("",), attention_weights=(zeros,))
+    return answer if answer.target_tokens else silent
 
 
 def _read(read: Callable[..., Sequence[Any]], files: np.ndarray) -> Sequence[Any]:

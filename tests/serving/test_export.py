@@ -22,6 +22,7 @@ from tests.training.conftest import (  # noqa: F401 - fixtures
     untrained,
 )
 from training.command.errors import UserError
+from training.command.files import move
 from training.data.store import END_ID, START_ID
 from training.decode.search import Search
 from training.decode.texts import make_nbest, make_translator
@@ -215,6 +216,18 @@ def test_an_export_removes_what_killed_exports_left(tmp_path):
     with writer._aside(tmp_path) as aside:
         aside.mkdir()
     assert {path.name for path in tmp_path.iterdir()} == {"writing-1", "writing-it"}
+
+
+def test_exports_that_end_together_have_numbers_of_their_own(tmp_path, monkeypatch):
+    def late(aside, path):
+        if path.name == "1":  # another one was faster
+            path.mkdir()
+            (path / "saved_model.pb").touch()
+        return move(aside, path)
+
+    monkeypatch.setattr(writer, "move", late)
+    (tmp_path / "aside").mkdir()
+    assert writer._number(tmp_path / "aside") == tmp_path / "2"
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])

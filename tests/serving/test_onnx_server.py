@@ -9,6 +9,7 @@ import pytest
 
 from serving.client import Translator
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+from serving.client.results import Alignment
 from serving.savedmodel.status import Code, StatusError
 from serving.server.models import load
 from serving.server.onnx_model import OnnxModel
@@ -53,6 +54,15 @@ def test_clients_get_the_answers_of_the_local_translator(server, models):
         assert [each.tokens for each in received] == [each.tokens for each in wanted]
         for each, other in zip(received, wanted, strict=True):
             np.testing.assert_allclose(each.log_probs, other.log_probs, atol=1e-5)
+
+
+def test_an_answer_without_tokens_aligns_beside_others(server, monkeypatch):
+    silent = Alignment("", ("▁a", "▁b", "▁c"), (), ())
+    short = Alignment("d", ("▁e",), ("▁d",), ((1.0,),), ("d",), (0.5,))
+    with Translator(f"localhost:{server.port}", "onnx") as translator:
+        for answers in ([silent, short], [silent]):
+            monkeypatch.setattr(LocalTranslator, "align", lambda *_, answers=answers: answers)
+            assert translator.align(["a"] * len(answers)) == answers
 
 
 def test_errors_are_those_of_the_saved_model(server, stubs):

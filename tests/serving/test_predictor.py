@@ -104,6 +104,13 @@ def test_a_history_that_cannot_be_sent_is_one_clear_line(changes, said):
         histories.history_columns({k: v for k, v in history.items() if v is not None}, INPUTS)
 
 
+def test_a_category_that_pandas_calls_missing_is_missing():
+    missing = pytest.importorskip("pandas").NA
+    history = {"time": [0, 1], "bili": [1.0, None], "sex": ["f", missing]}
+    columns = histories.history_columns(history, INPUTS)
+    np.testing.assert_array_equal(columns["sex__f"], [1.0, math.nan])
+
+
 def test_a_column_whose_name_begins_with_anothers_stays_what_it_is():
     inputs = ("time", "sex_ratio", "sex__f", "sex___u2b_")
     for order in (("sex", "sex_ratio"), ("sex_ratio", "sex")):
@@ -200,3 +207,5 @@ def test_a_dollar_in_a_title_is_a_dollar(title, tmp_path):
     )
     assert found == same
     assert found != none
+    with pytest.raises(ValueError, match=r"expected 2 weights. Received: 0"):  # no attention
+        draw_timeline([0.0, 1.0], Prediction(0.25, ()), tmp_path / "found.png")

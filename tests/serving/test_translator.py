@@ -103,8 +103,10 @@ def test_wait_ready_returns_for_a_served_model_and_gives_up_on_another(target, t
 
 
 def test_asyncio_gives_what_the_blocking_client_gives(target, translator):
+    made = AsyncTranslator(target, "upper", timeout=60, batch_size=2)  # no loop runs yet
+
     async def ask():
-        async with AsyncTranslator(target, "upper", timeout=60, batch_size=2) as other:
+        async with made as other:
             await other.wait_ready(30)
             texts = ["one", "two", "three. Four."]
             return (
@@ -187,6 +189,7 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
     assert run(capsys, *common, "--align", "one two")[0] == 0
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
     assert run(capsys, *common, "--align", "one", "two")[0] == 0
+    assert run(capsys, *common, "--align", "one", "two", "")[0] == 0  # the last has no picture
     assert {path.name for path in tmp_path.iterdir()} == {"map.png", "map-1.png", "map-2.png"}
     with pytest.raises(SystemExit):
         run(capsys, *common, "one")

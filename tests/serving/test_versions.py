@@ -15,7 +15,7 @@ from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code as StatusCode
 from serving.savedmodel.status import StatusError
-from serving.server.models import find_versions
+from serving.server.models import Model, find_versions
 from serving.server.settings import read_models
 from tests.serving.conftest import add_version, error_of, serving
 
@@ -262,7 +262,7 @@ def test_a_bad_configuration_is_refused_in_one_line(tmp_path, text, message):
     assert "\n" not in caught.value.message
 
 
-def test_the_configuration_file_is_read_again(base, saved, tmp_path, stubs):
+def test_the_configuration_file_is_read_again(base, saved, tmp_path, stubs, monkeypatch):
     add_version(saved / "half", tmp_path / "half", 5)
     path = tmp_path / "models.config"
     upper, half = ("upper", base, "latest {}"), ("half", tmp_path / "half", "latest {}")
@@ -275,6 +275,11 @@ def test_the_configuration_file_is_read_again(base, saved, tmp_path, stubs):
             eventually(lambda: server.models.has("half"))
             eventually(server.models._models["half"].available)
             assert states(client, "half") == {5: "AVAILABLE"}
+        with monkeypatch.context() as patch:  # a scan by another thread would unload it
+            written = []
+            patch.setattr(Model, "__setattr__", lambda _, *value: written.append(value))
+            server.models.configure(server._configs())
+        assert ("config", None) not in written
         path.write_text(config(half))
         eventually(lambda: not server.models._models["upper"].versions)
         assert error_of(client.prediction.Predict, request()) == (

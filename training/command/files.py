@@ -60,13 +60,14 @@ def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
     """Write a file or folder whole or not at all.
 
     Yields:
-        The place to write to, with nothing there: `aside`, or `aside_of(path)`.
+        The place to write to, with nothing there: `aside`, or `aside_of(path)`. A file there
+        replaces no folder: OSError.
     """
     aside = aside or aside_of(path)
     remove(aside)
     try:
         yield aside
-        if path.is_dir():
+        if path.is_dir() and aside.is_dir():
             shutil.rmtree(path)
         move(aside, path)
     finally:

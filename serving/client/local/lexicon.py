@@ -32,6 +32,7 @@ SHERPA = "sherpa"
 # The letters beyond ASCII that sherpa-onnx 2.0 joins to words; any other is a word of its own.
 _RUN = r"[0-9A-Za-z'äöüÄÖÜßáéíóúñÁÉÍÓÚÑàèùçâêîôûëïÀÈÙÇÂÊÎÔÛËÏ]+"
 _WORD = re.compile(rf"{_RUN}|[^\W_]")
+_INSIDE = "'’\u200c\u200d"  # of words, beside letters; Persian and Indic ones have joiners
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _BATCH = 64  # the same always: the last bits of a probability depend on what is in a batch
 _MOST_NAMED = 5  # words that have a phone which a voice lacks
@@ -212,15 +213,16 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     Raises OSError, or ValueError for files that are none and for a model that is no pronouncer.
     """
     words = _read_words(arguments)
-    own = read_columns(Path(arguments.lexicon)) if arguments.lexicon else {}
+    listed = read_columns(Path(arguments.lexicon)) if arguments.lexicon else {}
+    own = {_plain(word): rows for word, rows in listed.items()}
     own |= {word.lower(): rows for word, rows in own.items() if word.lower() not in own}
     voice = Phones(arguments.map, arguments.phones)
     model = Pronouncer(arguments.local)
     answers, spellings = {}, {}
     for word in words:
         bare = word.strip("'") if word[0] == word[-1] == "'" else word
-        keys = (key for key in (word, bare, word.lower(), bare.lower()) if key in own)
-        if key := next(keys, None):
+        forms = map(_plain, (word, bare, word.lower(), bare.lower()))
+        if key := next(filter(own.__contains__, forms), None):
             answers[word] = [Pronunciation(row) for row in own[key]]
         else:
             spellings[word] = bare
@@ -247,11 +249,25 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
 def words_of(text: str) -> list[str]:
     """Return the words of a text, each once, as sherpa-onnx 2.0 looks them up in a lexicon.
 
-    ASCII alone is made small. Signs but for apostrophes end a word, and so do letters beyond those
-    of French, German and Spanish: each is a word of its own.
+    Marks are joined to their letters, and ASCII alone is made small. Signs but for apostrophes end
+    a word, and so do letters beyond those of French, German and Spanish: each is a word of its own.
     """
-    words = _WORD.findall(text.translate(_SMALL))
+    words = _WORD.findall(unicodedata.normalize("NFC", text).translate(_SMALL))
     return list(dict.fromkeys(word for word in words if word.strip("'")))
+
+
+def spoken_words(text: str) -> list[str]:
+    """Return the words of a text in any script, each once, in small letters."""
+    signs = (
+        c if c in _INSIDE or unicodedata.category(c)[0] in "LMN" else " " for c in text.lower()
+    )
+    words = (word.rstrip("’") for word in "".join(signs).split())
+    return list(dict.fromkeys(word for word in words if word.strip(_INSIDE)))
+
+
+def _plain(word: str) -> str:
+    """Return a word as it is looked up in a list: of equal spellings one."""
+    return unicodedata.normalize("NFC", word).replace("’", "'")
 
 
 def _read_words(arguments: argparse.Namespace) -> list[str]:
@@ -259,9 +275,10 @@ def _read_words(arguments: argparse.Namespace) -> list[str]:
     text = "\n".join(arguments.texts)
     if not arguments.texts:
         text = decoded(sys.stdin.buffer.read(), "the standard input")
-    words = (
-        words_of(text) if arguments.text else list(filter(None, map(str.strip, text.split("\n"))))
-    )
+    if arguments.text:
+        words = words_of(text) if arguments.format == SHERPA else spoken_words(text)
+    else:
+        words = list(filter(None, map(str.strip, text.split("\n"))))
     if not words:
         raise ValueError("no word: give words as arguments or on standard input")
     if phrase := next((word for word in words if len(word.split()) > 1), None):
@@ -269,7 +286,7 @@ def _read_words(arguments: argparse.Namespace) -> list[str]:
             f"--format expected a word a line; --text reads a text. Received: {shown(phrase)}"
         )
     if arguments.format == SHERPA:
-        words = [word.translate(_SMALL) for word in words]
+        words = [unicodedata.normalize("NFC", word).translate(_SMALL) for word in words]
         apart = [word for word in words if not re.fullmatch(_RUN, word)]
         _warn("sherpa-onnx looks up no such words, or each letter as a word", apart)
     return list(dict.fromkeys(words))

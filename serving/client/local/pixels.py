@@ -100,6 +100,8 @@ def _decode_png(contents: bytes, channels: int) -> np.ndarray:
     depth, color = contents[24:26]
     if depth == 16:
         return _composite(*_sixteen_bits(image, contents), channels)
+    if depth in (2, 4) and color == 0 and "transparency" in image.info:  # Pillow leaves it
+        image.info["transparency"] *= 255 // ((1 << depth) - 1)
     if color >= 4 or "transparency" in image.info:
         pixels = np.asarray(image.convert("RGBA")).astype("int64")
         return _composite(pixels[..., :3], pixels[..., 3:], channels)
@@ -110,7 +112,7 @@ def _decode_png(contents: bytes, channels: int) -> np.ndarray:
     pixels = np.asarray(image).reshape(height, width, -1)
     if channels == 1 and pixels.shape[2] == 3:
         gamma = _SRGB if "srgb" in image.info else round(image.info.get("gamma", 1.0) * _ONE)
-        return _gray(pixels, gamma)
+        return _gray(pixels, gamma if 16 <= gamma <= 625_000_000 else _ONE)  # as libpng
     return np.repeat(pixels, channels, axis=2) if pixels.shape[2] < channels else pixels
 
 

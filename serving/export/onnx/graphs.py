@@ -222,14 +222,8 @@ def write_graphs(
     return written
 
 
-def check_exports(runs: Sequence[Run], settings: Mapping[str, Any]) -> None:
+def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise a UserError, which names it, for what has no form in ONNX here."""
-    for run in runs:
-        if run.config.source not in TASKS:
-            raise UserError(
-                f"--format onnx expected source = {' or '.join(TASKS)}. "
-                f"Received: {run.config.source}"
-            )
     expected: dict[str, tuple[str, ...]] = {"precision": ("float32",), "weights": tuple(BITS)}
     for name, choices in expected.items():
         if (found := settings.get(name, choices[0])) not in choices:

@@ -18,7 +18,7 @@ from serving.client.local.lexicon import Phones, Pronouncer, arpabet_ipa, words_
 from serving.client.local.model import tokens_of
 from tests.serving.local.voice import Voice
 
-SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…"
+SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…\u0301\u0308"
 PUNCTUATION = ".,!?;:"
 
 
@@ -138,6 +138,16 @@ def test_each_format_has_its_lines(run, tmp_path):
     _, lines, _ = run("", "--format", "json", "--lexicon", own, "René")
     answer = {"word": "René", "phones": "R AH N EY", "probability": 1.0, "source": "lexicon"}
     assert list(map(json.loads, lines)) == [answer]
+
+
+def test_words_of_any_script_are_whole_and_of_equal_spellings_one(run, tmp_path):
+    own = tmp_path / "own.tsv"
+    own.write_text("cafe\u0301\tK AE F EY\ndon't\tD OW N T\nмир\tM I R\n", encoding="utf-8")
+    words = "--text", "--lexicon", own, "--format"
+    lines = ["мир\tM I R", "café\tK AE F EY", "don’t\tD OW N T"]
+    assert run("Мир! «Café» — don’t, ‘мир’.", *words, "tsv") == (0, lines, "")
+    for form in (words, words[1:]):
+        assert run("Cafe\u0301", *form, "sherpa") == (0, ["café K AE F EY"], "")
 
 
 def test_several_pronunciations_have_probabilities_to_the_best(run, model):

@@ -1,6 +1,7 @@
 """A translator in this process against the run that it was exported from."""
 
 import functools
+import io
 import json
 import os
 import re
@@ -193,8 +194,13 @@ def test_characters_that_an_output_lacks_are_escaped(version, tmp_path):
     assert done.stdout.endswith("\\xe9/1/../site\n")
 
 
-def test_the_command_prints_what_the_client_prints(version, capsys):
+def test_the_command_prints_what_the_client_prints(version, capsys, monkeypatch):
     local = ["--local", str(version.parent)]
+    content = io.BytesIO("\ufeffa cat\r\n\r\nthe dog\r\n".encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content))
+    assert client([*local, "--json"]) == 0
+    sources = [json.loads(line)["source"] for line in capsys.readouterr().out.splitlines()]
+    assert sources == ["a cat", "", "the dog"]
     assert client([*local, "--json", "He sleeps."]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["source"] == "He sleeps."
@@ -204,6 +210,8 @@ def test_the_command_prints_what_the_client_prints(version, capsys):
     assert set(metadata["signatures"]) == {"translate", "nbest", "align", "score"}
     assert client(["--local", str(version.parent.parent), "a"]) == 1
     assert "manifest.json" in capsys.readouterr().err
+    assert [client([*local, name, "7", "a"]) for name in ("--version", "--label")] == [1, 1]
+    assert capsys.readouterr().err.count("need --model; of --local it is DIR/N\n") == 2
     with pytest.raises(SystemExit):
         client(["--model", "a", *local, "b"])
 

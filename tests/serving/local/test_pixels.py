@@ -71,11 +71,17 @@ def files(rng):
         "11 bits of RGB and alpha": png(numbers(11, 4) * [1, 1, 1, 32], 16, 6),
         "16 bits of gray and alpha": png(numbers(16, 2), 16, 4),
         "11 bits of gray and alpha": png(numbers(11, 2) * [1, 32], 16, 4),
+        **{
+            f"gray {depth} of a clear shade": png(numbers(depth), depth, 0, chunk(b"tRNS", b"\0\1"))
+            for depth in (1, 2, 4, 8)
+        },
         "gray and alpha": png(numbers(8, 2), 8, 4),
         "RGB": png(numbers(8, 3), 8, 2),
         "RGB and alpha": png(numbers(8, 4), 8, 6),
         "RGB of gamma": png(numbers(8, 3), 8, 2, gamma),
         "RGB of a linear gamma": png(numbers(8, 3), 8, 2, linear),
+        "RGB of no gamma": png(numbers(8, 3), 8, 2, chunk(b"gAMA", bytes(4))),
+        "RGB of a great gamma": png(numbers(8, 3), 8, 2, chunk(b"gAMA", b"\x7f\xff\xff\xff")),
         "sRGB": png(numbers(8, 3), 8, 2, chunk(b"sRGB", b"\0")),
         "palette": png(numbers(4), 4, 3, palette),
         "palette and alpha": png(numbers(4), 8, 3, palette, chunk(b"tRNS", bytes([0, 99]))),
