@@ -1,9 +1,7 @@
 """The figures by which predictions are scored, in one table, and their intervals by bootstrap.
 
-Importing this imports nothing heavy.
-
 A new one is an entry of METRICS and its test: `metric` of a configuration may be its name, and
-histories, cards, pages, reports and `lab/` read it there.
+histories, cards, pages, reports and `lab/` read it there. Importing this imports nothing heavy.
 """
 
 from __future__ import annotations

@@ -68,10 +68,9 @@ def test_an_interval_takes_both_outcomes(rows):
 
 
 def test_of_one_outcome_there_is_no_auc(monkeypatch, capsys):
-    data = random_histories()
+    data, quarters = random_histories(), Prediction(np.full(7, 0.25), None)
     data.labels[:] = 0
-    chances = Prediction(np.full(len(data.labels), 0.25), None)
-    monkeypatch.setattr(scores, "make_predictor", lambda runs: lambda data: chances)
+    monkeypatch.setattr(scores, "make_predictor", lambda runs: lambda data: quarters)
     found = evaluate_labels([], data)
     assert not found.keys() & {"auc", "auprc"}
     assert found["cross_entropy"] == pytest.approx(-np.log(0.75))

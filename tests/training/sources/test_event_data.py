@@ -58,6 +58,8 @@ def nan_equal(found, wanted):
 def test_a_table_of_visits_gives_the_history_up_to_each_outcome(tmp_path):
     found = read_table(write(tmp_path, WIDE, "\ufeff" + ABOUT))
     assert found.schema.inputs() == ["bili", "sex__f", "sex__m"]
+    numbered = (f",{n},{line}" if n else f",,{line}" for n, line in enumerate(WIDE.split()))
+    assert read_table(write(tmp_path, "\n".join(numbered))).schema == found.schema
     nan = math.nan
     nan_equal(found.values, [[1.5, 1, 0], [nan, 1, 0], [4.5, nan, nan], [2, 0, 1]])
     assert found.times.tolist() == [0, 10, 20, 3]
@@ -215,6 +217,11 @@ def test_a_column_that_training_had_may_not_be_absent(tmp_path):
         ("", ABOUT, "is empty"),
         (WIDE, 'id = "patient"\n', "expected the key time, which names a column"),
         (WIDE, ABOUT + 'colums = ["bili"]\n', "unknown key 'colums'; there are id, time"),
+        (
+            WIDE.replace("4.5", "-1"),
+            ABOUT + 'log = ["bili"]\n',
+            "line 5: .* bili .* 0 to 1e30. .*: -1",
+        ),
         (WIDE, ABOUT + 'log = ["vv"]\n', r"visits.toml: log expected .* bili, sex\. .*: vv"),
         (LONG, LONG_ABOUT + 'columns = ["zz"]\n', r"columns expected .* bili, sex\. .*: zz"),
         ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "two columns of the name a_b"),

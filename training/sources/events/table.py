@@ -79,8 +79,10 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
     gaps, rounded = np.diff(times), np.diff(np.array(times, np.float32).astype(float))
     lost = np.count_nonzero((gaps > 0) & (np.abs(rounded - gaps) > LOST * gaps))
     if lost > LOST * len(times):
-        line = f"{lost} of {len(times)} times are rounded, to 32 bits, by much of their distances"
-        print(f"{path}: {line}: let {about['time']} begin near 0", file=sys.stderr)
+        rounding = (
+            f"{lost} of {len(times)} times are rounded, to 32 bits, by much of their distances"
+        )
+        print(f"{path}: {rounding}: let {about['time']} begin near 0", file=sys.stderr)
     for name, cells in placeholders.items():
         first = min(cells)
         counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
@@ -92,12 +94,12 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Return the names of the columns, and each row that is not blank with its line."""
+    """Return the columns that have names, and each row that is not blank with its line."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""))
     rows: list[tuple[int, dict[str, str]]] = []
     try:
         header = [name.strip() for name in next(reader, [])]
-        if twice := [name for name in header if header.count(name) > 1]:
+        if twice := [name for name in header if name and header.count(name) > 1]:
             raise CorpusError(f"{path} has two columns {twice[0]!r}")
         for row in reader:
             cells = [cell.strip() for cell in row]
@@ -108,10 +110,11 @@ def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]
                     f"{path}, line {reader.line_num}: expected {len(header)} columns. "
                     f"Received: {len(cells)}"
                 )
-            rows.append((reader.line_num, dict(zip(header, cells, strict=True))))
+            named = {name: cell for name, cell in zip(header, cells, strict=True) if name}
+            rows.append((reader.line_num, named))
     except csv.Error as error:
         raise CorpusError(f"cannot read {path}: {error}") from None
-    return header, rows
+    return [*filter(None, header)], rows
 
 
 class _Cell(NamedTuple):
@@ -250,7 +253,7 @@ def _numbers(
         cell = event.cell(name)
         if categories is None:
             if cell.text.lower() not in PLACEHOLDERS:
-                yield _number(path, name, cell)
+                yield _number(path, name, cell, 0.0 if name in schema.log else -1e30)
                 continue
             if cell.text not in _SILENT:
                 placeholders.setdefault(name, []).append(cell)
@@ -266,11 +269,11 @@ def _numbers(
             yield from (float(cell.text == category) for category in categories)
 
 
-def _number(path: Path, name: str, cell: _Cell) -> float:
+def _number(path: Path, name: str, cell: _Cell, least: float = -1e30) -> float:
     number = parse_number(cell.text)
-    if number is None:
+    if number is None or number < least:
         raise CorpusError(
-            f"{path}, line {cell.line}: expected {name} to be a number, -1e30 to 1e30. "
+            f"{path}, line {cell.line}: expected {name} to be a number, {least:g} to 1e30. "
             f"Received: {cell.text}"
         )
     return number
