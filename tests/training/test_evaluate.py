@@ -216,7 +216,7 @@ def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(tiny_run, mo
     assert [text.count("\n") for text in written] == [0, 1, 1]
 
 
-def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypatch):
+def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypatch, capsys):
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"s{i}\tt{i}\n" for i in range(200)))
     run = dataclasses.replace(
@@ -236,3 +236,6 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     monkeypatch.setattr("training.score.evaluation.evaluate", lambda *more, **options: {})
     found = run_command(run, tmp_path, "--data", f"tsv:{file}")
     assert (found["data"], found["split"]) == (f"tsv:{file}", "all")
+    assert (
+        f"tsv:{file} is read whole, with all that the run learned from" in capsys.readouterr().out
+    )

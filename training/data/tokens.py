@@ -134,8 +134,9 @@ def _write(
             if spec == config.data:
                 counts["own"] = counts["pairs"]
                 if skipped.shared:
-                    flatter = "pairs have sources of dev or test, whose figures they flatter"
-                    print(f"{spec}: {skipped.shared:,} {flatter}", flush=True)
+                    print(
+                        f"{spec}: {skipped.shared:,} pairs have sources of dev or test", flush=True
+                    )
                 for (name, pairs), share in zip(parts.items(), shares, strict=True):
                     if share and not pairs:
                         raise too_few(spec, name)

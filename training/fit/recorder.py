@@ -84,8 +84,7 @@ class Recorder:
         The model is left with the mean. Nothing is done for a history whose mean is known.
         """
         last, count = len(self.history), self.config.average_epochs
-        there = self.files.all_recent_weights()
-        epochs = [epoch for epoch in there if last - count < epoch <= last]
+        epochs = [e for e in self.files.all_recent_weights() if last - count < e <= last]
         if len(epochs) < min(count, last):
             print(
                 f"average_epochs expected the weights of the last {min(count, last)} epochs. "
