@@ -30,7 +30,7 @@ from parts.local_server import server
 from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator, ServingError, Translation
-from serving.server.models import find_versions, is_onnx
+from serving.server.models import find_versions
 from training.data import corpus
 
 BATCHING = """
@@ -87,7 +87,7 @@ class Load:
 def opened(base: Path) -> Iterator[Ask]:
     """A model's last version in this process: a function from a text to its translation."""
     version = max(find_versions(base).items())[1]
-    if is_onnx(version):
+    if (version / "manifest.json").is_file():
         from serving.client.local import LocalTranslator
 
         translator = LocalTranslator(version)

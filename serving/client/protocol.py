@@ -71,6 +71,11 @@ class Tls:
     private_key: str | Path | None = None
     server_name: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for one of a certificate and its key, where gRPC ends the process."""
+        if (self.certificate is None) != (self.private_key is None):
+            raise ValueError("expected a certificate with its private key. Received: one of them")
+
 
 class Endpoint:
     """A model on a server, and the questions to it.

@@ -69,11 +69,6 @@ def fingerprint(version_dir: Path) -> Fingerprint:
     return tuple(sorted(stats))
 
 
-def is_onnx(version_dir: Path) -> bool:
-    """Whether a version is the folder of an ONNX export."""
-    return (version_dir / "manifest.json").is_file()
-
-
 def load(path: Path, seconds: float) -> "LoadedModel":
     """Load a version and run each of its signatures once, for so many seconds at most.
 
@@ -82,7 +77,7 @@ def load(path: Path, seconds: float) -> "LoadedModel":
     """
     refusals: tuple[Code, ...] = ()
     model: LoadedModel
-    if is_onnx(path):
+    if (path / "manifest.json").is_file():
         from serving.server.onnx_model import OnnxModel
 
         model = OnnxModel(path)

@@ -10,6 +10,7 @@ from serving.client import (
     AsyncPredictor,
     AsyncReader,
     AsyncTranslator,
+    Tls,
     Translator,
 )
 from serving.client.arguments import checked_texts
@@ -96,6 +97,12 @@ def test_arrays_and_iterators_of_texts_are_lists_of_them():
 def test_a_clients_own_arguments_are_checked(kind, name, wrong):
     arguments = {"target": "localhost:1", "model": "m", name: wrong}
     assert_refused(lambda: kind(**arguments))
+
+
+@pytest.mark.parametrize("half", ["certificate", "private_key"])
+def test_a_certificate_has_its_key(half):
+    with pytest.raises(ValueError, match=r"a certificate with its private key. Received: one"):
+        Tls(**{half: "client.pem"})
 
 
 def test_a_version_has_a_number_or_a_label():

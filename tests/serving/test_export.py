@@ -221,8 +221,7 @@ def test_an_export_removes_what_killed_exports_left(tmp_path):
 def test_exports_that_end_together_have_numbers_of_their_own(tmp_path, monkeypatch):
     def late(aside, path):
         if path.name == "1":  # another one was faster
-            path.mkdir()
-            (path / "saved_model.pb").touch()
+            (path / "variables").mkdir(parents=True)
         return move(aside, path)
 
     monkeypatch.setattr(writer, "move", late)

@@ -107,8 +107,7 @@ def test_a_history_that_cannot_be_sent_is_one_clear_line(changes, said):
 def test_a_category_that_pandas_calls_missing_is_missing():
     missing = pytest.importorskip("pandas").NA
     history = {"time": [0, 1], "bili": [1.0, None], "sex": ["f", missing]}
-    columns = histories.history_columns(history, INPUTS)
-    np.testing.assert_array_equal(columns["sex__f"], [1.0, math.nan])
+    assert str(histories.history_columns(history, INPUTS)["sex__f"]) == "[1.0, nan]"
 
 
 def test_a_column_whose_name_begins_with_anothers_stays_what_it_is():

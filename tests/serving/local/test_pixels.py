@@ -59,7 +59,7 @@ def files(rng):
         for order, n in [*(("<", n) for n in range(1, 9)), (">", 6), ("<", 9)]
     }
     palette = chunk(b"PLTE", rng.integers(0, 256, 48).astype("uint8").tobytes())
-    clear = chunk(b"tRNS", bytes([0, 1, 0, 2, 0, 3]))
+    clear, shade = (chunk(b"tRNS", bytes(each)) for each in ([0, 1, 0, 2, 0, 3], [0, 1]))
     gamma, linear = (chunk(b"gAMA", struct.pack(">I", number)) for number in (45_455, 99_000))
     return {
         **{f"gray {depth}": png(numbers(depth), depth, 0) for depth in (1, 2, 4, 8, 16)},
@@ -71,10 +71,7 @@ def files(rng):
         "11 bits of RGB and alpha": png(numbers(11, 4) * [1, 1, 1, 32], 16, 6),
         "16 bits of gray and alpha": png(numbers(16, 2), 16, 4),
         "11 bits of gray and alpha": png(numbers(11, 2) * [1, 32], 16, 4),
-        **{
-            f"gray {depth} of a clear shade": png(numbers(depth), depth, 0, chunk(b"tRNS", b"\0\1"))
-            for depth in (1, 2, 4, 8)
-        },
+        **{f"gray {n} of a clear shade": png(numbers(n), n, 0, shade) for n in (1, 2, 4, 8)},
         "gray and alpha": png(numbers(8, 2), 8, 4),
         "RGB": png(numbers(8, 3), 8, 2),
         "RGB and alpha": png(numbers(8, 4), 8, 6),
