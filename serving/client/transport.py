@@ -92,15 +92,13 @@ class _Connection(Endpoint):
 
     @cached_property
     def _channel(self) -> Any:
-        """Opened by the first request, for asyncio's belongs to the event loop that runs then.
-
-        The retry policy is gRPC's own: https://grpc.io/docs/guides/retry.
-        """
+        """Opened by the first request, for asyncio's belongs to the event loop that runs then."""
         config: dict[str, Any] = {"retryThrottling": _THROTTLING}
         if self.target.startswith("dns:"):
             config["loadBalancingConfig"] = [{"round_robin": {}}]
         if self._retries:
             policy = {**_RETRY_POLICY, "maxAttempts": self._retries + 1}
+            # As of https://grpc.io/docs/guides/retry.
             service = {"service": PREDICT.split("/")[1]}  # polls of the status do without
             config["methodConfig"] = [{"name": [service], "retryPolicy": policy}]
         options = [

@@ -331,14 +331,13 @@ def build(settings: Settings) -> Starlette:
             "most_characters": MOST_CHARACTERS,
         }
 
+    sentences = partial(json_object, most=MOST_TEXT)
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Route("/healthz", lambda request: JSONResponse({"ok": True})),
         Route("/api/model", answering(model)),
-        _question(
-            "/api/translate", translate, AsyncTranslator, partial(json_object, most=MOST_TEXT)
-        ),
-        _question("/api/look", look, AsyncTranslator, partial(json_object, most=MOST_TEXT)),
+        _question("/api/translate", translate, AsyncTranslator, sentences),
+        _question("/api/look", look, AsyncTranslator, sentences),
         _question("/api/read", read, AsyncReader, partial(bytes_of, most=MOST_IMAGE)),
         _question("/api/follow", follow, AsyncPredictor, partial(json_object, most=MOST_TABLE)),
         Mount("/static", StaticFiles(directory=STATIC)),

@@ -186,9 +186,9 @@ class Models:
                 if model and model.config and model.config.base_path != config.base_path:
                     raise invalid(f"the base path of {config.name} changes while it is served")
             wanted = {config.name: config for config in configs}
-            for name in (*self._models, *wanted):  # one step each: scans go on meanwhile
-                config = wanted.get(name)
-                self._models.setdefault(name, Model(name, config)).config = config
+            for model in self._models.values():  # in one step each: scans go on meanwhile
+                model.config = wanted.pop(model.name, None)
+            self._models |= {name: Model(name, config) for name, config in wanted.items()}
         self.scan(stable=False)
 
     def scan(self, stable: bool = True) -> None:

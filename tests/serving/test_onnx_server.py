@@ -7,9 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from serving.client import Translator
+from serving.client import Alignment, Translator
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
-from serving.client.results import Alignment
 from serving.savedmodel.status import Code, StatusError
 from serving.server.models import load
 from serving.server.onnx_model import OnnxModel
@@ -95,7 +94,7 @@ def test_a_run_is_stopped_at_its_deadline_and_with_its_model(models):
 
 ALONE = """
 import psutil, sys
-from serving.client import Translator
+from serving.client import Alignment, Translator
 from serving.server.settings import build_parser
 from serving.server.model_server import ModelServer
 server = ModelServer(build_parser().parse_args(
