@@ -64,8 +64,7 @@ class Search:
         for run in (run for run in runs if run.config.copy):
             if self.beam_width > (size := run.target_tokenizer.vocab_size):
                 raise UserError(
-                    f"--beam-width expected at most {size}, the vocabulary of {run.path}. "
-                    f"Received: {self.beam_width}"
+                    f"--beam-width expected at most {size}. Received: {self.beam_width}"
                 )
         for run in runs if self.replaces_unknown else ():
             kinds = [side.kind for side in (run.source_tokenizer, run.target_tokenizer)]

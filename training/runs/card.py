@@ -224,7 +224,6 @@ def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, 
 
 def _commands(files: RunFiles, config: Config, origin: Origin | None) -> str:
     run, name = shlex.quote(str(files.path)), shlex.quote(files.path.absolute().name)
-    # Images and histories of files have no splits that could be named.
     form, colon, _ = config.data.partition(":")
     data = f"--data {form}:PATH" if colon and config.source != "text" else "--split dev"
     lines = [f"python -m training.evaluate --run {run} {data}"]

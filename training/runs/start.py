@@ -129,8 +129,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     if isinstance(data, Prepared):
         source, target = (side.lengths[pairs.plan.rows] for side in (pairs.source, pairs.target))
         if (share := (target > 2 * source + 10).mean()) > MOST_CUT:
-            limit = "twice their sources' tokens and 10; other tokenizers have fewer"
-            print(f"{share:.0%} of the targets would be cut: a search ends after {limit}.")
+            print(f"{share:.0%} of targets would be cut, after twice their sources' tokens and 10.")
     return opened if opened.target is None else _decided(opened)
 
 

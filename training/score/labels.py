@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,7 +50,7 @@ def evaluate_labels(
     seconds = time.perf_counter() - started
     result: dict[str, Any] = {}
     if alike:
-        print("All examples have one outcome: there is neither AUC nor AUPRC.", file=sys.stderr)
+        print("All examples have one outcome: there is neither AUC nor AUPRC.")
     for key, score in ({} if alike else SCORES).items():
         result[key] = score(data.labels, probabilities)
         if bootstrap:

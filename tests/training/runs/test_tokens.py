@@ -59,7 +59,7 @@ def test_targets_longer_than_a_search_writes_are_counted(pairs, tmp_path, capsys
     pairs.write_text("".join(f"{n}\tnumber number {n}\n" for n in range(211)))
     letters = ("source_tokenizer=letters", "target_tokenizer=letters", "train_limit=0")
     prepare_run(tiny_config(*letters, f"data=tsv:{pairs}"), tmp_path / "run")
-    assert "100% of the targets would be cut" in capsys.readouterr().out
+    assert "100% of targets would be cut" in capsys.readouterr().out
 
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):

@@ -74,4 +74,4 @@ def test_of_one_outcome_there_is_no_auc(monkeypatch, capsys):
     found = evaluate_labels([], data)
     assert not found.keys() & {"auc", "auprc"}
     assert found["cross_entropy"] == pytest.approx(-np.log(0.75))
-    assert "neither AUC nor AUPRC" in capsys.readouterr().err
+    assert "neither AUC nor AUPRC" in capsys.readouterr().out
