@@ -69,14 +69,15 @@ def _matches(path: Path, pattern: str, expected: str) -> Iterator[re.Match[str]]
 
 
 def read_columns(path: Path) -> dict[str, list[list[str]]]:
-    """Return the phones of all pronunciations by word, from a file of `WORD<TAB>PHONES`.
+    """Return the phones of all pronunciations by word, of `WORD<TAB>PHONES`, in quotes or not.
 
     Raises OSError, or ValueError for another line.
     """
     rows: dict[str, list[list[str]]] = {}
     expected = "two columns with a tab between them, the second of phones"
     for match in _matches(path, r" *([^\t]*\S) *\t([^\t]*\S[^\t]*)", expected):
-        rows.setdefault(match[1], []).append(match[2].split())
+        word, phones = (re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in match.groups())
+        rows.setdefault(word, []).append(phones.split())
     return rows
 
 

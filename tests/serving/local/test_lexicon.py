@@ -142,7 +142,7 @@ def test_each_format_has_its_lines(run, tmp_path):
 
 def test_words_of_any_script_are_whole_and_of_equal_spellings_one(run, tmp_path):
     own = tmp_path / "own.tsv"
-    own.write_text("cafe\u0301\tK AE F EY\ndon't\tD OW N T\nмир\tM I R\n", encoding="utf-8")
+    own.write_text('cafe\u0301\tK AE F EY\ndon\'t\tD OW N T\n"мир"\t"M I R"\n', encoding="utf-8")
     words = "--text", "--lexicon", own, "--format"
     lines = ["мир\tM I R", "café\tK AE F EY", "don’t\tD OW N T"]
     assert run("Мир! «Café» — don’t, ‘мир’.", *words, "tsv") == (0, lines, "")
