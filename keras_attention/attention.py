@@ -69,8 +69,8 @@ class Attention(AveragingLayer):
         query: `(B, Tq, dq)`, or one step `(B, dq)`.
         value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
         key: `(B, Tv, dk)`, or a grid; the value if not given.
-        query_mask: boolean `(B, Tq)`; False queries have weights and context 0, and leave the
-            mechanism's state.
+        query_mask: boolean `(B, Tq)`, or `(B,)`; False queries have weights and context 0, and
+            leave the mechanism's state.
         value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; False positions get weight 0.
             Values there must be finite: 0 times NaN is NaN, as in Keras's layers.
         key_mask: like `value_mask`. All masks are combined.
@@ -242,13 +242,9 @@ class Attention(AveragingLayer):
         """Attend; arguments and result as the class says."""
         self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
         one_step = len(query.shape) == 2
-        if query_mask is not None:
-            query_mask = self._checked_mask("query_mask", query_mask, query.shape[:-1])
-        if value_mask is not None:
-            value_mask = self._checked_mask("value_mask", value_mask, value.shape[:-1])
-        if key_mask is not None:
-            key_mask = self._checked_mask("key_mask", key_mask, value.shape[:-1])
-            value_mask = both(value_mask, key_mask)
+        query_mask = self._checked_mask("query_mask", query_mask, query.shape[:-1])
+        value_mask = self._checked_mask("value_mask", value_mask, value.shape[:-1])
+        value_mask = both(value_mask, self._checked_mask("key_mask", key_mask, value.shape[:-1]))
         if attention_mask is not None:
             shape = (*query.shape[:-1], flat_length(value.shape))
             attention_mask = self._checked_attention_mask(attention_mask, shape)
@@ -308,8 +304,7 @@ class Attention(AveragingLayer):
         Arguments are those of `weigh`; the mask is combined with the memory's.
         """
         if memory.mask is not None:
-            valid = ops.expand_dims(memory.mask, 1)
-            mask = valid if mask is None else ops.logical_and(valid, mask)
+            mask = both(ops.expand_dims(memory.mask, 1), mask)
         if mask is not None and self.num_heads > 1:
             mask = ops.expand_dims(mask, 1)
         scores = self.compute_scores(query, memory.key)
@@ -360,14 +355,10 @@ class Attention(AveragingLayer):
             self._refuse("a tensor to prepare", f"a {type(value).__name__}")
         self._check_shapes(None, value.shape, None if key is None else key.shape)
         mask = getattr(value, "_keras_mask", None) if mask is None else mask
-        if mask is not None:
-            mask = self._checked_mask("mask", mask, value.shape[:-1])
-        value = ops.cast(value, self.compute_dtype)
-        value = flat_memory(value) if len(value.shape) == 4 else value
+        mask = self._checked_mask("mask", mask, value.shape[:-1])
+        value = flat_memory(ops.cast(value, self.compute_dtype))
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
-        if self.num_heads > 1:
-            value = self.split_heads(value)
-        return Memory(value, self.keys(key, mask), mask)
+        return Memory(self.split_heads(value), self.keys(key, mask), mask)
 
     def step(
         self,

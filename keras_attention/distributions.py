@@ -180,7 +180,7 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
             distance *= 2
         return terms
     length = ops.shape(factors)[-1]
-    positions = ops.arange(length)
+    positions = ops.arange(length, dtype="int32")
 
     def double(distance: Tensor, factors: Tensor, terms: Tensor) -> tuple[Tensor, ...]:
         inside = ops.cast(positions >= distance, factors.dtype)

@@ -300,8 +300,12 @@ class AveragingLayer(BaseLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        valid = callable(distribution) or distribution in distributions.BY_NAME
-        expected = f"distribution to be one of {', '.join(distributions.BY_NAME)}, or a function"
+        valid = isinstance(distribution, str) and distribution in distributions.BY_NAME
+        if callable(distribution):  # Keras's own softmax would take a mask for its axis
+            valid = list(inspect.signature(distribution).parameters)[1:2] not in ([], ["axis"])
+        expected = (
+            f"distribution to be {', '.join(distributions.BY_NAME)} or function(scores, mask)"
+        )
         self._expect(valid, expected, distribution=distribution)
         self._expect_count("num_heads", num_heads)
         self._expect_number("dropout", dropout, 0, 1)

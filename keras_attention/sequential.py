@@ -27,12 +27,13 @@ def attend_in_turn(
 
     The query is from `Attention.queries`, noise `(Tq, ...)` from `Attention.draw_noise`.
     """
-    rows = ops.shape(tree.flatten(query)[0])[:2]
-    steps = {"query": tree.map_structure(lambda x: ops.expand_dims(_time_major(x), 2), query)}
+    batch, *_, count, _ = ops.shape(tree.flatten(query)[0])  # (B, [heads,] Tq, ·)
+    query = tree.map_structure(lambda x: ops.moveaxis(x, len(x.shape) - 2, 0), query)
+    steps = {"query": tree.map_structure(lambda x: ops.expand_dims(x, -2), query)}
     if noise is not None:
         steps["noise"] = noise
     if mask is not None:
-        mask = ops.broadcast_to(mask, (*rows, ops.shape(mask)[-1]))
+        mask = ops.broadcast_to(mask, (batch, count, ops.shape(mask)[-1]))
         steps["mask"] = ops.expand_dims(_time_major(mask), 2)  # (Tq, B, 1, Tv | 1)
     if query_mask is not None:
         steps["valid"] = _time_major(query_mask)  # (Tq, B)
@@ -43,12 +44,11 @@ def attend_in_turn(
         )
         if "valid" in row:
             new = keep_where(row["valid"], new, state)
-        return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
+        return (ops.squeeze(context, 1), ops.squeeze(weights, -2)), new
 
     dtype = keras.backend.standardize_dtype(memory.value.dtype)
-    outputs, state = backend.scan(step, state, steps, (dtype, dtype))
-    contexts, weights = (_time_major(x) for x in outputs)
-    return contexts, weights, state
+    (contexts, weights), state = backend.scan(step, state, steps, (dtype, dtype))
+    return _time_major(contexts), ops.moveaxis(weights, 0, len(weights.shape) - 2), state
 
 
 def _time_major(x: Tensor) -> Tensor:

@@ -51,8 +51,8 @@ def flat_memory(memory: Tensor) -> Tensor:
 
 
 def flat_mask(mask: Tensor | None) -> Tensor | None:
-    """Return the mask of a memory or of a grid as `(B, Tv)`."""
-    if mask is None or len(mask.shape) == 2:
+    """Return the mask of a grid as `(B, Tv)`; others stay."""
+    if mask is None or len(mask.shape) < 3:
         return mask
     batch, height, width = ops.shape(mask)
     return ops.reshape(mask, (batch, height * width))
@@ -65,9 +65,15 @@ def first_place(mask: Tensor) -> Tensor:
 
 
 def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
-    """Return, of two structures of tensors `(B, ...)`, `new` where valid `(B,)`, else `old`."""
+    """Return, of two structures of tensors, `new` where their first axes are valid, else `old`."""
 
     def choose(a: Tensor, b: Tensor) -> Tensor:
-        return ops.where(ops.reshape(valid, (-1, *[1] * (len(a.shape) - 1))), a, b)
+        others = tuple(range(len(valid.shape), len(a.shape)))
+        return ops.where(ops.expand_dims(valid, others), a, b)
 
     return tree.map_structure(choose, new, old)
+
+
+def blank_where_masked(mask: Tensor | None, x: Any) -> Any:
+    """Return tensors with zeros where a mask of their first axes is False; None masks nothing."""
+    return x if mask is None else keep_where(mask, x, tree.map_structure(ops.zeros_like, x))

@@ -18,7 +18,7 @@ from keras_attention.fast.gates import (
     hoisted_cell,
     outer,
 )
-from keras_attention.shapes import keep_where
+from keras_attention.shapes import blank_where_masked, keep_where
 
 Tensor = Any
 
@@ -196,14 +196,9 @@ def run_attending(
     results, last = backend.scan(step, first, steps, dtypes)
     trace.steps = results["trace"]
     outputs, weights = trace["vector"] if feeding else _pairs(trace), results["weights"]
-    if mask is not None:
-        outputs, weights = (_where(mask, x, ops.zeros_like(x)) for x in (outputs, weights))
+    outputs, weights = blank_where_masked(mask, (outputs, weights))
     return outputs, weights, last._replace(cell=[ops.cast(x, dtype) for x in last.cell])
 
 
 def _pairs(trace: Trace) -> Tensor:
     return ops.concatenate([trace["context"], trace["output"]], axis=-1)
-
-
-def _where(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    return ops.where(ops.reshape(mask, (*ops.shape(mask), *[1] * (len(a.shape) - 2))), a, b)

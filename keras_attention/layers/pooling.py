@@ -87,20 +87,17 @@ class AttentionPooling(AveragingLayer):
         """Pool; arguments and result as the class says."""
         self._check_shape(value.shape)
         mask = self._checked_mask("mask", mask, value.shape[:-1])
-        value = flat_memory(value)
+        value = flat_memory(ops.cast(value, self.compute_dtype))
         kernel, bias = ops.cast(self.kernel, value.dtype), ops.cast(self.bias, value.dtype)
         hidden = ops.tanh(ops.matmul(value, kernel) + bias)
-        terms = hidden * ops.cast(self.scale, value.dtype)
-        terms = self.split_heads(terms)  # (B, [heads,] T, ·)
+        terms = self.split_heads(hidden * ops.cast(self.scale, value.dtype))  # (B, [heads,] T, ·)
         scores = ops.expand_dims(ops.sum(terms, axis=-1), -2)  # (B, [heads,] 1, T)
-        seen = None if mask is None else ops.expand_dims(mask, 1)
-        if seen is not None and self.num_heads > 1:
-            seen = ops.expand_dims(seen, 1)  # (B, 1, 1, T)
-        weights = self.distribute(scores, seen)
-        dropped = weights
+        if mask is not None:  # (B, [1,] 1, T)
+            mask = ops.expand_dims(mask, 1 if self.num_heads == 1 else (1, 2))
+        weights = factors = self.distribute(scores, mask)
         if training and self.dropout:
-            dropped = weights * self.dropped(ops.shape(weights))
-        pooled = ops.squeeze(self.average(dropped, self.split_heads(value)), 1)
+            factors = weights * self.dropped(ops.shape(weights))
+        pooled = ops.squeeze(self.average(factors, self.split_heads(value)), 1)
         return (pooled, ops.squeeze(weights, -2)) if return_attention_scores else pooled
 
     def _check_shape(self, value: tuple[Any, ...]) -> None:

@@ -32,7 +32,7 @@ class SinePositionEncoding(BaseLayer):
             the left changes nothing. A grid takes none.
 
     Output:
-        The positions, of the value's shape and dtype.
+        The positions, of the value's shape and the layer's dtype.
 
     Raises:
         ValueError: if `dim` is odd, or for a grid no multiple of 4.
@@ -75,7 +75,7 @@ class SinePositionEncoding(BaseLayer):
             if mask is not None:
                 places = ops.relu(places - first_place(mask)[:, 0])  # (B, T)
             encoding = self._waves(places, value.shape[-1])
-        return ops.broadcast_to(ops.cast(encoding, value.dtype), ops.shape(value))
+        return ops.broadcast_to(ops.cast(encoding, self.compute_dtype), ops.shape(value))
 
     def _waves(self, places: Tensor, width: int) -> Tensor:
         """Return the sines and cosines `(..., width)` of places `(...)`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention.attention import Attention, Memory, Noise, Tensor
@@ -150,7 +151,8 @@ class LocationAttention(Attention):
     Weights: `kernel` `(dq, max_length)`.
 
     Raises:
-        ValueError: if a memory is longer than `max_length`.
+        ValueError: if a memory is longer than `max_length`. The weights are NaN where XLA is told
+            no length, else an error is TensorFlow's.
     """
 
     def __init__(self, max_length: int, **kwargs: Any) -> None:
@@ -177,4 +179,8 @@ class LocationAttention(Attention):
         self._expect(valid, expected, f"{length} positions")
         kernel = ops.cast(self.kernel, self.compute_dtype)
         by_place = ops.swapaxes(project(query, kernel), 1, 2)
-        return ops.swapaxes(gather_in_rows(by_place, key), 1, 2)
+        scores = ops.swapaxes(gather_in_rows(by_place, key), 1, 2)
+        if isinstance(length, int):
+            return scores
+        # Compiled by XLA, or on a GPU, the gather takes a place that there is not for another.
+        return ops.where(ops.expand_dims(key, 1) < self.max_length, scores, np.nan)

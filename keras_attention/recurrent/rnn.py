@@ -13,7 +13,7 @@ from keras_attention.fast import loop
 from keras_attention.layer import expect_known_length
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell, State
-from keras_attention.shapes import keep_where
+from keras_attention.shapes import blank_where_masked, keep_where
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -103,12 +103,12 @@ class AttentionRNN(AttentionCell):
             outputs, weights, state = self._run_hoisted(gates, *arguments)
         else:
             outputs, weights, state = self._run_stepwise(*arguments)
-        if inputs_mask is not None:
-            rows = ops.where(ops.expand_dims(inputs_mask, -1), rows, ops.zeros_like(rows))
+        rows = blank_where_masked(inputs_mask, rows)
         if not self.return_sequences:
             outputs, rows = (_last_valid(x, inputs_mask) for x in (outputs, rows))
+            inputs_mask = None if inputs_mask is None else ops.any(inputs_mask, axis=1)
         if not self.input_feeding:  # one product for all steps, after the loop
-            outputs = self._read_out(outputs, rows)
+            outputs = blank_where_masked(inputs_mask, self._read_out(outputs, rows))
         return self._returned(outputs, weights, state, return_attention_scores)
 
     # Three ways to run, with one result: the outputs `(B, T, ·)`, which are `[c_t; s_t]` without
@@ -128,11 +128,8 @@ class AttentionRNN(AttentionCell):
             output, weights, new = self._advance(
                 cell, step["inputs"], memory, state, step.get("noise"), training, read_out
             )
-            outputs = [output, weights]
-            if "mask" in step:
-                new = keep_where(step["mask"], new, state)
-                outputs = keep_where(step["mask"], outputs, [ops.zeros_like(x) for x in outputs])
-            return outputs, new
+            new = keep_where(step["mask"], new, state) if "mask" in step else new
+            return blank_where_masked(step.get("mask"), [output, weights]), new
 
         dtypes = [self.compute_dtype] * 2
         (outputs, weights), state = backend.scan(advance, state, steps, dtypes)
@@ -152,10 +149,8 @@ class AttentionRNN(AttentionCell):
             cell_state = tree.pack_sequence_as(state.cell, flat)
         else:
             outputs, cell_state = self._run_cell(inputs, mask, state.cell, training)
-        outputs = ops.swapaxes(outputs, 0, 1)
         mask = None if mask is None else ops.transpose(mask)
-        if mask is not None:
-            outputs = ops.where(ops.expand_dims(mask, -1), outputs, ops.zeros_like(outputs))
+        outputs = blank_where_masked(mask, ops.swapaxes(outputs, 0, 1))
         context, weights, attention = self.attention.attend_all(
             outputs, memory, state.attention, mask, training
         )

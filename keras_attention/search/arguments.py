@@ -78,7 +78,7 @@ def checked(
     **others: Any,
 ) -> Search:
     """Return the search `name` with these arguments, see `beam_search`, or raise a ValueError."""
-    number, least = isinstance(batch_size, Integral), isinstance(max_length, Integral)
+    number, least, bounded = (isinstance(x, Integral) for x in (batch_size, max_length, max_steps))
     size = int(batch_size) if number else None
     rows = [(), (1,), (size,)]
     mask, coverage = others["memory_mask"], others["coverage_penalty"]
@@ -96,6 +96,7 @@ def checked(
         (callable(others["step"]), "a function step(tokens, state)", others["step"]),
         (scalar and not (number and batch_size < 0), "batch_size >= 0, an integer", batch_size),
         (lengths, "max_length >= 1, an integer or one for each sentence", max_length),
+        (not bounded or max_steps >= 1, "max_steps >= 1, or None", max_steps),
         (_are_integers(start_id, rows), "start_id to be a token, or one for each", start_id),
         (ends, "end_id to be a token or several, for all sentences", end_id),
         (penalized, "length_penalty >= 0", penalty),

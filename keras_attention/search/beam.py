@@ -164,7 +164,7 @@ def _start(search: Search) -> Progress:
         finished=search.limits <= 0,
         tokens=first,
         ended=ops.expand_dims(search.limits, 1) <= zeros,
-        total=ops.cast(zeros, "float32") + ops.where(leads, 0.0, NEVER),
+        total=ops.where(leads, ops.cast(zeros, "float32"), NEVER),
         length=zeros,
         limits=search.limits,
         coverage=coverage,
@@ -228,7 +228,7 @@ def _choose(
     gain, token = (ops.reshape(x, (-1, width, choices)) for x in (gain, token))
     first = ops.reshape(ops.arange(choices), (1, 1, -1)) == 0
     frozen = ops.expand_dims(progress.ended, -1)
-    gain = ops.where(frozen, ops.where(first, 0.0, NEVER), gain)
+    gain = ops.where(frozen, ops.where(first, ops.zeros_like(gain), NEVER), gain)
     grown = ops.expand_dims(progress.length, -1) + ops.where(frozen, ops.zeros_like(token), 1)
     sums = ops.expand_dims(progress.total, -1) + gain
     lost = None if lost is None else ops.expand_dims(lost, -1)
@@ -280,4 +280,6 @@ def _is_finished(search: Search, progress: Progress, lost: Tensor | None) -> Ten
     longest = ops.maximum(ops.expand_dims(progress.limits, 1), length)
     reach = _score(search, total, longest, None)
     worst_result = ops.top_k(scores, search.num_results)[0][:, -1:]
-    return ops.all(ops.logical_or(ended, worst_result >= reach), axis=1)
+    # At a tie the search goes on, for the open one may stand first. None is open at -inf.
+    beaten = ops.logical_or(worst_result > reach, reach == NEVER)
+    return ops.all(ops.logical_or(ended, beaten), axis=1)

@@ -99,7 +99,8 @@ def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
         expected = "step to return log-probabilities, attention weights or None, and the next state"
         search.refuse(expected, f"{len(returned)} values" if several else type(returned).__name__)
     _check_returned(search, running, *returned)
-    return returned
+    log_probs, weights, state = returned
+    return log_probs, weights, tree.pack_sequence_as(running.state, tree.flatten(state))
 
 
 def _check_returned(
@@ -126,10 +127,14 @@ def _check_returned(
         if not has_rows(x, rows) or len(x.shape) < 2:
             search.refuse(f"attention weights ({rows or 'rows'}, S) from step", shape_of(x))
     before, after = tree.flatten(running.state), tree.flatten(state)
-    if len(before) != len(after) or not all(has_rows(x, rows) for x in after):
-        form = f"{len(before)} tensors of {rows or 'all'} rows"
-        expected = f"step to return the next state in the form of the last, {form}"
-        search.refuse(expected, ", ".join(str(shape_of(x)) for x in after) or "no tensors")
+    valid = len(before) == len(after) and all(has_rows(x, rows) for x in after)
+    if valid and not backend.is_concrete(scores):  # a traced loop keeps widths and dtypes
+        pairs = list(zip(before, after, strict=True))
+        valid = all(x.dtype == y.dtype and fits(x.shape[1:], y.shape[1:]) for x, y in pairs)
+    if not valid:
+        forms = [[f"{shape_of(x)} {getattr(x, 'dtype', '')}" for x in y] for y in (before, after)]
+        expected = f"step to return the next state in the form of the last, {', '.join(forms[0])}"
+        search.refuse(expected, ", ".join(forms[1]) or "no tensors")
 
 
 def scatter(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
@@ -207,7 +212,7 @@ def finish(parts: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -
     """
     length = ops.where(scores > -float("inf"), length, 0)
     ids, weights = parts["tokens"], parts.get("weights")
-    inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
+    inside = ops.arange(ops.shape(ids)[-1], dtype="int32") < ops.expand_dims(length, -1)
 
     def blank(x: Tensor) -> Tensor:
         seen = ops.reshape(inside, (*ops.shape(inside), *[1] * (len(x.shape) - 3)))
@@ -238,7 +243,7 @@ def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dic
     time = ops.shape(outputs["parents"])[0]
     backwards = tree.map_structure(lambda x: ops.flip(x, axis=0), outputs)
     # A backend may pad the steps (see `backend.unfold`); the padding is passed over.
-    backwards["was_taken"] = ops.flip(ops.arange(time) < steps, axis=0)
+    backwards["was_taken"] = ops.flip(ops.arange(time, dtype="int32") < steps, axis=0)
 
     def back(row: dict[str, Any], beams: Tensor) -> tuple[dict[str, Any], Tensor]:
         parents = backend.gather_in_rows(row["parents"], beams)

@@ -151,6 +151,14 @@ MADE_WRONG = {
     "units as text": (lambda: AdditiveAttention("8"), "units >= 1, an integer"),
     "heads that do not divide": (lambda: AdditiveAttention(3, num_heads=2), "num_heads divides"),
     "a distribution": (lambda: AdditiveAttention(3, distribution="max"), "softmax, sparsemax"),
+    "Keras's softmax, of no mask": (
+        lambda: AdditiveAttention(3, distribution=keras.ops.softmax),
+        "function(scores, mask)",
+    ),
+    "a function of scores alone": (
+        lambda: AttentionPooling(3, keras.activations.sigmoid),
+        "function(scores, mask)",
+    ),
     "no places": (lambda: LocationAttention(0), "max_length >= 1"),
     "more than a score": (lambda: LocalAttention(CoverageAttention(3)), "nothing but a score"),
     "a score with dropout": (

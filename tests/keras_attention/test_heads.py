@@ -18,11 +18,20 @@ from tests.keras_attention.helpers import (
 B, TQ, TV = 2, 3, 5
 
 HEADS = 3
+
+
+class InTurn(AdditiveAttention):
+    """Its queries attend one after the other."""
+
+    sequential = True
+
+
 MULTI_HEAD = {
     "dot": lambda: MultiplicativeAttention("dot", num_heads=HEADS),
     "scaled_dot": lambda: MultiplicativeAttention("scaled_dot", num_heads=HEADS),
     "general": lambda: MultiplicativeAttention("general", num_heads=HEADS),
     "additive": lambda: AdditiveAttention(12, num_heads=HEADS),
+    "additive in turn": lambda: InTurn(12, num_heads=HEADS),
     "normalised additive": lambda: AdditiveAttention(12, normalize=True, num_heads=HEADS),
 }
 

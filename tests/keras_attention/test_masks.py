@@ -29,6 +29,8 @@ def test_masks_may_be_lists_and_attention_masks_may_have_axes_of_1(rng):
         assert_close(call(attention_mask=narrow), call(attention_mask=whole))
     one = layer(query[:, 0], value, attention_mask=columns)
     assert_close(one, call(attention_mask=columns[:, None])[0][:, 0])
+    one = layer(query[:, 0], value, query_mask=rows[:, 0])
+    assert_close(one, call(query_mask=rows)[0][:, 0])
     rnn = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(7))
     expected = array(rnn(query, value, inputs_mask=rows, memory_mask=columns))
     assert_close(

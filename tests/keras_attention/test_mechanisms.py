@@ -10,6 +10,7 @@ from keras_attention import (
     AdditiveAttention,
     CoverageAttention,
     LocalAttention,
+    LocationAttention,
     LocationSensitiveAttention,
     MonotonicAttention,
     MonotonicChunkwiseAttention,
@@ -324,3 +325,14 @@ def test_the_place_in_a_long_memory_is_predicted_in_float32(rng):
     expected = reference.sigmoid(hidden @ weights_of(layer)["position_scale"])
     found = array(layer.queries(query)["position"])[..., 0]
     np.testing.assert_allclose(5000 * found, 5000 * expected, atol=0.5)
+
+
+@pytest.mark.tensorflow
+def test_places_that_xla_finds_past_the_greatest_have_no_weight(rng):
+    import tensorflow as tf
+
+    layer = LocationAttention(TV)
+    layer.build((B, TQ, DQ), (B, TV, DV))
+    specs = [tf.TensorSpec([None, None, width]) for width in (DQ, DV)]
+    call = tf.function(layer.__call__, input_signature=specs, jit_compile=True)
+    assert np.isnan(array(call(normal(rng, B, TQ, DQ), normal(rng, B, TV + 2, DV)))).all()

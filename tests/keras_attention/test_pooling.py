@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention import AttentionPooling
+from keras_attention import AttentionPooling, SinePositionEncoding
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize, weights_of
 
@@ -18,6 +18,12 @@ def test_pooling_takes_a_grid_and_gives_zeros_where_all_is_masked(rng):
     pooled = array(layer(grid, mask=np.array([np.ones((2, 3), bool), np.zeros((2, 3), bool)])))
     assert_close(pooled[0], expected[0])
     assert not pooled[1].any()
+
+
+@pytest.mark.parametrize("layer", [AttentionPooling(UNITS), SinePositionEncoding()])
+def test_integers_are_read_as_numbers(rng, layer):
+    value = rng.integers(-3, 4, (B, TV, 12))
+    assert_close(layer(value), array(layer(value.astype("float32"))))
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -104,12 +104,13 @@ def test_without_return_sequences_the_last_valid_output_comes_back(rng, masked, 
     assert_close((output, weights), (wanted[0][range(B), last], wanted[1]))
 
 
-def test_without_return_sequences_a_fully_masked_row_gives_zeros(rng):
-    layer = built(rng, return_sequences=False)
+@pytest.mark.parametrize("sequences", [False, True])
+def test_masked_steps_give_zeros_whatever_the_activation_of_0_is(rng, sequences):
+    layer = built(rng, return_sequences=sequences, units=OUT, activation="sigmoid")
     valid = np.array([[False] * T, [True] * T])
     output = array(layer(normal(rng, B, T, DIM), normal(rng, B, S, DV), inputs_mask=valid)[0])
     assert not output[0].any()
-    assert output[1].any()
+    assert output[1].all()
 
 
 def test_implicit_masks_of_inputs_and_memory_are_obeyed(rng):

@@ -252,7 +252,7 @@ class _Turn:
         return g.cast(g("Squeeze", g.size(stay, 0)), "bool"), new
 
     def _are_open(self, now: Values, beam: _Beam) -> Value:
-        """Return whether an open hypothesis of a sentence can come among its results, `(B,)`.
+        """Return whether an open hypothesis of a sentence can stand among its results, `(B,)`.
 
         It would if all that follows cost nothing.
         """
@@ -261,7 +261,8 @@ class _Turn:
         worst, _ = g.top(ended, self._settings.results)
         worst = g("Squeeze", g.take(worst, g.constant([-1]), axis=1), g.constant([1]))
         reach = g("Where", beam.finished, _NEVER, beam.total / self._norm(now["limits"]))
-        return worst < g.over("ReduceMax", reach, 1)
+        reach = g.over("ReduceMax", reach, 1)
+        return (reach >= worst) & (reach > _NEVER)  # at a tie the open one may stand first
 
 
 def _norm(penalty: Value) -> Callable[[Value], Value]:

@@ -167,6 +167,7 @@ BAD = {
     "an end below 0": ({"end_id": -1}, f"among the {VOCABULARY}"),
     "starts of another batch": ({"start_id": [1] * (B + 1)}, "start_id to be a token, or one for"),
     "a start between two tokens": ({"start_id": 1.5}, "start_id to be a token"),
+    "no steps": ({"max_length": [1] * B, "max_steps": 0}, "max_steps >= 1"),
     "length 0": ({"max_length": np.int64(0)}, "max_length >= 1"),
     "half a length": ({"max_length": 2.5}, "max_length >= 1, an integer"),
     "lengths of another batch": ({"max_length": [3] * (B + 1)}, "one for each sentence"),
@@ -207,6 +208,24 @@ BAD = {
         "a Shortlist of ids (rows, K)",
     ),
 }
+
+
+@pytest.mark.parametrize("find", FINDS)
+def test_a_state_may_come_back_in_a_list_but_in_traced_loops_of_its_dtype_and_width(find):
+    table = ops.log_softmax(ops.ones((VOCABULARY, VOCABULARY)))
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+
+    def run(change):
+        def step(tokens, state):
+            return ops.take(table, tokens, axis=0), None, change(state[0])
+
+        return compiled(lambda: find(step, (ops.zeros((B, 3)),), **options).scores)()
+
+    assert_close(run(lambda x: [x]), array(run(lambda x: (x,))))
+    if keras.backend.backend() != "torch":
+        for change in (lambda x: ops.cast(x, "float16"), lambda x: x[:, :2]):
+            with pytest.raises(ValueError, match=r"in the form of the last, .*, 3.*float32"):
+                run(change)
 
 
 @pytest.mark.parametrize("find", FINDS)

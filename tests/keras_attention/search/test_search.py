@@ -80,6 +80,30 @@ def test_the_search_stops_when_nothing_better_can_come(rng):
     np.testing.assert_array_equal(short.scores, full.scores)
 
 
+def test_a_search_goes_on_where_an_open_hypothesis_is_as_good_as_one_that_has_ended():
+    """Half of the probability ends, and half goes on: an end is the best of all sequences."""
+    table = ops.convert_to_tensor(np.log([[0.5, 1e-9, 0.5]] * 3).astype("float32"))
+    options = {"batch_size": 1, "start_id": 1, "end_id": 2, "max_length": 5, "beam_width": 2}
+    result = beam_search(
+        lambda tokens, _: (table[:1] + ops.zeros((2, 1)), None, ()), (), length_penalty=0, **options
+    )
+    assert_close((result.lengths, result.scores), ([[1]], [[np.log(0.5)]]))
+    assert array(result.ids)[0, 0, 0] == 2
+
+
+@pytest.mark.parametrize("floatx", ["float16", "float64"])
+def test_a_search_does_not_depend_on_the_floats_that_keras_makes(rng, floatx):
+    decoder, before = Decoder(rng), keras.config.floatx()
+    expected = search(decoder, beam_width=3)
+    keras.config.set_floatx(floatx)
+    try:
+        result = search(decoder, beam_width=3)
+    finally:
+        keras.config.set_floatx(before)
+    assert_close(result, tuple(expected))
+    assert result.scores.dtype == result.log_probs.dtype == "float32"
+
+
 @pytest.mark.parametrize("find", [greedy_search, beam_search])
 def test_weights_are_left_out_on_request_and_without_attention(rng, find):
     decoder = Decoder(rng)
