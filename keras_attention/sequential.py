@@ -34,9 +34,9 @@ def attend_in_turn(
         steps["noise"] = noise
     if mask is not None:
         mask = ops.broadcast_to(mask, (batch, count, ops.shape(mask)[-1]))
-        steps["mask"] = ops.expand_dims(_time_major(mask), 2)  # (Tq, B, 1, Tv | 1)
+        steps["mask"] = ops.expand_dims(ops.moveaxis(mask, 1, 0), 2)  # (Tq, B, 1, Tv | 1)
     if query_mask is not None:
-        steps["valid"] = _time_major(query_mask)  # (Tq, B)
+        steps["valid"] = ops.moveaxis(query_mask, 1, 0)  # (Tq, B)
 
     def step(row: dict[str, Any], state: Any) -> tuple[Any, Any]:
         context, weights, new = attend(
@@ -48,8 +48,4 @@ def attend_in_turn(
 
     dtype = keras.backend.standardize_dtype(memory.value.dtype)
     (contexts, weights), state = backend.scan(step, state, steps, (dtype, dtype))
-    return _time_major(contexts), ops.moveaxis(weights, 0, len(weights.shape) - 2), state
-
-
-def _time_major(x: Tensor) -> Tensor:
-    return ops.moveaxis(x, 1, 0)
+    return ops.moveaxis(contexts, 0, 1), ops.moveaxis(weights, 0, len(weights.shape) - 2), state

@@ -7,9 +7,7 @@ whole process has it.
 import keras
 import pytest
 
-from keras_attention import (
-    mechanisms,
-)
+from keras_attention import mechanisms
 from tests.keras_attention import reference, test_mechanisms, zoo
 from tests.keras_attention.helpers import assert_close, mask
 

@@ -43,30 +43,16 @@ LAYERS = {
 }
 
 
-# JAX calls an activation while it traces, when no other thread can.
-beside = pytest.mark.skipif(keras.backend.backend() == "jax", reason="tracing holds a lock")
-
-
-@beside
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="it traces while no other thread can")
 @pytest.mark.parametrize("name", LAYERS)
-def test_training_beside_inference_has_its_dropout(rng, name):
+def test_training_and_inference_beside_one_another_have_their_own_dropout(rng, name):
     activation = Interrupted()
     layer, sequence = LAYERS[name](activation), normal(rng, B, T, DIM)
     inputs = (sequence,) if name == "hoisted" else (sequence, normal(rng, B, S, DIM))
     plain = array(layer(*inputs))
-    activation.todo = lambda: layer(*inputs, training=True)
-    np.testing.assert_allclose(array(layer(*inputs)), plain, atol=1e-6)
-    assert np.abs(activation.result - plain).max() > 1e-2
-
-
-@beside
-@pytest.mark.parametrize("name", LAYERS)
-def test_inference_beside_training_has_none(rng, name):
-    activation = Interrupted()
-    layer, sequence = LAYERS[name](activation), normal(rng, B, T, DIM)
-    inputs = (sequence,) if name == "hoisted" else (sequence, normal(rng, B, S, DIM))
-    plain = array(layer(*inputs))
-    activation.todo = lambda: layer(*inputs)
-    trained = array(layer(*inputs, training=True))
-    assert np.abs(trained - plain).max() > 1e-2
-    np.testing.assert_allclose(activation.result, plain, atol=1e-6)
+    for training in (False, True):
+        activation.todo = lambda other=not training: layer(*inputs, training=other)
+        results = array(layer(*inputs, training=training)), activation.result
+        trained, inferred = results if training else results[::-1]
+        np.testing.assert_allclose(inferred, plain, atol=1e-6)
+        assert np.abs(trained - plain).max() > 1e-2
