@@ -16,8 +16,6 @@ from training.command.errors import UsageError
 from training.command.options import Parser, main_guard, positive_int
 from training.presets.options import add_configuration, configuration, default_output
 
-# A corpus is prepared without TensorFlow, whose 600 MB worker processes would have, too.
-
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
@@ -54,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.corpus:
         if options.output:
             raise UsageError("--corpus expected no --output, for it makes no run")
-        from training.data.tokens import prepare_corpus
+        from training.data.tokens import prepare_corpus  # without TensorFlow, 600 MB a worker
 
         started, config = time.monotonic(), configuration(options)
         corpus = prepare_corpus(options.corpus, config, options.tokenizers, options.workers)

@@ -7,7 +7,7 @@ from training.command.errors import ConfigError
 from training.config.schema import Config, override
 from training.data.store import END_ID, START_ID
 from training.decode.search import Search, force_decode, search
-from training.model.seq2seq import build_attention, build_seq2seq
+from training.model.seq2seq import build_model, build_seq2seq
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19
 
@@ -168,10 +168,15 @@ def test_tied_embeddings_have_no_output_layer():
         ("attention=additiv", "attention expected one of none, additive, normalized_additive"),
         ("attention_options=half_width=3", "half_width"),
         ("distribution=hardmax", "attention = additive: "),
+        (
+            "attention=dot decoder_units=5",
+            "attention = dot: MultiplicativeAttention expected query",
+        ),
+        ("attention=general attention_heads=3", "a width that num_heads=3 divides"),
     ],
 )
 def test_a_mechanism_that_there_is_not_is_refused_where_it_is_built(setting, said):
     with pytest.raises(ConfigError) as caught:
-        build_attention(override(Config(), [setting]))
+        build_model(override(Config(), setting.split()), 9, 11)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)

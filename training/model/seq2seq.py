@@ -17,7 +17,7 @@ from keras_attention import (
     mechanisms,
 )
 from keras_attention.layers.pointer import copied_ids
-from training.command.errors import ConfigError, enough_memory
+from training.command.errors import ConfigError, UserError, enough_memory
 from training.config.schema import Config
 from training.data.store import PAD_ID
 from training.model.aligned import AlignedDecoder
@@ -218,13 +218,18 @@ _SIZES = ("embedding_size", "encoder_units", "decoder_units", "attention_units",
 def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
     """Build the model of a configuration for these sizes of the source and of a text as target.
 
-    Raises UserError where there is not enough memory for it.
+    Raises UserError where there is not enough memory for it, or its sizes do not fit together.
     """
     units = max((name for name in _SIZES if config.has_key(name)), key=vars(config).__getitem__)
-    with enough_memory(f"a model with {units} = {getattr(config, units)}"):
-        if config.target == "label":
-            return build_classifier(config, source_size)
-        return build_seq2seq(config, source_size, target_size)
+    try:
+        with enough_memory(f"a model with {units} = {getattr(config, units)}"):
+            if config.target == "label":
+                return build_classifier(config, source_size)
+            return build_seq2seq(config, source_size, target_size)
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise ConfigError(f"attention = {config.attention}: {str(error).splitlines()[0]}") from None
 
 
 def build_classifier(config: Config, source_size: int) -> keras.Model:

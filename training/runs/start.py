@@ -32,7 +32,6 @@ from training.sources.source import Source
 
 Sides = tuple[Any, Any]  # the source, and the tokenizer of a text as target, else None
 ENOUGH_TO_SCORE = 200  # dev sentences
-MOST_CUT = 0.01  # share of targets longer than a search writes, more of which is printed
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     pairs: Any = opened.pairs
     if isinstance(data, Prepared):
         source, target = (side.lengths[pairs.plan.rows] for side in (pairs.source, pairs.target))
-        if (share := (target > 2 * source + 10).mean()) > MOST_CUT:
+        if (share := (target > 2 * source + 10).mean()) > 0.01:
             print(f"{share:.0%} of targets would be cut, after twice their sources' tokens and 10.")
     return opened if opened.target is None else _decided(opened)
 

@@ -231,8 +231,7 @@ def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, A
     is_file = corpus.is_file(spec)
     if options.data and is_file and options.split != "test":
         raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
-    learned = run.config.data, *run.config.extra_data.split()
-    if options.data and is_file and corpus.absolute(spec) in learned:
+    if options.data and is_file and corpus.absolute(spec) == run.config.data:
         print(f"{spec} is read whole, with all that the run learned from: that flatters it.")
     if run.config.source == "text" and not options.data:
         split, read = load_split(run.config, options.split, **drawn)
