@@ -113,13 +113,15 @@ def test_what_is_no_list_of_texts_is_one_line(tiny_run, texts):
 
 
 def test_translate_writes_a_line_for_each_line(tiny_run, monkeypatch, capsys):
-    lines = b"He sleeps.\n\n\xff\xfe not text \x00\nShe is eating a green apple."
-    stdin = io.TextIOWrapper(io.BytesIO(lines))
-    monkeypatch.setattr(sys, "stdin", stdin)
-    translate.main(["--run", str(tiny_run.path), "--beam-width", "2"])
-    written = capsys.readouterr().out.split("\n")
-    assert len(written) == 4 + 1
+    def write(lines):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+        translate.main(["--run", str(tiny_run.path), "--beam-width", "2"])
+        return capsys.readouterr().out.split("\n")
+
+    written = write("He sleeps.\n\n\ufffd no words \x00\nShe is eating an apple.".encode())
     assert [bool(line) for line in written] == [True, False, True, True, False]
+    with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text"):
+        write("He sleeps.\nIl a mangé.".encode("latin-1"))
 
 
 def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_path, capsys):

@@ -246,7 +246,7 @@ def test_bad_arguments_and_steps_are_told_with_the_name_of_the_search(rng, find,
 
 def test_greedy_search_is_a_loop_over_the_best_tokens_in_random_searches():
     """Batches, vocabularies, lengths, ends and limits drawn at random, against plain Python."""
-    for seed in range(40):
+    for seed in range(40 if keras.backend.backend() == "tensorflow" else 10):
         rng = np.random.default_rng(seed)
         batch, size, length = rng.integers(1, 6), rng.integers(2, 8), int(rng.integers(1, 7))
         table = np.log(rng.dirichlet(np.ones(size), size)).astype("float32")

@@ -106,8 +106,8 @@ def test_pixels_are_those_of_pillow_on_white_and_turned(rng):
     for name, contents in files(rng).items():
         with Image.open(io.BytesIO(contents)) as opened:
             image = ImageOps.exif_transpose(opened)
-        if "gamma" in name or "sRGB" in name or "bits" in name or name == "gray 16":
-            continue  # as gray, and the test below
+        if any(x in name for x in ("gamma", "sRGB", "bits", "gray 16", "2 of a", "4 of a")):
+            continue  # as gray, and the test below; Pillow compares the clear shade with 8 bits
         shown = image.convert("RGBA")
         white = Image.new("RGBA", shown.size, "white")
         wanted = np.asarray(Image.alpha_composite(white, shown).convert("RGB")).astype(int)
