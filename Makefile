@@ -58,8 +58,8 @@ gpu-kernels: $(STAMP)  ## count what a training step launches on a GPU; no GPU i
 # PyTorch's file without CUDA where the machine has one; else whatever the registry gives.
 $(BACKENDS)/installed: setup.py
 	@$(find-python); $$python -m venv $(BACKENDS)
-	-$(BACKENDS)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BACKENDS)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,backends]'
+	-$(BACKENDS)/bin/pip install --no-compile --quiet --disable-pip-version-check torch==2.13.0
+	$(BACKENDS)/bin/pip install --no-compile --quiet --disable-pip-version-check -e '.[dev,backends]'
 	@touch $@
 
 install-backends: $(BACKENDS)/installed  ## install JAX and PyTorch into an environment of their own
@@ -70,9 +70,9 @@ test-backends: $(BACKENDS)/installed  ## run the tests of layers and training on
 
 $(NIGHTLY)/installed: setup.py
 	@$(find-python); $$python -m venv $(NIGHTLY)
-	$(NIGHTLY)/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(NIGHTLY)/bin/pip install --no-compile --quiet --disable-pip-version-check -e '.[dev]'
 	$(NIGHTLY)/bin/pip uninstall --quiet --yes keras
-	$(NIGHTLY)/bin/pip install --quiet --disable-pip-version-check --pre --no-deps keras-nightly
+	$(NIGHTLY)/bin/pip install --no-compile --quiet --disable-pip-version-check --pre --no-deps keras-nightly
 	@touch $@
 
 # Keras's nightly is one day's: what warns there fails nobody here. Loops, searches and kernels call

@@ -30,7 +30,7 @@ COUNTS = Path(__file__).with_name("kernel_counts.json")
 STEPS = 100  # of an epoch; the second one is measured
 IN_GRAPHS = ("tatoeba-en-fr", "lstm-512")  # which are measured again with CUDA graphs of loops
 TINY = {"encoder_units": 3, "decoder_units": 5, "embedding_size": 7, "attention_units": 3}
-TINY |= {"readout_units": 7}
+TINY |= {"readout_units": 7, "encoder_layers": 1, "decoder_layers": 1}
 
 
 def measure(step: str, tiny: bool) -> Iterator[dict[str, Any]]:
