@@ -9,7 +9,7 @@ from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.search.arguments import Search, Shortlist, has_rows, shape_of
-from keras_attention.shapes import fits
+from keras_attention.shapes import blank_where_masked, fits
 
 Tensor = Any
 
@@ -213,16 +213,12 @@ def finish(parts: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -
     length = ops.where(scores > -float("inf"), length, 0)
     ids, weights = parts["tokens"], parts.get("weights")
     inside = ops.arange(ops.shape(ids)[-1], dtype="int32") < ops.expand_dims(length, -1)
-
-    def blank(x: Tensor) -> Tensor:
-        seen = ops.reshape(inside, (*ops.shape(inside), *[1] * (len(x.shape) - 3)))
-        return ops.where(seen, x, ops.zeros_like(x))
-
     if all(x.shape[-1] == 0 for x in tree.flatten(weights) if x is not None):
         weights = None  # the decoder does not attend
-    weights = None if weights is None else tree.map_structure(blank, weights)
+    weights = None if weights is None else blank_where_masked(inside, weights)
     ids = ops.where(inside, ids, ops.full_like(ids, pad_id))
-    return SearchResult(ids, length, scores, weights, blank(parts["log_probs"]))
+    log_probs = blank_where_masked(inside, parts["log_probs"])
+    return SearchResult(ids, length, scores, weights, log_probs)
 
 
 def by_hypothesis(weights: Any, batch_size: Any, rows: int) -> Any:

@@ -113,6 +113,10 @@ class _Connection(Endpoint):
         credentials = grpc.ssl_channel_credentials(*self._files)
         return self._library.secure_channel(self.target, credentials, options=options)
 
+    @cached_property
+    def _call(self) -> dict[str, Any]:
+        return {method: self._channel.unary_unary(method) for method in RESPONSES}
+
     async def _run(self, steps: Steps[T]) -> T:
         """Carry out steps; return what they return."""
         try:
@@ -131,8 +135,7 @@ class _Connection(Endpoint):
 
     async def _ask(self, method: str, request: Message, seconds: float) -> Message:
         try:
-            call = self._channel.unary_unary(method)
-            data = await _awaited(call(request.SerializeToString(), timeout=seconds))
+            data = await _awaited(self._call[method](request.SerializeToString(), timeout=seconds))
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target, self.model, seconds) from None
         try:

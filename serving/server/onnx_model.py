@@ -132,9 +132,10 @@ def _texts(array: np.ndarray) -> list[str]:
 
 def _with_row(answer: Alignment) -> Alignment:
     """An alignment that has a row; where it has no tokens, of zeros, as wide as its source."""
+    if answer.target_tokens:
+        return answer
     zeros = (0.0,) * len(answer.source_tokens)
-    silent = replace(answer, target_tokens=("",), attention_weights=(zeros,))
-    return answer if answer.target_tokens else silent
+    return replace(answer, target_tokens=("",), attention_weights=(zeros,))
 
 
 def _read(read: Callable[..., Sequence[Any]], files: np.ndarray) -> Sequence[Any]:
