@@ -135,13 +135,13 @@ test-page: .venv/browser-installed  ## run the tests of the page in headless Chr
 	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -q tests/page
 
 # AssemblyScript's compiler comes from npm.
-page-kernel:  ## build the products of the page without a server: serving/page/engine/kernel.js
+page-kernel:  ## build the products of the page without a server: serving/portable/engine/kernel.js
 	@folder=$$(mktemp -d) && trap "rm -r $$folder" EXIT && \
-	  npx --yes --package assemblyscript@0.28.20 -- asc serving/page/engine/kernel.ts -O3 --runtime stub \
+	  npx --yes --package assemblyscript@0.28.20 -- asc serving/portable/engine/kernel.ts -O3 --runtime stub \
 	    --enable simd --noAssert --initialMemory 1 --maximumMemory 65536 --outFile $$folder/kernel.wasm && { \
 	    echo "// The kernel of kernel.ts as WebAssembly, in base64; \`make page-kernel\` writes it."; \
 	    printf 'export const KERNEL = "%s";\n' "$$(base64 -w 0 $$folder/kernel.wasm)"; \
-	  } > $(or $(OUTPUT),serving/page/engine/kernel.js)
+	  } > $(or $(OUTPUT),serving/portable/engine/kernel.js)
 
 # This protoc's code runs on protobuf 5.29 and later; a newer one's asks for its own version.
 messages:  ## build the client's messages from serving/client/serving.proto

@@ -66,7 +66,7 @@ DATA = {
         "data/phrasebook/*",
         "deploy/**/*",
     ],
-    "serving": ["check/*.json", "client/*.proto", "deploy/**/*", "page/**/*"],
+    "serving": ["check/*.json", "client/*.proto", "deploy/**/*", "page/**/*", "portable/engine/*"],
 }
 
 LIBRARY = ["keras>=3.13,<4", "numpy>=1.26"]
@@ -120,7 +120,7 @@ DEV = [
     "kubeflow-trainer-api>=2.2,<3",
     "xds-protos>=1.70",
     "grpcio-tools>=1.80,<2",
-    "sherpa-onnx>=2.0.1,<2.1",  # whose rule for words serving/client/local/lexicon.py has
+    "sherpa-onnx>=2.0.1,<2.1",  # whose rule for words serving/portable/read/lexicon.py has
     "ruff>=0.14,<0.16",
     "mypy>=2.4,<3",
     "build>=1.2,<2",

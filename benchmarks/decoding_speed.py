@@ -87,7 +87,7 @@ def our_rounds(data: Path, precision: str) -> dict[str, Callable[[], None]]:
 
 def onnx_rounds(data: Path, weights: str) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences by the ONNX export, by mode."""
-    from serving.client.local import LocalTranslator
+    from serving.portable.read import LocalTranslator
 
     settings, threads = json.loads(data.read_text()), len(os.sched_getaffinity(0))
     texts, length = settings["texts"], settings["length"]

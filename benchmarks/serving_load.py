@@ -88,7 +88,7 @@ def opened(base: Path) -> Iterator[Ask]:
     """A model's last version in this process: a function from a text to its translation."""
     version = max(find_versions(base).items())[1]
     if (version / "manifest.json").is_file():
-        from serving.client.local import LocalTranslator
+        from serving.portable.read import LocalTranslator
 
         translator = LocalTranslator(version)
         yield lambda text: translator.translate([text])[0]

@@ -10,8 +10,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from serving.api.printing import print_json, printable
 from serving.client.options import Parser, add_connection, ended, file_to_write, opened
-from serving.client.printing import print_json, printable
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,8 +40,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
+    from serving.api.histories import TIME, read_table
     from serving.client.drawing import draw_timeline
-    from serving.client.histories import TIME, read_table
 
     histories = read_table(arguments.table, arguments.id, arguments.time)
     if arguments.only:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from serving.client.errors import ServingError
+from serving.api.errors import ServingError
+from serving.api.printing import print_error, print_json, printable
 from serving.client.options import Parser, add_connection, ended, file_to_write, numbered, opened
-from serving.client.printing import print_error, print_json, printable
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,8 +44,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
+    from serving.api.results import Regions
     from serving.client.drawing import draw_regions
-    from serving.client.results import Regions
 
     status = 0
     with opened(arguments, "Reader") as reader:

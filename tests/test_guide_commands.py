@@ -85,8 +85,8 @@ RUN_BY = {  # the test that runs a page's blocks of Python
     ),
     "tests/serving/test_production_guide.py": ("docs/guides/production.md",),
     "tests/serving/test_client_blocks.py": ("docs/serving/client.md", "docs/sources.md"),
-    "tests/serving/local/test_local_translator.py": ("docs/guides/without-a-server.md",),
-    "tests/serving/local/test_lexicon.py": ("docs/guides/pronouncer.md",),
+    "tests/serving/portable/read/test_local_translator.py": ("docs/guides/without-a-server.md",),
+    "tests/serving/portable/read/test_lexicon.py": ("docs/guides/pronouncer.md",),
 }
 
 

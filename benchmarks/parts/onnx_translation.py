@@ -9,8 +9,8 @@ from unittest import mock
 
 def export_forced(run: Any, length: int, folder: Path, weights: str) -> None:
     """Write an ONNX export of a run whose translations have so many tokens."""
-    from serving.export.onnx.encoders import TextEncoder
-    from serving.export.onnx.graphs import write_folder
+    from serving.portable.write.encoders import TextEncoder
+    from serving.portable.write.graphs import write_folder
 
     def limits(encoder: Any, g: Any, source: Any) -> Any:
         return g.expand(float(length), g.size(source, 0), 1)

@@ -1,4 +1,4 @@
-"""Packaging for keras-attention-client: the folder serving/client.
+"""Packaging for keras-attention-client: serving/client, serving/api and serving/portable/read.
 
 It is taken from the repository around this folder, and is in the sdist.
 """
@@ -12,7 +12,9 @@ from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).parent
 PACKAGE = "keras_attention_client"
-FOLDER = PACKAGE if (HERE / PACKAGE).is_dir() else "../../serving/client"
+SERVING = "../../serving"
+IS_SDIST = (HERE / PACKAGE).is_dir()
+FOLDERS = {"": "client", ".api": "api", ".portable": "portable", ".portable.read": "portable/read"}
 PLOT = "../../keras_attention/plot.py"  # in place of heat_map.py, which finds it where it is
 
 
@@ -20,7 +22,8 @@ def renamed(source: str) -> str:
     """Return a module's source with this distribution's names."""
     source = source.replace("python -m serving.client", "keras-attention-client")
     source = source.replace("-e '.[", "'./packaging/client[")
-    return re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
+    source = re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
+    return re.sub(r"(?<![\w./-])serving(?=\.(?:api|portable)\b)", PACKAGE, source)
 
 
 class BuildPy(build_py):
@@ -30,7 +33,7 @@ class BuildPy(build_py):
         """Build."""
         super().run()
         folder = Path(self.build_lib) / PACKAGE
-        if FOLDER != PACKAGE:
+        if not IS_SDIST:
             (folder / "heat_map.py").write_bytes((HERE / PLOT).read_bytes())
             for path in folder.rglob("*.py"):
                 path.write_text(renamed(path.read_text(encoding="utf-8")), encoding="utf-8")
@@ -55,8 +58,11 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=[PACKAGE, f"{PACKAGE}.local"],
-    package_dir={PACKAGE: FOLDER, f"{PACKAGE}.local": f"{FOLDER}/local"},
+    packages=[PACKAGE + name for name in FOLDERS],
+    package_dir={
+        PACKAGE + name: f"{PACKAGE}{name.replace('.', '/')}" if IS_SDIST else f"{SERVING}/{folder}"
+        for name, folder in FOLDERS.items()
+    },
     package_data={PACKAGE: ["*.proto"]},
     install_requires=["grpcio>=1.70,<2", "protobuf>=5.29"],
     extras_require={

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from serving.client.histories import TIME, history_columns, padded_columns, read_table
-from serving.client.image_files import INPUT, is_image
+from serving.api.histories import TIME, history_columns, padded_columns, read_table
+from serving.api.image_files import INPUT, is_image
 from training.command.errors import UserError
 
 ENDINGS = (".jsonl", ".json", ".txt", ".csv")

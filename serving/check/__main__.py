@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import training.command.extras  # noqa: F401
-from serving.client.printing import printable
+from serving.api.printing import printable
 from training.command.options import Parser, main_guard
 from training.command.progress import Tell, stages
 

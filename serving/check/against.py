@@ -22,6 +22,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from serving.api.printing import first_line
 from serving.check.questions import (
     HARD_TEXTS,
     TEXTS,
@@ -33,7 +34,6 @@ from serving.check.questions import (
     takes_texts,
 )
 from serving.check.version import different
-from serving.client.printing import first_line
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
 from training.command.progress import Tell

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from serving.client.printing import first_line
+from serving.api.printing import first_line
 
 _SERVER = "TensorFlow Serving 2.20"
 _LISTS = Path(__file__).parent

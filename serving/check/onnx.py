@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import onnx
 
+from serving.api.histories import padded_columns
+from serving.api.image_files import image_file
+from serving.api.printing import first_line
 from serving.check.questions import HARD_TEXTS, TEXTS
-from serving.client.histories import padded_columns
-from serving.client.image_files import image_file
-from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
-from serving.client.local.manifest import read_manifest
-from serving.client.local.model import LocalModel
-from serving.client.printing import first_line
+from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
+from serving.portable.read.manifest import read_manifest
+from serving.portable.read.model import LocalModel
 from training.command.progress import Tell
 
 Ask = Callable[[Any, list[Any]], list[Any]]

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.api.printing import first_line
 from serving.check.graph import check_graph, check_weights, nodes_of, read_meta_graph
 from serving.check.questions import (
     HARD_TEXTS,
@@ -28,7 +29,6 @@ from serving.check.questions import (
     reads_images,
     takes_texts,
 )
-from serving.client.printing import first_line
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
 from training.command.progress import Tell

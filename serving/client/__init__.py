@@ -9,23 +9,14 @@ As a command, with the texts as arguments or as lines of the standard input:
 
     python -m serving.client --target localhost:8500 --model en-fr [TEXT ...]
 
-This folder is the distribution `keras-attention-client` as well: it imports nothing outside it.
+With `serving/api` and `serving/portable/read` it is the distribution `keras-attention-client`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from serving.client.clients import (
-        AsyncPredictor,
-        AsyncReader,
-        AsyncTranslator,
-        Predictor,
-        Reader,
-        Translator,
-    )
-    from serving.client.drawing import draw_alignment
-    from serving.client.errors import (
+    from serving.api.errors import (
         DeadlineExceededError,
         InvalidRequestError,
         MessageTooLargeError,
@@ -36,9 +27,7 @@ if TYPE_CHECKING:
         SignatureNotFoundError,
         UnexpectedResponseError,
     )
-    from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
-    from serving.client.protocol import Tls
-    from serving.client.results import (
+    from serving.api.results import (
         Alignment,
         Hypothesis,
         Metadata,
@@ -48,14 +37,31 @@ if TYPE_CHECKING:
         Score,
         Translation,
     )
+    from serving.client.clients import (
+        AsyncPredictor,
+        AsyncReader,
+        AsyncTranslator,
+        Predictor,
+        Reader,
+        Translator,
+    )
+    from serving.client.drawing import draw_alignment
+    from serving.client.protocol import Tls
+    from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
 
-_FILES = ("results", "clients", "errors", "protocol")
+_FILES = (
+    *("serving.api.results", "serving.api.errors"),
+    *("serving.client.clients", "serving.client.protocol"),
+)
+_OTHERS = {"draw_alignment": "serving.client.drawing"} | dict.fromkeys(
+    ("LocalPredictor", "LocalReader", "LocalTranslator"), "serving.portable.read"
+)
 
 
 def __getattr__(name: str) -> Any:
     """Import the file of a name when the name is asked for: a command's --help needs no gRPC."""
-    files = ("local",) if name.startswith("Local") else _FILES if name[0].isupper() else ()
-    for file in ("drawing",) if name == "draw_alignment" else files:
-        if hasattr(module := import_module(f"{__name__}.{file}"), name):
+    files = (_OTHERS[name],) if name in _OTHERS else _FILES if name[0].isupper() else ()
+    for file in files:
+        if hasattr(module := import_module(file), name):
             return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from serving.api.printing import install, print_error, print_json, printable
 from serving.client.options import (
     Parser,
     add_connection,
@@ -18,7 +19,6 @@ from serving.client.options import (
     opened,
     size,
 )
-from serving.client.printing import install, print_error, print_json, printable
 
 FORMATS = ("sherpa", "kaldi", "mfa", "json", "tsv")
 
@@ -92,7 +92,7 @@ def _lexicon_mistake(arguments: argparse.Namespace) -> str:
 
 def _ask(arguments: argparse.Namespace) -> int:
     if arguments.format:
-        from serving.client.local.lexicon import write_lexicon
+        from serving.portable.read.lexicon import write_lexicon
 
         return write_lexicon(arguments)
     texts = arguments.texts
@@ -108,7 +108,7 @@ def _ask(arguments: argparse.Namespace) -> int:
 
 
 def _show_translations(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    from serving.client.results import unseen
+    from serving.api.results import unseen
 
     for number, answer in enumerate(translator.translate(texts, arguments.split)):
         if arguments.json:

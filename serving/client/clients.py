@@ -8,21 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from serving.client.arguments import checked_items, checked_pairs, checked_texts
-from serving.client.errors import InvalidRequestError
-from serving.client.histories import TIME, History, history_columns, padded_columns
-from serving.client.image_files import INPUT, image_file
-from serving.client.protobuf import (
-    Message,
-    check_alike,
-    float_tensor,
-    read_hypotheses,
-    read_rows,
-    string_tensor,
-    unpadded,
-)
-from serving.client.protocol import Endpoint, Steps
-from serving.client.results import (
+from serving.api.arguments import checked_items, checked_pairs, checked_texts
+from serving.api.errors import InvalidRequestError
+from serving.api.histories import TIME, History, history_columns, padded_columns
+from serving.api.image_files import INPUT, image_file
+from serving.api.results import (
     Alignment,
     Hypothesis,
     Prediction,
@@ -34,6 +24,16 @@ from serving.client.results import (
     split_sentences,
     unique_letters,
 )
+from serving.client.protobuf import (
+    Message,
+    check_alike,
+    float_tensor,
+    read_hypotheses,
+    read_rows,
+    string_tensor,
+    unpadded,
+)
+from serving.client.protocol import Endpoint, Steps
 from serving.client.transport import AsyncClient, Client, Question
 
 _WORDS = "words", "word_probabilities"

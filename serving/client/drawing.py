@@ -7,10 +7,10 @@ import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serving.client.printing import printable
+from serving.api.printing import printable
 
 if TYPE_CHECKING:
-    from serving.client.results import Alignment, Prediction, Regions
+    from serving.api.results import Alignment, Prediction, Regions
 
 _SHADES = " ░▒▓█"
 
@@ -58,7 +58,7 @@ def plot_attention(*arguments: Any, **options: Any) -> None:
 
 def draw_regions(file: bytes, regions: Regions, path: str | Path) -> None:
     """Draw a file's picture once for each token, with the weights over it, into a PNG."""
-    from serving.client.image_files import read_picture
+    from serving.api.image_files import read_picture
 
     pixels = read_picture(file)
     tokens = [printable(token) for token in regions.tokens]

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from serving.client.arguments import MOST_RETRIES, MOST_SECONDS
-from serving.client.errors import ServingError
-from serving.client.printing import escape_missing, install, print_error
+from serving.api.arguments import MOST_RETRIES, MOST_SECONDS
+from serving.api.errors import ServingError
+from serving.api.printing import escape_missing, install, print_error
 
 _EXTRAS = {
     **dict.fromkeys(("grpc", "google"), "client"),

@@ -12,8 +12,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from serving.client.errors import UnexpectedResponseError
-from serving.client.results import Hypothesis
+from serving.api.errors import UnexpectedResponseError
+from serving.api.results import Hypothesis
 from serving.client.serving_pb2 import TensorProto
 
 FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10

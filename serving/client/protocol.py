@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from serving.client import protobuf
-from serving.client.arguments import MOST_RETRIES, check_count, check_seconds, check_text
-from serving.client.errors import (
+from serving.api.arguments import MOST_RETRIES, check_count, check_seconds, check_text
+from serving.api.errors import (
     DeadlineExceededError,
     InvalidRequestError,
     MessageTooLargeError,
@@ -27,7 +26,8 @@ from serving.client.errors import (
     ServerUnavailableError,
     UnexpectedResponseError,
 )
-from serving.client.results import Metadata
+from serving.api.results import Metadata
+from serving.client import protobuf
 from serving.client.serving_pb2 import (
     GetModelMetadataRequest,
     GetModelMetadataResponse,

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from serving.client.errors import ServingError, UnexpectedResponseError, from_rpc_error
+from serving.api.errors import ServingError, UnexpectedResponseError, from_rpc_error
 from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Steps, Tls
 
 # Of an answer: a row of the largest that the export check lets through, and what is around it.

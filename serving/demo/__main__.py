@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import training.command.extras  # noqa: F401
-from serving.client.errors import ServingError
+from serving.api.errors import ServingError
 from training.command.errors import UserError
 from training.command.options import Parser, count, main_guard
 

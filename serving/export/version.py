@@ -145,7 +145,7 @@ def local_agreement(
 
     Of `histories`, it is by how much probabilities differ, `probability_difference`.
     """
-    from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+    from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
 
     if run.config.target == "label":
         exact, approximate = (
@@ -190,7 +190,7 @@ def export(
 
     `output` is the model's base path; versions are numbered directories in it. `form` is
     "savedmodel" or "onnx". For settings see `Exported`; for ONNX `weights` may be "int8", and
-    `tables` False, see `serving.export.onnx.products`. Returns the version's directory. It is
+    `tables` False, see `serving.portable.write.products`. Returns the version's directory. It is
     written beside the versions and renamed when it is whole, so that a server never sees half of
     it. Where the export fails, nothing is left of it. Raises UserError if a weight is not finite,
     or the files cannot be written.
@@ -226,7 +226,7 @@ def export(
 def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[str, Any]) -> Path:
     """Write a new version as ONNX graphs: see `export`."""
     # Others need no onnx.
-    from serving.export.onnx.graphs import check_settings, write_folder, write_manifest
+    from serving.portable.write.graphs import check_settings, write_folder, write_manifest
 
     check_settings(settings)
     settings = {**vars(search_settings_of(settings)), **settings}

@@ -9,7 +9,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.client.printing import escape_missing, print_error
+from serving.api.printing import escape_missing, print_error
 from serving.page.card import Card, read_card
 from training.command.errors import install
 from training.command.options import Parser, port, seconds

@@ -27,6 +27,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from serving.api.histories import TIME, parse_table
+from serving.api.results import split_sentences
 from serving.client import (
     AsyncPredictor,
     AsyncReader,
@@ -37,8 +39,6 @@ from serving.client import (
     ServingError,
     SignatureNotFoundError,
 )
-from serving.client.histories import TIME, parse_table
-from serving.client.results import split_sentences
 from serving.page.card import Card
 
 CLIENT_CLOSED = 499  # nobody reads it

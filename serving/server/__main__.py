@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from serving.client.printing import print_error, printable
+from serving.api.printing import print_error, printable
 from serving.savedmodel.status import StatusError
 from serving.server.settings import build_parser
 from training.command.errors import refuse_windows

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from google.protobuf.message import Message
 
+from serving.api.image_files import image_file
 from serving.client import serving_pb2
-from serving.client.image_files import image_file
 from serving.client.protobuf import DTYPES
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import Metrics

@@ -12,14 +12,14 @@ import numpy as np
 import onnxruntime
 from google.protobuf.message import Message
 
+from serving.api.errors import InvalidRequestError
+from serving.api.histories import TIME
+from serving.api.results import Alignment
 from serving.client import serving_pb2
-from serving.client.errors import InvalidRequestError
-from serving.client.histories import TIME
-from serving.client.local import MODELS
-from serving.client.local.manifest import read_manifest
-from serving.client.local.model import RUN_OPTIONS
 from serving.client.protobuf import DTYPES
-from serving.client.results import Alignment
+from serving.portable.read import MODELS
+from serving.portable.read.manifest import read_manifest
+from serving.portable.read.model import RUN_OPTIONS
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import deadline_exceeded
 from serving.server.tensors import Arrays, dtype_of

@@ -12,9 +12,9 @@ import grpc
 import pytest
 
 from serving import predict, read
+from serving.api.printing import printable
 from serving.client import __main__ as client
 from serving.client import protobuf, serving_pb2
-from serving.client.printing import printable
 from tests.attack.test_client import Server, response, tensor
 
 # A title, a cleared screen, a carriage return, C1's CSI and OSC, a line of its own, text turned

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from serving.client.local import LocalReader, LocalTranslator
 from serving.export.version import export
 from serving.page.files import write
+from serving.portable.read import LocalReader, LocalTranslator
 from tests.serving.conftest import image_run, onnx_translator  # noqa: F401
-from tests.serving.page_files.conftest import versions  # noqa: F401
+from tests.serving.portable.engine.conftest import versions  # noqa: F401
 from training.data import corpus
 from training.sources.image import digits
 

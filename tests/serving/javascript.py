@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from serving.page.files import ENGINE, STATIC
+from serving.page.files import STATIC
+from serving.portable.engine.pack import ENGINE
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node is not installed")

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import onnxruntime
 
-from serving.export.onnx.graphs import write_graphs
+from serving.portable.write.graphs import write_graphs
 from training.config.schema import load_preset, override
 from training.data.store import END_ID
 from training.decode.search import Search, search

@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from serving.api.arguments import checked_texts
+from serving.api.histories import history_columns
 from serving.client import (
     AsyncPredictor,
     AsyncReader,
@@ -13,8 +15,6 @@ from serving.client import (
     Tls,
     Translator,
 )
-from serving.client.arguments import checked_texts
-from serving.client.histories import history_columns
 
 NO_TEXTS = ["one", b"one", None, 7, math.nan, {"a": 1}, {"a"}, np.zeros((2, 2))]
 NO_TEXT = [None, math.nan, b"one", 7, ["one"], np.float32(1)]

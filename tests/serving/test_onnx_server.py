@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serving.client import Alignment, Translator
-from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
 from serving.savedmodel.status import Code, StatusError
 from serving.server.models import load
 from serving.server.onnx_model import OnnxModel

@@ -9,12 +9,12 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 from serving import predict
+from serving.api.results import Prediction
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
 from serving.client import histories
 from serving.client.clients import Predictor
 from serving.client.drawing import draw_timeline
-from serving.client.results import Prediction
 from serving.export.version import export
 from tests.serving.conftest import serving
 from training import evaluate

@@ -13,10 +13,10 @@ from PIL import Image
 from tensorflow_serving.apis import predict_pb2
 
 from serving import read
+from serving.api.errors import InvalidRequestError
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
 from serving.client.clients import AsyncReader, Reader
-from serving.client.errors import InvalidRequestError
 from serving.export.version import export
 from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from serving.api.results import join_sentences, split_sentences
 from serving.client import Translation
-from serving.client.results import join_sentences, split_sentences
 from tests.attack.conftest import within
 from tests.serving.javascript import needs_node, run
 

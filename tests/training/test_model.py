@@ -34,7 +34,7 @@ def ids(rng, batch, length, vocabulary):
 
 
 VARIANTS = [
-    # Every mechanism goes through a search in tests/serving/export/test_onnx_graphs.py.
+    # Every mechanism goes through a search in tests/serving/portable/write/test_onnx_graphs.py.
     *({"attention": attention} for attention in ("none", "local_p", "location_sensitive")),
     {"encoder": "lstm", "decoder": "lstm", "encoder_layers": 2, "decoder_layers": 2},
     {"encoder": "simple_rnn", "decoder": "simple_rnn", "bidirectional": False},

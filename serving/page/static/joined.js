@@ -1,4 +1,4 @@
-// Sentences' translations as one text: `serving.client.results.join_sentences`.
+// Sentences' translations as one text: `serving.api.results.join_sentences`.
 
 const FULL_WIDTH_END = /[。！？][”’」』）]*$/;
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from serving.client.histories import history_columns, parse_table
+from serving.api.histories import history_columns, parse_table
 from serving.export.version import COUNT, examples, export
 from tests.serving.conftest import TEXT_RUN, event_run, image_run  # noqa: F401
 from training.runs.run import load_run

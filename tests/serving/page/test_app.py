@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from serving.api.errors import SignatureNotFoundError
+from serving.api.results import Hypothesis
 from serving.client import Translator
-from serving.client.errors import SignatureNotFoundError
-from serving.client.results import Hypothesis
 from serving.page import app
 from serving.page.__main__ import main
 from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, Settings, host_names, look

@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORE
 def parse_number(cell: str) -> float | None:
     """Return the number in a cell, from -1e30 to 1e30, None where there is none.
 
-    `serving.client.histories` has the same rule, and the same names of inputs.
+    `serving.api.histories` has the same rule, and the same names of inputs.
     """
     number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
     return number if abs(number) <= MOST else None

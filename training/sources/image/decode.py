@@ -1,6 +1,6 @@
 """PNG and JPEG files to pixels, in TensorFlow's graph.
 
-`serving.client.local.pixels` does the same with NumPy and Pillow, which a test holds together.
+`serving.portable.read.pixels` does the same with NumPy and Pillow, which a test holds together.
 """
 
 from __future__ import annotations

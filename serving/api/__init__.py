@@ -1,0 +1,1 @@
+"""Questions to a model and its answers, whichever execution it is: no gRPC, no NumPy."""

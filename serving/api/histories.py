@@ -1,0 +1,228 @@
+"""Histories as they are given: tables, and what a model takes of their columns."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import math
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from serving.api.arguments import shown
+
+History = Mapping[str, Sequence[float | str | None]]
+TIME = "time"
+MOST = 1e30  # of a number, so that differences fit into float32 as well
+# In lower case: cells that are missing in any column, and in a column of numbers. A test holds them
+# and the rules of numbers and names to those of `training.sources.events.histories`.
+MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "<na>", "null"})
+PLACEHOLDERS = MISSING | {
+    *("-", "--", "–", "—", "?", ".", "..", "*", "n.a.", "n.d.", "nd", "none", "nil"),
+    *("-nan", "#na", "missing", "unknown", "not available", "not done", "pending"),
+}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+
+
+def read_table(path: str | Path, person: str, time: str) -> dict[str, dict[str, list[str]]]:
+    """Return the history of each id in a table, CSV (.gz allowed) with a row for each visit.
+
+    `person` is the column of ids, `time` that of times, which is called "time" in the histories.
+    Raises OSError, or ValueError as `parse_table`.
+    """
+    path = Path(path)
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
+        try:
+            return parse_table(file, person, time, str(path))
+        except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def parse_table(
+    lines: Iterable[str], person: str, time: str, name: str = "the table"
+) -> dict[str, dict[str, list[str]]]:
+    """Return the history of each id in the lines of a table, see `read_table`.
+
+    Blank rows are skipped; `name` is what the message calls the table.
+
+    Raises ValueError where a column is missing or there twice, where the ids are the times, or for
+    a row of more or fewer cells or without an id.
+    """
+    rows = csv.reader(lines)
+    histories: dict[str, dict[str, list[str]]] = {}
+    try:
+        names = [column.strip() for column in next(rows, [])]
+        _check_names(names, person, time, name)
+        keys = [TIME if column == time else column for column in names]
+        whose = names.index(person)
+        for row in rows:
+            cells = [cell.strip() for cell in row]
+            if not any(cells):
+                continue
+            line = f"{name}, line {rows.line_num}"
+            if len(cells) != len(names):
+                raise ValueError(f"{line}: expected {len(names)} columns. Received: {len(cells)}")
+            if cells[whose].lower() in MISSING:
+                raise ValueError(f"{line}: the {person}, whose row it is, is missing")
+            history = histories.setdefault(cells[whose], {})
+            for key, cell in zip(keys, cells, strict=True):
+                if key != person:
+                    history.setdefault(key, []).append(cell)
+    except csv.Error as error:
+        raise ValueError(f"{name} cannot be read: {error}") from None
+    if not histories:
+        raise ValueError(f"{name} has no rows")
+    return histories
+
+
+def _check_names(names: Sequence[str], person: str, time: str, name: str) -> None:
+    for column in (person, time):
+        if column not in names:
+            raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}")
+    if person == time:
+        raise ValueError(f"expected a column of ids and one of times. Received: {time!r} for both")
+    for column in names:
+        if names.count(column) > 1:
+            raise ValueError(f"{name} has two columns {column!r}")
+    if time != TIME and TIME in names:
+        raise ValueError(
+            f"{name} has a column {TIME!r} beside {time!r}, which is its time: rename it, to "
+            f"{input_name(TIME)!r} where the model knows it"
+        )
+
+
+def history_columns(
+    history: History, inputs: Iterable[str], ignore: bool = False
+) -> dict[str, list[float]]:
+    """Return the numbers of a history as the model's inputs.
+
+    Args:
+        history: "time" and other columns, each a list with a value for each event: a number, a
+            category, or None (or "NA") where it is missing.
+        inputs: the names of the model's inputs.
+        ignore: whether columns that the model does not know are left out.
+
+    Raises TypeError for anything else, ValueError where a column that the model reads is absent, a
+    column or category is not known, columns differ in length, two are one to the model, a number is
+    none or beyond 1e30, a time is missing, or times go back.
+    """
+    names = list(inputs)
+    _check_history(history)
+    if TIME not in history:
+        raise ValueError(f"a history has no {TIME}; it has {', '.join(history)}")
+    count = len(history[TIME])
+    numbers: dict[str, list[float]] = {}
+    columns: dict[str, str] = {}  # by their names to the model
+    for column, cells in history.items():
+        if len(cells) != count:
+            raise ValueError(f"a history has {count} times, and {len(cells)} values of {column}")
+        plain = column if column in names else input_name(column)
+        categories = [name for name in names if name.startswith(f"{plain}__")]
+        if plain in columns:
+            raise ValueError(
+                f"columns {columns[plain]!r} and {column!r} are both {plain} to the model"
+            )
+        if plain in names:
+            numbers[plain] = [_number(column, cell) for cell in cells]
+        elif categories:
+            numbers |= _categories(column, categories, cells)
+        elif ignore:
+            continue
+        else:
+            raise ValueError(f"the model has no column {column!r}; it has {', '.join(names)}")
+        columns[plain] = column
+    if any(map(math.isnan, numbers[TIME])):
+        raise ValueError("the time of an event is missing")
+    for time, after in itertools.pairwise(numbers[TIME]):
+        if after < time:
+            raise ValueError(f"the times of a history go back, from {time:g} to {after:g}")
+    if absent := dict.fromkeys(name.partition("__")[0] for name in names if name not in numbers):
+        raise ValueError(
+            f"a history has no {', '.join(absent)}, which the model reads; it has "
+            f"{', '.join(history)}"
+        )
+    return {name: numbers[name] for name in names}
+
+
+def _check_history(history: Any) -> None:
+    """Raise TypeError for anything but a dict of columns."""
+    if not isinstance(history, Mapping):
+        raise TypeError(
+            f"expected a history as a dict of columns, {TIME!r} among them. Received: "
+            f"{shown(history)}"
+        )
+    for column, cells in history.items():
+        if not isinstance(column, str):
+            raise TypeError(f"expected columns that have names. Received: {shown(column)}")
+        if isinstance(cells, str | bytes | Mapping) or not hasattr(cells, "__len__"):
+            raise TypeError(
+                f"expected a value for each event in {column}, a list. Received: {shown(cells)}"
+            )
+
+
+def padded_columns(histories: Sequence[Mapping[str, list[float]]]) -> dict[str, list[list[float]]]:
+    """Return the inputs of a request, `(B, T)` each; past the end of a history all is NaN."""
+    longest = max(len(history[TIME]) for history in histories)
+    return {
+        name: [history[name] + [math.nan] * (longest - len(history[name])) for history in histories]
+        for name in histories[0]
+    }
+
+
+def _categories(
+    column: str, names: list[str], cells: Sequence[float | str | None]
+) -> dict[str, list[float]]:
+    """Return the inputs of a column of categories: 1 for the category of an event, else 0."""
+    numbers: dict[str, list[float]] = {name: [] for name in names}
+    for cell in cells:
+        # Of what has no such name, only NaN's kin differs from itself; pandas' NA has no truth.
+        missing = cell is None or str(cell).strip().lower() in MISSING or cell != cell
+        category = "" if missing else input_name(column, str(cell).strip())
+        if not missing and category not in names:
+            readable = ", ".join(_decoded(name.partition("__")[2]) for name in names)
+            raise ValueError(f"{column} was never {cell!r} in training; known are {readable}")
+        for name in names:
+            numbers[name].append(math.nan if missing else float(name == category))
+    return numbers
+
+
+def _number(column: str, cell: float | str | None) -> float:
+    text = cell.strip() if isinstance(cell, str) else ""
+    if cell is None or (isinstance(cell, str) and text.lower() in PLACEHOLDERS):
+        return math.nan
+    number = math.inf
+    if not isinstance(cell, str | bytes):
+        with suppress(ValueError, TypeError, OverflowError):
+            number = float(cell)
+    elif _NUMBER.fullmatch(text):  # Python reads 1_000 as 1000, and digits of other scripts
+        number = float(text)
+    if abs(number) > MOST:
+        raise ValueError(f"expected {column} to be a number, -1e30 to 1e30. Received: {cell!r}")
+    return number
+
+
+def input_name(column: str, category: str | None = None) -> str:
+    """Return what an export calls a column, or a category of one."""
+    name = re.sub(r"[ ._/-]+", "_", column).strip("_")
+    name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"u{ord(c):x}" for c in name)
+    if not name or name[0].isdigit() or name == TIME:
+        name = f"x{name}"
+    if category is None:
+        return name
+    plain = (
+        c if c.isascii() and c.isalnum() else "_" if c == " " else f"_u{ord(c):x}_"
+        for c in category
+    )
+    return f"{name}__{''.join(plain)}"
+
+
+def _decoded(category: str) -> str:
+    """Return the category that is a part of an input's name."""
+    return re.sub(
+        "_u([0-9a-f]+)_|_", lambda code: chr(int(code[1], 16)) if code[1] else " ", category
+    )

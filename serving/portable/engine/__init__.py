@@ -1,0 +1,1 @@
+"""Runs a portable model in a browser, in JavaScript and WebAssembly."""

@@ -1,0 +1,151 @@
+"""A model and the code that runs it in a browser, each in one file: `write` packs, the page loads.
+
+The file of a model: the header's length, the header in JSON, and the numbers of all constants.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from serving.portable.engine.graphs import Numbers, read_graph
+from serving.portable.read.manifest import read_vocabulary
+
+ENGINE = Path(__file__).parent
+_MODELS = {1: "unigram", 2: "bpe"}
+_TYPES = {1, 2, 3}  # pieces that are normal, unknown or control
+_SETTINGS = ("beam_width", "num_results", "length_penalty", "max_source_length")
+# The forms of imports and exports that modules of the page have.
+_IMPORT = re.compile(r'^import \{ (.+) \} from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+_LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
+
+
+def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
+    """Return the file of an ONNX export.
+
+    Raises ValueError for a part of it that the browser's runtime does not have; OSError if a file
+    cannot be read.
+    """
+    numbers, settings = Numbers(), manifest["settings"]
+    header = {
+        "graphs": {
+            name: read_graph(folder / f"{name}.onnx", numbers) for name in ("encoder", "step")
+        },
+        "memory": manifest["graphs"]["memory"],
+        "state": manifest["graphs"]["state"],
+        "settings": {name: settings[name] for name in _SETTINGS if name in settings},
+        "attends": manifest["attends"],
+        "page": page,
+    }
+    if manifest["task"] == "read":
+        longest = manifest["runs"][0]["config"]["max_target_length"]
+        header["image"] = {**manifest["source"], "longest": longest}
+    for side, about in manifest["tokenizers"].items():
+        header[side] = read_tokenizer(folder, about, numbers)
+    return join_parts(header, numbers)
+
+
+def join_parts(header: dict[str, Any], numbers: Numbers) -> bytes:
+    """Return a file: the header's length, the header, and the numbers."""
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)  # numbers begin at a multiple of four
+    return struct.pack("<I", len(text)) + text + numbers.tobytes()
+
+
+def read_tokenizer(folder: Path, entry: dict[str, Any], numbers: Numbers) -> dict[str, Any]:
+    """Return a tokenizer as `engine/sentencepiece.js` or `engine/vocabulary.js` take it.
+
+    Raises ValueError for a model of another type, or with other pieces.
+    """
+    path, kind = folder / entry["file"], entry["kind"]
+    if kind != "sentencepiece":
+        return read_vocabulary(folder, entry)
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except DecodeError:
+        raise ValueError(f"{path} cannot be read: it is no model of sentencepiece") from None
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    types = {piece.type for piece in model.pieces}
+    if trainer.model_type not in _MODELS or types - _TYPES or trainer.treat_whitespace_as_suffix:
+        raise ValueError(
+            f"{path} expected a unigram or BPE model with pieces of its own. Received: type "
+            f"{trainer.model_type} with pieces of types {sorted(types)}"
+        )
+
+    def place(values: Any, dtype: str) -> list[int]:
+        array = np.asarray(values, dtype)
+        return [numbers.add(array), array.size]
+
+    return {
+        "kind": kind,
+        "model": _MODELS[trainer.model_type],
+        "pieces": [piece.piece for piece in model.pieces],
+        "scores": place([piece.score for piece in model.pieces], "float32"),
+        "types": place([piece.type for piece in model.pieces], "uint8"),
+        "rules": place(np.frombuffer(normalizer.precompiled_charsmap, "uint8"), "uint8"),
+        "prefix": normalizer.add_dummy_prefix,
+        "trim": normalizer.remove_extra_whitespaces,
+    }
+
+
+def check_search(export: Path, manifest: dict[str, Any]) -> None:
+    """Raise a ValueError, which names it, for what the browser's search does not know."""
+    settings = manifest["settings"]
+    unknown = {
+        "one that copies": manifest.get("copies"),
+        "--coverage-penalty": settings.get("coverage_penalty"),
+        "--replace-unknown": settings.get("replaces_unknown"),
+    }
+    for what, value in unknown.items():
+        if value:
+            raise ValueError(f"{export} expected an export for a page. Received: {what}")
+
+
+def worker() -> str:
+    """Return the worker's script."""
+    return join("worker", named(ENGINE.glob("*.js")))
+
+
+def named(paths: Iterable[Path]) -> dict[str, Path]:
+    """Return the modules of files by their names."""
+    return {path.stem: path for path in paths}
+
+
+def join(entry: str, modules: Mapping[str, Path]) -> str:
+    """Return the script of a module, named `entry`, and of all that it imports.
+
+    Every module becomes a function that runs once and returns what it exports. They are imported as
+    `import { a, b } from "./name.js";`. Raises ValueError for an import or an export of another
+    form.
+    """
+    done: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        text = modules[name].read_text(encoding="utf-8")
+        for _, other in _IMPORT.findall(text):
+            add(other)
+        done[name] = _function(name, text)
+
+    add(entry)
+    return '"use strict";\n' + "".join(done.values())
+
+
+def _function(name: str, text: str) -> str:
+    exported = ", ".join(_EXPORT.findall(text))
+    text = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = module_\2;", text))
+    if left := _LEFT.search(text):
+        raise ValueError(f"{name}.js expected imports and exports of one line. Received: {left[0]}")
+    return f"const module_{name} = (() => {{\n{text}return {{ {exported} }};\n}})();\n"

@@ -1,0 +1,74 @@
+// Words, characters, letters or symbols, looked up in a list: `serving.portable.read.tokenizers`.
+
+const SPECIAL = ["", "<unk>", "", ""]; // padding, start and end are not shown
+const [UNKNOWN, FIRST] = [1, 4];
+const MARK = "▁";
+const ELIDED = ["[cdjlmnst]", "qu", "jusqu", "lorsqu", "puisqu", "quoiqu"];
+
+// Joined files have byte order marks inside.
+const unmarked = (text) => text.replaceAll("\ufeff", "");
+const trimmed = (text) => text.replace(/^ +| +$/g, "");
+// By kind: a text's tokens, and the text of tokens.
+const KINDS = {
+  words: { split: splitWords, join: (tokens) => trimmed(tokens.join("").replaceAll(MARK, " ")) },
+  characters: { split: () => (text) => [...unmarked(text)], join: (tokens) => tokens.join("") },
+  letters: {
+    split: () => (text) => [...unmarked(text).normalize("NFD")],
+    join: (tokens) => tokens.join("").normalize("NFC"),
+  },
+  symbols: { split: () => (text) => text.match(/[^ \t\n\v\f\r]+/g) ?? [], join: (tokens) => tokens.join(" ") },
+};
+
+export class Vocabulary {
+  // `about` is {kind, tokens}, and for words `characters`: runs of code points by name.
+  constructor({ kind, tokens, characters }) {
+    this.kind = kind;
+    this.hasLetters = kind === "characters" || kind === "letters";
+    this.tokens = [...SPECIAL, ...tokens];
+    this.size = this.tokens.length;
+    this.ids = new Map(tokens.map((token, place) => [token, place + FIRST]));
+    this.split = KINDS[kind].split(characters);
+    this.join = KINDS[kind].join;
+  }
+
+  encode(text) {
+    return this.split(text).map((token) => this.id(token));
+  }
+
+  // A capital that training never saw is its small letter.
+  id(token) {
+    const small = this.hasLetters ? this.ids.get(token.toLowerCase()) : undefined;
+    return this.ids.get(token) ?? small ?? UNKNOWN;
+  }
+
+  // The letters of a text that training never saw, each once.
+  unseen(text) {
+    if (!this.hasLetters) return "";
+    return [...new Set(this.split(text).filter((token) => this.id(token) === UNKNOWN))].join("");
+  }
+
+  decode(ids) {
+    return this.join(ids.map((id) => this.tokens[id]));
+  }
+
+  token(id) {
+    return this.tokens[id];
+  }
+}
+
+function splitWords(characters) {
+  const inside = (runs) => runs.map(([first, last]) => `${escaped(first)}-${escaped(last)}`).join("");
+  const [ideographs, letters, spaces] = ["ideographs", "letters", "spaces"].map((name) => inside(characters[name]));
+  const elided = ELIDED.map((part) => part.replace(/\[(\w+)\]|\w/g, (found, several) => anyCase(several ?? found)));
+  const joined = `[${letters}]+(?:['’][${letters}]+)*`;
+  const word = new RegExp(`${MARK}?(?:[${ideographs}]|(?:${elided.join("|")})['’]|${joined}|[^${MARK}])`, "gu");
+  const space = new RegExp(`[${spaces}]+`, "gu");
+  return (text) => {
+    const clean = trimmed(text.replace(space, " "));
+    return clean ? ` ${clean}`.replaceAll(" ", MARK).match(word) : [];
+  };
+}
+
+const escaped = (code) => `\\u{${code.toString(16)}}`;
+// As Python's, to which "ſ" is an "s".
+const anyCase = (letters) => `[${letters}${letters.toUpperCase()}${letters.includes("s") ? "ſ" : ""}]`;

@@ -1,0 +1,208 @@
+"""The manifest of an ONNX export, and the files that it names: checked before anything is used.
+
+An export may be a stranger's: its names are plain names of files in its folder, files have a size,
+and everything that is read has the type and the range that it needs.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from serving.api.arguments import shown
+
+MANIFEST = "manifest.json"
+FORMAT = "onnx"
+WEIGHTS = "weights.bin"
+MOST_BYTES = 2**24  # of a manifest
+_MOST_TOKENIZER_BYTES = 2**28
+_MOST_GRAPH_BYTES = 2**31
+_MOST_DEPTH = 24
+_MOST_NUMBER = 1e6
+_KINDS = frozenset(("sentencepiece", "words", "characters", "letters", "symbols"))
+_COUNT = range(1, 2**31)
+# What a manifest must have: a type, a set of choices, a range of whole numbers, a list of one such,
+# or a dict of them. A key that ends in "?" may be absent; "*" stands for every key.
+_TOKENIZER = {"kind": _KINDS, "file": str, "size": range(5, 2**31), "inside": str}
+_GRAPH = {"outputs": {"*": {"shape": list}}}
+_CLASSES = dict.fromkeys(("letters", "spaces", "ideographs"), ((range(0x110000),),))
+_STATES = {"memory": [str], "state": [str]}
+_SEARCH = {
+    "beam_width": _COUNT,
+    "length_penalty": float,
+    "num_results?": _COUNT,
+    "coverage_penalty?": float,
+    "replaces_unknown?": bool,
+}
+_EXPECTED: dict[str, dict[str, Any]] = {
+    "translate": {
+        "attends": bool,
+        "copies?": bool,
+        "settings": {**_SEARCH, "max_source_length": _COUNT},
+        "graphs": {**dict.fromkeys(("encoder", "step", "translator"), _GRAPH), **_STATES},
+        "tokenizers": {"*": _TOKENIZER, "source": _TOKENIZER, "target": _TOKENIZER},
+        "source?": {},
+    },
+    "read": {
+        "attends": bool,
+        "settings": _SEARCH,
+        "graphs": {**dict.fromkeys(("encoder", "step", "reader"), _GRAPH), **_STATES},
+        "tokenizers": {"*": _TOKENIZER, "target": _TOKENIZER},
+        "source": {
+            **dict.fromkeys(("height", "width"), range(1, 2**13)),
+            "channels": range(1, 4),
+            "regions": [_COUNT],
+        },
+        "runs": [{"config": {"max_target_length": _COUNT}}],
+    },
+    "predict": {
+        "attends": bool,
+        "graphs": {"predictor": _GRAPH},
+        "source": {"columns": [str]},
+        "tokenizers?": {"*": _TOKENIZER},
+    },
+}
+# Axes of the outputs that models read.
+RANKS = {
+    "translator": {"found": 3, "scores": 2, "weights": 4, "log_probs": 3},
+    "reader": {"found": 3, "scores": 2, "weights": 4, "log_probs": 3},
+    "step": {"log_probs": 2},
+    "predictor": {"probability": 1},
+}
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of an export, of which every part that models read is checked.
+
+    Raises ValueError, one line that names the file, for anything else.
+    """
+    path = folder / MANIFEST
+    manifest = read_json(folder, MANIFEST, MOST_BYTES)
+    kind = manifest.get("format") if isinstance(manifest, dict) else None
+    if kind != FORMAT:
+        raise ValueError(
+            f"{folder} expected to be an export with --format onnx. Received: format {shown(kind)}"
+        )
+    _check(path, "task", manifest.get("task"), frozenset(_EXPECTED))
+    expected = _EXPECTED[manifest["task"]]
+    _check(path, "", manifest, expected)
+    graphs, source = manifest["graphs"], manifest.get("source", {})
+    if "step" in graphs:
+        wanted = {*graphs["memory"], *graphs["state"]} - graphs["encoder"]["outputs"].keys()
+        wanted |= {f"next_{name}" for name in graphs["state"]} - graphs["step"]["outputs"].keys()
+        if wanted:
+            raise ValueError(f"{path} has no output {min(wanted)} of a graph")
+    if len(source.get("regions", [0, 0])) != 2:
+        raise _wrong(path, "source.regions", "two numbers", source["regions"])
+    if "time" not in source.get("columns", ["time"]):
+        raise ValueError(f"{path} has no time in source.columns")
+    for name, graph in graphs.items():
+        if isinstance(graph, dict):
+            file_in(folder, f"{name}.onnx", _MOST_GRAPH_BYTES)
+    if (folder / WEIGHTS).is_symlink() or (folder / WEIGHTS).exists():
+        file_in(folder, WEIGHTS, _MOST_GRAPH_BYTES)
+    for tokenizer in manifest.get("tokenizers", {}).values():
+        file_in(folder, tokenizer["file"], _MOST_TOKENIZER_BYTES)
+    return manifest
+
+
+def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a tokenizer that is a list of tokens, of which every part is checked.
+
+    `tokenizer` is its entry in the manifest. Raises ValueError, one line that names the file, for
+    anything else.
+    """
+    path = folder / tokenizer["file"]
+    state = read_json(folder, tokenizer["file"], _MOST_TOKENIZER_BYTES)
+    expected: dict[str, Any] = {"kind": frozenset([tokenizer["kind"]]), "tokens": [str]}
+    _check(path, "", state, {**expected, "copies?": bool})
+    if tokenizer["kind"] == "words":
+        _check(path, "characters", state.get("characters"), _CLASSES)
+        for name in _CLASSES:
+            if not all(len(run) == 2 and run[0] <= run[1] for run in state["characters"][name]):
+                raise ValueError(f"{path} expected first and last of each run of characters")
+    if (size := len(state["tokens"]) + 4) != tokenizer["size"]:
+        raise ValueError(f"{path} expected {tokenizer['size']} tokens. Received: {size}")
+    names = ("kind", "tokens", "copies", "characters")
+    return {name: state[name] for name in names if name in state}
+
+
+def file_in(folder: Path, name: str, most: int) -> Path:
+    """Return a file of an export by its name, which has no folder in it.
+
+    Raises ValueError, one line that names it, where it is no such file: a link that leads out of
+    the folder, a device, a pipe, or one of more than `most` bytes.
+    """
+    if not name or name in (".", "..") or any(sign in name for sign in "/\\\0"):
+        raise ValueError(f"{folder / MANIFEST} expected names of files. Received: {shown(name)}")
+    path = folder / name
+    try:
+        status = path.stat()
+        inside = path.resolve(strict=True).is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "its name leads nowhere"
+        raise ValueError(f"{path} cannot be read: {reason}") from None
+    if not inside or not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{path} expected to be a file of its folder. Received: a link or device")
+    if status.st_size > most:
+        raise ValueError(f"{path} expected at most {most:,} bytes. Received: {status.st_size:,}")
+    return path
+
+
+def read_json(folder: Path, name: str, most: int) -> Any:
+    """Return what a file of an export holds, JSON that is not too deep; errors as `file_in`."""
+    path = file_in(folder, name, most)
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read: it is too deep") from None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    level = [value]
+    for _ in range(_MOST_DEPTH):
+        if not level:
+            return value
+        dicts = [part for each in level if isinstance(each, dict) for part in each.values()]
+        level = dicts + [part for each in level if isinstance(each, list) for part in each]
+    raise ValueError(f"{path} cannot be read: it is too deep")
+
+
+def _check(path: Path, name: str, value: Any, expected: Any) -> None:
+    """Raise ValueError where a part of a file is not what it must be."""
+    match expected:
+        case dict():
+            if not isinstance(value, dict):
+                raise _wrong(path, name, "a dict", value)
+            for key, part in expected.items():
+                for own in value if key == "*" else [key.removesuffix("?")]:
+                    if own in value:
+                        _check(path, f"{name}.{own}".lstrip("."), value[own], part)
+                    elif not key.endswith("?"):
+                        raise ValueError(f"{path} has no {f'{name}.{own}'.lstrip('.')}")
+        case range():
+            if isinstance(value, bool) or not isinstance(value, int) or value not in expected:
+                limits = f"{expected.start} to {expected.stop - 1}"
+                raise _wrong(path, name, f"a whole number of {limits}", value)
+        case [part]:
+            if not isinstance(value, list):
+                raise _wrong(path, name, "a list", value)
+            for item in value:
+                _check(path, name, item, part)
+        case frozenset():
+            if not isinstance(value, str) or value not in expected:
+                raise _wrong(path, name, " or ".join(sorted(expected)), value)
+        case _ if expected is float:
+            number = not isinstance(value, bool) and isinstance(value, int | float)
+            if not number or not abs(value) <= _MOST_NUMBER:
+                raise _wrong(path, name, f"a number up to {_MOST_NUMBER:g}", value)
+        case _:
+            if not isinstance(value, expected):
+                raise _wrong(path, name, f"a {expected.__name__}", value)
+
+
+def _wrong(path: Path, name: str, expected: str, value: Any) -> ValueError:
+    where = f"{name} as " if name else ""
+    return ValueError(f"{path} expected {where}{expected}. Received: {shown(value)}")

@@ -1,0 +1,342 @@
+"""An exported folder: manifest, graphs, signatures; searches; and the base of all models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+
+import numpy as np
+import onnxruntime
+
+from serving.api.arguments import check_count, shown
+from serving.api.image_files import INPUT
+from serving.api.printing import first_line
+from serving.api.results import Hypothesis, Metadata
+from serving.portable.read.manifest import MANIFEST, RANKS, read_manifest
+from serving.portable.read.tokenizers import (
+    END_ID,
+    PAD_ID,
+    UNK_ID,
+    Tokenizer,
+    Vocabulary,
+    without_special,
+)
+
+_WORDS = {"words": "string(?, ?)", "word_probabilities": "float(?, ?)"}
+_READ = {
+    **{"text": "string(?)", "score": "float(?)"},
+    **{"tokens": "string(?, ?)", "token_probabilities": "float(?, ?)"},
+}
+_TRANSLATE = {"translation": "string(?)", "score": "float(?)", "truncated": "bool(?)"}
+_WEIGHTS = "attention_weights"
+_OUTPUTS = {  # with N results, and regions of height H and width W
+    "translate": {**_TRANSLATE, "unknown": "string(?)", **_WORDS},
+    "translations": {"translations": "string(?, N)", "scores": "float(?, N)"},
+    "align": {
+        "translation": "string(?)",
+        **{f"{side}_tokens": "string(?, ?)" for side in ("source", "target")},
+        _WEIGHTS: "float(?, ?, ?)",
+        **_WORDS,
+    },
+    "score": {
+        **{"score": "float(?)", "tokens": "string(?, ?)"},
+        **{"log_probs": "float(?, ?)", "truncated": "bool(?)"},
+    },
+    "read": _READ,
+    "texts": {"texts": "string(?, N)", "scores": "float(?, N)"},
+    "regions": {**_READ, _WEIGHTS: "float(?, ?, H, W)"},
+    "predict": {"probability": "float(?)", _WEIGHTS: "float(?, ?)"},
+}
+_INPUTS = {
+    **dict.fromkeys(("read", "texts", "regions"), (INPUT,)),
+    "score": ("text", "translation"),
+}
+_NAMES = dict.fromkeys(("translations", "texts"), "nbest")
+
+Signatures = dict[str, dict[str, dict[str, str]]]
+# Of the runs that a thread begins, by which another can stop them; None where nobody will.
+RUN_OPTIONS: ContextVar[onnxruntime.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
+T = TypeVar("T")
+_ROWS = ("B", "N")  # the manifest's names of the axis of a batch
+
+
+def declared(names: Iterable[str], **sizes: int) -> Signatures:
+    """Return dtypes and shapes of inputs and outputs, by signature; `sizes` are N, H and W.
+
+    `translations` and `texts` of `_OUTPUTS` are two signatures `nbest`.
+    """
+    signatures = {}
+    for name in names:
+        outputs = dict(_OUTPUTS[name])
+        for size, value in sizes.items():
+            outputs = {alias: about.replace(size, str(value)) for alias, about in outputs.items()}
+        inputs = dict.fromkeys(_INPUTS.get(name, ("text",)), "string(?)")
+        signatures[_NAMES.get(name, name)] = {"inputs": inputs, "outputs": outputs}
+    return signatures
+
+
+class Folder:
+    """A version directory of an ONNX export, or of the model, of whose versions the last is taken.
+
+    `threads` share an operation. Raises ValueError if there is no such export.
+    """
+
+    def __init__(self, path: str | Path, threads: int = 1) -> None:
+        self.path = _version(Path(path))
+        self.manifest = read_manifest(self.path)
+        self._options = onnxruntime.SessionOptions()
+        self._options.intra_op_num_threads = threads
+        self._options.inter_op_num_threads = 1
+        # Threads that wait for work by spinning take the processor from those that have some.
+        self._options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._options.log_severity_level = 3
+        self._sessions: dict[str, onnxruntime.InferenceSession] = {}
+        self._loading = Lock()
+
+    def run(self, graph: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run a graph, which is loaded at its first use.
+
+        A batch may be empty: onnxruntime fails on some operators of no rows, so that a row of zeros
+        stands in.
+
+        Raises ValueError if it cannot be loaded, or fails.
+        """
+        if not all(len(x) for x in inputs.values() if x.ndim):
+            row = {
+                name: x if not x.ndim or len(x) else np.zeros((1, *x.shape[1:]), x.dtype)
+                for name, x in inputs.items()
+            }
+            declared = self.manifest["graphs"][graph]["outputs"]
+            return {
+                name: x[:0] if [*declared[name]["shape"], ""][0] in _ROWS else x
+                for name, x in self.run(graph, row).items()
+            }
+        with self._loading:
+            if graph not in self._sessions:
+                self._sessions[graph] = self._load(graph)
+        session, options = self._sessions[graph], RUN_OPTIONS.get()
+        try:
+            arrays = session.run(None, dict(inputs), options)
+        except Exception as error:  # onnxruntime's have no class of their own
+            if options is not None and options.terminate:
+                raise
+            raise ValueError(f"{self.path / graph}.onnx fails: {first_line(error)}") from None
+        outputs = dict(zip((x.name for x in session.get_outputs()), arrays, strict=True))
+        for name, rank in RANKS.get(graph, {}).items():
+            if outputs[name].ndim != rank:
+                raise ValueError(
+                    f"{self.path / graph}.onnx expected {name} of {rank} axes. Received: "
+                    f"{outputs[name].ndim}"
+                )
+        return outputs
+
+    def _load(self, graph: str) -> onnxruntime.InferenceSession:
+        path = self.path / f"{graph}.onnx"
+        try:
+            session = onnxruntime.InferenceSession(
+                str(path), self._options, ["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime's have no class of their own
+            raise ValueError(f"{path} cannot be loaded: {first_line(error)}") from None
+        expected = {*self.manifest["graphs"][graph]["outputs"], *RANKS.get(graph, ())}
+        if missing := expected - {output.name for output in session.get_outputs()}:
+            raise ValueError(f"{path} has no output {min(missing)}")
+        return session
+
+
+def _version(path: Path) -> Path:
+    """Return a version directory."""
+    if (path / MANIFEST).is_file():
+        return path
+    versions = [each for each in path.glob("*") if each.name.isdecimal() and each.is_dir()]
+    if any((each / "saved_model.pb").is_file() for each in (path, *versions)):
+        raise ValueError(
+            f"{path} expected to be an export with --format onnx. Received: a SavedModel"
+        )
+    if not versions:
+        raise ValueError(f"{path} holds no {MANIFEST}: expected models/NAME or models/NAME/1")
+    return max(versions, key=lambda each: int(each.name))
+
+
+class LocalModel:
+    """Base class of the models in this process.
+
+    Args:
+        path: of a version that was exported with `--format onnx`, or of the model, of whose
+            versions the last is taken.
+        batch_size: rows that are answered together.
+        threads: that batches share; those of one batch share its operations.
+
+    Raises ValueError if there is no such export, or it does something else than `task`; or for a
+    setting that is not possible.
+    """
+
+    task: ClassVar[str]
+
+    def __init__(self, path: str | Path, batch_size: int, threads: int) -> None:
+        check_count("batch_size", batch_size, 1)
+        check_count("threads", threads, 1)
+        self._batch_size, self._threads = batch_size, threads
+        self._folder = Folder(path, threads)
+        if (task := self.manifest["task"]) != self.task:
+            raise ValueError(f"{path} expected a model to {self.task} with. Received: to {task}")
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The export's card: settings, sizes, the run that it was made of."""
+        return self._folder.manifest
+
+    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return inputs and outputs by the name of a signature, as `Metadata` has them."""
+        raise NotImplementedError
+
+    def metadata(self) -> Metadata:
+        """Version and signatures of the model."""
+        path = self._folder.path.resolve()
+        version = int(path.name) if path.name.isdecimal() else 0
+        return Metadata(path.parent.name, version, self.signatures())
+
+    def _each(self, rows: Sequence[int], work: Callable[[Sequence[int]], T]) -> list[T]:
+        """Return what `work` makes of each batch of rows, which stay in their order.
+
+        There are as many at a time as threads, and fewer rows where threads would have no batch.
+        """
+        size = min(self._batch_size, -(-len(rows) // self._threads)) or 1
+        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        if len(batches) < 2 or self._threads == 1:
+            return list(map(work, batches))
+        contexts = [copy_context() for _ in batches]  # with the caller's RUN_OPTIONS
+        with ThreadPoolExecutor(self._threads) as pool:
+            return list(pool.map(lambda own, batch: own.run(work, batch), contexts, batches))
+
+    def __enter__(self) -> Self:
+        """Return the model; there is nothing to close."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing."""
+
+
+class Result(NamedTuple):
+    """Of one source `(N, T)` ids and log-probabilities, `(N,)` scores, `(N, T, S)` weights.
+
+    `copied` are the tokens that ids beyond the vocabulary stand for.
+    """
+
+    ids: np.ndarray
+    log_probs: np.ndarray
+    scores: np.ndarray
+    weights: np.ndarray
+    copied: list[str] | None = None
+
+
+class Search:
+    """The settings of a search; those that are None are the export's.
+
+    `beam_width` is the hypotheses of each source, of which `num_results` are wanted at most; scores
+    are divided by `((5 + length) / 6) ** length_penalty`. Raises ValueError for a setting that is
+    not possible.
+    """
+
+    def __init__(
+        self,
+        manifest: dict[str, Any],
+        beam_width: int | None,
+        num_results: int | None,
+        length_penalty: float | None,
+    ) -> None:
+        defaults, size = manifest["settings"], manifest["tokenizers"]["target"]["size"]
+        for name, count in (("beam_width", beam_width), ("num_results", num_results)):
+            if count is not None:
+                check_count(name, count, -math.inf)
+        self.width = defaults["beam_width"] if beam_width is None else beam_width
+        usual = min(defaults.get("num_results", 1), self.width)
+        self.results = usual if num_results is None else num_results
+        self.penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
+        self.coverage_penalty = defaults.get("coverage_penalty", 0.0)
+        if isinstance(self.penalty, bool) or not isinstance(self.penalty, int | float):
+            raise TypeError(f"expected a number as length_penalty. Received: {shown(self.penalty)}")
+        if not 1 <= self.results <= self.width <= size:
+            raise ValueError(
+                "expected 1 <= num_results <= beam_width <= tokens of the vocabulary. Received: "
+                f"{self.results}, {self.width}, {size}"
+            )
+        if not 0 <= self.penalty < math.inf:
+            raise ValueError(f"expected a finite length_penalty >= 0. Received: {self.penalty}")
+
+    def run(
+        self, folder: Folder, graph: str, source: dict[str, np.ndarray], results: int, weights: bool
+    ) -> dict[str, np.ndarray]:
+        """Search for so many results of the graph's own input; return the graph's outputs."""
+        settings = {
+            "beam_width": np.array([self.width]),
+            "num_results": np.array([results]),
+            "length_penalty": np.array(self.penalty, "float32"),
+            "with_weights": np.array([weights]),
+        }
+        return folder.run(graph, {**source, **settings})
+
+
+def check_ids(ids: np.ndarray, size: int) -> None:
+    """Raise ValueError for ids that a vocabulary of some size lacks: files do not fit."""
+    if ids.size and not 0 <= ids.min() <= ids.max() < size:
+        raise ValueError(f"a graph expected {size} tokens. Received: token {ids.max()}")
+
+
+def text_of(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:
+    """Return the text of ids `(T,)` up to the end."""
+    numbers = without_special(ids.tolist())
+    if copied is None:
+        return tokenizer.decode(numbers)
+    assert isinstance(tokenizer, Vocabulary)  # subwords spell what they do not know
+    return tokenizer.join([token_of(tokenizer, number, copied) for number in numbers])
+
+
+def hypotheses(tokenizer: Tokenizer, result: Result) -> list[Hypothesis]:
+    """Return the texts of a result, see `text_of`, with their scores."""
+    return [
+        Hypothesis(text_of(tokenizer, each, result.copied), float(score))
+        for each, score in zip(result.ids, result.scores, strict=True)
+    ]
+
+
+def tokens_of(
+    tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """Return the tokens of ids `(T,)` up to the end."""
+    tokens = []
+    for number in ids.tolist():
+        if number in (PAD_ID, END_ID):
+            break
+        tokens.append(token_of(tokenizer, number, copied))
+    return tuple(tokens)
+
+
+def token_of(tokenizer: Tokenizer, number: int, copied: Sequence[str] | None) -> str:
+    """Return the token of an id, which is one of `copied` if it is beyond the vocabulary."""
+    if copied is None or number < tokenizer.size:
+        return tokenizer.token(number)
+    place = number - tokenizer.size
+    return copied[place] if place < len(copied) else ""  # in an empty text there is none
+
+
+def padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return ids as int64 `(B, S)`, S at least 1."""
+    array = np.full((len(ids), max(1, *map(len, ids), 1)), PAD_ID, "int64")
+    for row, each in zip(array, ids, strict=True):
+        row[: len(each)] = each
+    return array
+
+
+def replaced(ids: np.ndarray, weights: np.ndarray, size: int) -> np.ndarray:
+    """Let each unknown token be the one of the source with the largest attention weight.
+
+    `ids` are `(…, T)`, `weights` `(…, T, S)`: see `training.decode.texts.replace_unknown`.
+    """
+    looked = weights.max(-1, initial=0) > 0
+    return np.where((ids == UNK_ID) & looked, size + weights.argmax(-1), ids)

@@ -1,0 +1,223 @@
+"""The tokenizers of an export, and the words of a text, without TensorFlow."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from serving.portable.read.manifest import read_vocabulary
+
+PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+_ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
+_BYTE_ORDER_MARK = "\ufeff"
+_UNSHOWN = (PAD_ID, START_ID, END_ID)
+_SPECIAL = ("", "<unk>", "", "")
+# Letters that are words of their own: those of the scripts Han, Hiragana and Katakana. The mark
+# that prolongs a sound, and those of voiced ones in half width, are of several scripts.
+_IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
+_ITERATION = ("IDEOGRAPHIC ITERATION", "VERTICAL IDEOGRAPHIC ITERATION", "OLD CHINESE")
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back; `kind` is how texts are cut, `size` the number of ids."""
+
+    kind: str
+    size: int
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, without START and END."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+
+    def token(self, number: int) -> str:
+        """Return the token of an id: "" for PAD, START and END."""
+
+
+def load_tokenizer(folder: Path, entry: dict[str, Any]) -> Tokenizer:
+    """Read the file of a tokenizer's entry in the manifest; a ValueError where it is none."""
+    if entry["kind"] != "sentencepiece":
+        return Vocabulary(read_vocabulary(folder, entry))
+    path = folder / entry["file"]
+    try:
+        tokenizer = SentencePiece(path)
+        tokenizer.encode(["."])
+    except (OSError, RuntimeError, TypeError, ValueError) as error:  # sentencepiece's
+        raise ValueError(f"{path} cannot be read: {error}".splitlines()[0]) from None
+    if tokenizer.size != entry["size"]:
+        raise ValueError(f"{path} expected {entry['size']} tokens. Received: {tokenizer.size}")
+    return tokenizer
+
+
+def without_special(ids: Iterable[int]) -> list[int]:
+    """Return the ids of a decoder's tokens up to the end, without special ones."""
+    return [number for number in itertools.takewhile(END_ID.__ne__, ids) if number > END_ID]
+
+
+class SentencePiece:
+    """Subwords."""
+
+    kind = "sentencepiece"
+
+    def __init__(self, path: Path) -> None:
+        import sentencepiece  # the other kinds do without
+
+        self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        self.size = self._pieces.get_piece_size()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer`."""
+        ids: list[list[int]] = self._pieces.encode(list(texts), num_threads=1)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `Tokenizer`."""
+        text: str = self._pieces.decode(list(ids))
+        return text
+
+    def token(self, number: int) -> str:
+        """See `Tokenizer`."""
+        token: str = self._pieces.id_to_piece(number) if number not in _UNSHOWN else ""
+        return token
+
+
+class Vocabulary:
+    """Words, characters, letters or symbols, looked up in a list."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.kind, tokens = state["kind"], state["tokens"]
+        self._copies = state.get("copies", False)
+        self._has_letters = self.kind in _ALPHABETS and not self._copies
+        self._tokens = [*_SPECIAL, *tokens]
+        self.size = len(self._tokens)
+        self._ids = {token: number for number, token in enumerate(tokens, END_ID + 1)}
+        if self.kind == "words":
+            classes = {name: _ranges(runs) for name, runs in state["characters"].items()}
+            letters = f"[{classes['letters']}]+"
+            elision = "(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
+            self._spaces = re.compile(f"[{classes['spaces']}]+")
+            self._words = re.compile(
+                f"▁?(?:[{classes['ideographs']}]|{elision}|{letters}(?:['’]{letters})*|[^▁])"
+            )
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer`; what can be copied is numbered by its first place in the text."""
+        return [self._encode(self.split(text)) for text in texts]
+
+    def _encode(self, tokens: list[str]) -> list[int]:
+        if self._has_letters:  # a capital that training never saw is a small letter
+            return [self._ids.get(x, self._ids.get(x.lower(), UNK_ID)) for x in tokens]
+        if not self._copies:
+            return [self._ids.get(token, UNK_ID) for token in tokens]
+        first: dict[str, int] = {}
+        for place, token in enumerate(tokens):
+            first.setdefault(token, place)
+        return [self._ids.get(token, self.size + first[token]) for token in tokens]
+
+    def unknown(self, text: str) -> str:
+        """Return the letters of a text that training never saw, in a row."""
+        if not self._has_letters:
+            return ""
+        tokens = self.split(text)
+        numbers = zip(tokens, self._encode(tokens), strict=True)
+        return "".join(token for token, number in numbers if number == UNK_ID)
+
+    def split(self, text: str) -> list[str]:
+        """Return the tokens of a text as they stand in it."""
+        if self.kind in _ALPHABETS:
+            text = text.replace(_BYTE_ORDER_MARK, "")  # as joined files have inside
+            return list(unicodedata.normalize("NFD", text) if self.kind == "letters" else text)
+        if self.kind == "symbols":  # what ASCII calls spaces
+            return re.findall(r"[^ \t\n\v\f\r]+", text)
+        text = self._spaces.sub(" ", text).strip(" ")
+        return self._words.findall(f" {text}".replace(" ", "▁")) if text else []
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `Tokenizer`."""
+        return self.join([self._tokens[number] for number in ids])
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Return the text of tokens."""
+        if self.kind == "symbols":
+            return " ".join(tokens)
+        text = "".join(tokens)
+        if self.kind == "letters":
+            return unicodedata.normalize("NFC", text)
+        return text.replace("▁", " ").strip(" ") if self.kind == "words" else text
+
+    def token(self, number: int) -> str:
+        """See `Tokenizer`."""
+        return self._tokens[number]
+
+
+def _ranges(runs: Iterable[Sequence[int]]) -> str:
+    """Return runs of code points as the inside of a character class."""
+    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in runs)
+
+
+class Words:
+    """Joins a vocabulary's tokens to words; characters `inside` of a word go on with it."""
+
+    def __init__(self, tokenizer: Tokenizer, inside: str) -> None:
+        self._kind = tokenizer.kind
+        special = END_ID + 1
+        tokens = [tokenizer.token(number) for number in range(special, tokenizer.size)]
+        self._texts = [""] * special + [_surface(self._kind, token) for token in tokens]
+        self._continues = [text[:1] in {*inside} for text in self._texts]
+
+    def __call__(
+        self, ids: Iterable[int], log_probs: Iterable[float], copied: Sequence[str] | None = None
+    ) -> tuple[tuple[str, ...], tuple[float, ...]]:
+        """Return the words of a text, and the probability of the least probable token of each.
+
+        A word is a run of letters and digits; every other character is a word of its own. Each has
+        the space in front of it: joined, they are the text.
+
+        Args:
+            ids: of the text's tokens.
+            log_probs: of each token.
+            copied: the tokens that ids beyond the vocabulary stand for.
+        """
+        size = len(self._texts)
+        words: list[str] = []
+        least: list[float] = []
+        for number, log_prob in zip(ids, log_probs, strict=True):
+            if number <= END_ID:
+                continue
+            if copied is None or number < size:
+                text, continues = self._texts[number], self._continues[number]
+            else:
+                text = _surface(self._kind, copied[number - size])
+                continues = goes_on(text)
+            if not words or not continues:
+                words.append("")
+                least.append(0.0)
+            words[-1] += text
+            least[-1] = min(least[-1], float(log_prob))
+        if self._kind == "letters":
+            words = [unicodedata.normalize("NFC", word) for word in words]
+        elif words and self._kind != "characters":  # a text's first space is not shown
+            words[0] = words[0].removeprefix(" ")
+        return tuple(words), tuple(np.exp(np.array(least, "float32")).tolist())
+
+
+def goes_on(text: str) -> bool:
+    """Return whether a text that no vocabulary has goes on with the word before it."""
+    first = text[:1] or " "
+    category = unicodedata.category(first)[0]
+    if category == "L" and unicodedata.name(first, "").startswith(_IDEOGRAPHS + _ITERATION):
+        return False
+    return first in "'’-" or category in "LMN"
+
+
+def _surface(kind: str, token: str) -> str:
+    """Return what a token of a kind of tokenizer adds to a text, but for the first one's space."""
+    if kind == "symbols":
+        return f" {token}"
+    return token.replace("▁", " ") if kind in ("sentencepiece", "words") else token

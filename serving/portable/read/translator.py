@@ -1,0 +1,273 @@
+"""A translator in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from serving.api.arguments import checked_pairs, checked_texts
+from serving.api.errors import SignatureNotFoundError
+from serving.api.results import (
+    Alignment,
+    Hypothesis,
+    Score,
+    Translation,
+    join_sentences,
+    split_sentences,
+    unique_letters,
+    unseen,
+)
+from serving.portable.read.model import (
+    RUN_OPTIONS,
+    Folder,
+    LocalModel,
+    Result,
+    Search,
+    Signatures,
+    check_ids,
+    declared,
+    hypotheses,
+    padded,
+    replaced,
+    text_of,
+    token_of,
+    tokens_of,
+)
+from serving.portable.read.tokenizers import END_ID, START_ID, Vocabulary, Words, load_tokenizer
+
+T = TypeVar("T")
+
+
+class _Read(NamedTuple):
+    """Texts as ids, cut to what the model reads, and whether they were cut.
+
+    `tokens` are those of each text as they stand in it, where they may be copied; `unknown` the
+    letters that training never saw.
+    """
+
+    ids: list[list[int]]
+    truncated: list[bool]
+    tokens: list[list[str] | None]
+    unknown: list[str]
+
+
+class LocalTranslator(LocalModel):
+    """A translator in this process, with the methods and results of `serving.client.Translator`.
+
+    Arguments as of `LocalModel`; `batch_size` texts of about the same length are translated
+    together. The settings of the search, see `Search`, are the export's where they are None;
+    `nbest` returns `num_results`.
+    """
+
+    task = "translate"
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        beam_width: int | None = None,
+        num_results: int | None = None,
+        length_penalty: float | None = None,
+        batch_size: int = 32,
+        threads: int = 1,
+    ) -> None:
+        super().__init__(path, batch_size, threads)
+        about = self.manifest
+        self._settings = Search(about, beam_width, num_results, length_penalty)
+        self._most = about["settings"]["max_source_length"]
+        self._source, self._target = (
+            load_tokenizer(self._folder.path, about["tokenizers"][side])
+            for side in ("source", "target")
+        )
+        self._copies = about.get("copies", False)
+        self._replaces = about["settings"].get("replaces_unknown", False)
+
+    def signatures(self) -> Signatures:
+        """See the base class."""
+        there = {"align": self.manifest["attends"], "score": not self._copies}
+        names = ["translate", "translations", *(name for name in there if there[name])]
+        return declared(names, N=self._settings.results)
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Load the graph; a model in this process is there at once."""
+        self.translate(["."])
+
+    def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
+        """The best translation of each text; with `split`, sentence by sentence."""
+        texts = checked_texts(texts)
+        if split:
+            pieces = [split_sentences(text) for text in texts]
+            translations = iter(self.translate([part for text in pieces for part, _ in text]))
+            return [
+                join_sentences([(next(translations), gap) for _, gap in text]) for text in pieces
+            ]
+        read = self._read(texts)
+        answers = self._search(read, 1, self._best)
+        return [
+            dataclasses.replace(best, truncated=cut, unknown=unknown)
+            if best
+            else Translation("", 0.0)
+            for best, cut, unknown in zip(answers, read.truncated, read.unknown, strict=True)
+        ]
+
+    def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
+        """Each text's translations, best first."""
+        read, count = self._read(checked_texts(texts)), self._settings.results
+        answers = self._search(read, count, partial(hypotheses, self._target))
+        return [each or [Hypothesis("", 0.0)] * count for each in answers]
+
+    def align(self, texts: Sequence[str]) -> list[Alignment]:
+        """Each text's translation with its attention weights.
+
+        Raises SignatureNotFoundError for a model without attention.
+        """
+        if not self.manifest["attends"]:
+            raise SignatureNotFoundError(
+                "this model cannot align: it was trained without attention"
+            )
+        read = self._read(checked_texts(texts))
+        answers = self._search(read, 1, self._aligned, with_weights=True)
+        return [
+            each(ids) if each else Alignment("", (), (), ())
+            for each, ids in zip(answers, read.ids, strict=True)
+        ]
+
+    def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
+        """How probable the model finds a given translation of each text, token by token.
+
+        Raises SignatureNotFoundError for a model that copies.
+        """
+        if self._copies:
+            raise SignatureNotFoundError(
+                "this model has no score: what it copies is no token of any other text"
+            )
+        texts, translations = checked_pairs(texts, translations)
+        read, targets = self._read(texts), self._target.encode(_written(translations))
+        most = 2 * self._most + 9  # what a search may find, without the end
+        scores: list[Any] = [None] * len(targets)
+
+        def work(rows: Sequence[int]) -> None:
+            wanted = padded([[*targets[row][:most], END_ID] for row in rows])
+            source = padded([read.ids[row] for row in rows])
+            for row, log_probs in zip(
+                rows, _score_targets(self._folder, source, wanted), strict=True
+            ):
+                ids = [*targets[row][:most], END_ID]
+                if not read.ids[row] and len(ids) == 1:
+                    log_probs = np.zeros_like(log_probs)  # nothing is translated as nothing
+                each = [float(x) for x in log_probs[: len(ids)]]
+                tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
+                norm = ((5 + len(ids)) / 6) ** self._settings.penalty
+                cut = read.truncated[row] or len(targets[row]) > most
+                scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
+
+        self._each(_by_length(targets), work)
+        return scores
+
+    @cached_property
+    def _words_of(self) -> Words:
+        return Words(self._target, self.manifest["tokenizers"]["target"]["inside"])
+
+    def _read(self, texts: Sequence[str]) -> _Read:
+        texts = _written(texts)
+        ids = self._source.encode(texts)
+        tokens: list[list[str] | None] = [None] * len(texts)
+        if self._copies or self._replaces:
+            assert isinstance(self._source, Vocabulary)  # as the export makes sure
+            tokens = [self._source.split(text) for text in texts]
+        cut = [len(x) > self._most for x in ids]
+        unknown = [""] * len(texts)
+        if isinstance(self._source, Vocabulary):
+            unknown = [unique_letters(self._source.unknown(text)) for text in texts]
+        letters = unique_letters("".join(unknown))
+        if letters and RUN_OPTIONS.get() is None:  # a server's callers have it in the answer
+            warnings.warn(unseen(letters), UserWarning, stacklevel=3)
+        return _Read([x[: self._most] for x in ids], cut, tokens, unknown)
+
+    def _search(
+        self, read: _Read, results: int, answer: Callable[[Result], T], with_weights: bool = False
+    ) -> list[T | None]:
+        """Return what is answered to each text, None for one without a token."""
+        answers: list[T | None] = [None] * len(read.ids)
+        weights = with_weights or self._replaces
+
+        def work(rows: Sequence[int]) -> None:
+            rows = [row for row in rows if read.ids[row]]
+            if not rows:
+                return
+            ids = padded([read.ids[row] for row in rows])
+            source = {"ids": ids}
+            out = self._settings.run(self._folder, "translator", source, results, weights)
+            if not self._copies:
+                check_ids(out["found"], self._target.size)
+            if self._replaces:
+                out["found"] = replaced(out["found"], out["weights"], self._target.size)
+            each = (out[name] for name in ("found", "log_probs", "scores", "weights"))
+            copied = [read.tokens[row] for row in rows]
+            for row, *of_row in zip(rows, *each, copied, strict=True):
+                answers[row] = answer(Result(*of_row))
+
+        self._each(_by_length(read.ids), work)
+        return answers
+
+    def _best(self, result: Result) -> Translation:
+        """Return the best translation, as if nothing of its text was cut."""
+        (best,) = hypotheses(self._target, result)
+        return Translation(best.text, best.score, False, *self._words(result))
+
+    def _words(self, result: Result) -> tuple[tuple[str, ...], tuple[float, ...]]:
+        """Return the words of the best translation, and their probabilities."""
+        return self._words_of(result.ids[0].tolist(), result.log_probs[0].tolist(), result.copied)
+
+    def _aligned(self, result: Result) -> Callable[[list[int]], Alignment]:
+        """Return the function from a source's ids to its alignment."""
+        ids, copied = result.ids[0], result.copied
+        tokens = tokens_of(self._target, ids, copied)
+
+        def align(source: list[int]) -> Alignment:
+            weights = result.weights[0, : len(tokens), : len(source)].tolist()
+            return Alignment(
+                text_of(self._target, ids, copied),
+                tuple(token_of(self._source, number, copied) for number in source),
+                tokens,
+                tuple(map(tuple, weights)),
+                *self._words(result),
+            )
+
+        return align
+
+
+def _by_length(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Return the places of rows, those of about the same length together, the longest first."""
+    return sorted(range(len(rows)), key=lambda row: len(rows[row]), reverse=True)
+
+
+def _written(texts: Sequence[str]) -> list[str]:
+    """Return texts that have a UTF-8 form: a lone surrogate becomes "?"."""
+    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+
+
+def _score_targets(folder: Folder, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return the log-probability of each target token after those before it, float32 `(B, T)`.
+
+    `source` is int64 `(B, S)`, padded with 0; `target` int64 `(B, T)`, END is a token like the
+    others.
+    """
+    graphs = folder.manifest["graphs"]
+    encoded = folder.run("encoder", {"ids": source})
+    memory = {name: encoded[name] for name in graphs["memory"]}
+    state = {name: encoded[name] for name in graphs["state"]}
+    last = np.full(len(target), START_ID, "int64")
+    log_probs = np.zeros(target.shape, "float32")
+    for time, tokens in enumerate(target.T):
+        step = folder.run("step", {"tokens": last, **memory, **state})
+        log_probs[:, time] = step["log_probs"][np.arange(len(tokens)), tokens]
+        state = {name: step[f"next_{name}"] for name in state}
+        last = tokens
+    return log_probs

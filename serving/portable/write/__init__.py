@@ -1,0 +1,1 @@
+"""Writes a run as ONNX graphs beside a manifest and its tokenizers."""

@@ -1,0 +1,276 @@
+"""The encoders of texts, images and histories: the memory, the decoder's first states, labels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from serving.portable.write.decoder import known_tokens
+from serving.portable.write.graph import Constants, Graph, Value
+from serving.portable.write.mechanisms.mechanism import BY_NAME
+from serving.portable.write.products import Products
+from serving.portable.write.recurrent import Inputs, array, read_layers, read_sequence
+from training.config.schema import Config
+from training.data.store import PAD_ID
+from training.sources.events.source import SMALLEST
+
+
+class Encoded(NamedTuple):
+    """Memory `(B, S, dim)`, boolean mask `(B, 1, S)`, summary `(B, ·)` of the whole source.
+
+    `states` are the decoder's first, each `(B, units)`; of a classifier none.
+    """
+
+    memory: Value
+    mask: Value
+    summary: Value
+    states: list[Value]
+
+
+class Encoder(ABC):
+    """Base class of the encoders of a run; `bits` of products are 32 or 8.
+
+    `attends` says whether the memory is attended to; if not, it is the summary alone.
+    """
+
+    def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
+        self.attends, self._bits = config.attention != "none", bits
+        self._model: Any = model.get_layer("encoder")
+        bridges = [layer for layer in self._model.layers if layer.name.startswith("bridge_")]
+        bridges.sort(key=lambda layer: int(layer.name.removeprefix("bridge_")))
+        self._bridges = [(array(layer.kernel), array(layer.bias)) for layer in bridges]
+
+    @abstractmethod
+    def input(self, g: Graph) -> Value:
+        """Add the graph's input."""
+
+    @abstractmethod
+    def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
+        """Read a source."""
+
+    def encoded(
+        self, g: Graph, times: Products, memory: Value, mask: Value, summary: Value
+    ) -> Encoded:
+        """Return what is attended to, with the first states: see `Encoded`."""
+        if not self.attends:
+            memory = g.axis(summary, 1)
+            mask = g.expand(g.constant(np.ones((1, 1, 1), bool)), g.size(summary, 0), 1, 1)
+        states = [g("Tanh", times.exact(summary, *bridge)) for bridge in self._bridges]
+        return Encoded(memory, mask, summary, states)
+
+
+class TextEncoder(Encoder):
+    """Reads token ids, int64 `(B, S)`, padded with 0."""
+
+    def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
+        super().__init__(config, model, bits)
+        self._embeddings = array(self._model.get_layer("source_embedding").embeddings)
+        self._layers, self._copies = read_layers(self._model), config.copy
+
+    def input(self, g: Graph) -> Value:
+        """Add ids."""
+        return g.input("ids", "int64", "B", "S")
+
+    def limits(self, g: Graph, source: Value) -> Value:
+        """Return the most tokens of a translation, float32 `(B, 1)`: twice the source's and 10."""
+        there = g.cast(~g("Equal", source, PAD_ID), "float32")
+        return g.over("ReduceSum", there, 1, keep=True) * 2.0 + 10.0
+
+    def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
+        """Read ids."""
+        if self._copies:
+            source = known_tokens(g, source, len(self._embeddings))
+        by_time = g("Transpose", source, perm=[1, 0])
+        there = ~g("Equal", by_time, PAD_ID)
+        lengths = g.over("ReduceSum", g.cast(there, "int32"), 0)
+        inputs = Inputs(by_time, self._embeddings, g.axis(there, 2), lengths)
+        memory, summary = read_sequence(g, times, self._layers, inputs, self._bits)
+        mask = g.axis(~g("Equal", source, PAD_ID), 1)
+        return self.encoded(g, times, memory, mask, summary)
+
+
+class ImageEncoder(Encoder):
+    """Reads pixels, uint8 `(B, H, W, C)`, by convolutions in float32."""
+
+    def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
+        super().__init__(config, model, bits)
+        self._shape = self._model.input.shape[1:]
+        self._longest = float(config.max_target_length)
+        layers = self._model.layers
+        norms = [each for each in layers if isinstance(each, keras.layers.BatchNormalization)]
+        convolutions = [each for each in layers if isinstance(each, keras.layers.Conv2D)]
+        self._convolutions = [_folded(*pair) for pair in zip(convolutions, norms, strict=True)]
+        self._pools = [_pool_after(layers, norm) for norm in norms]
+        positions = self._model.get_layer("positions")
+        height, width = positions.output.shape[1:3]
+        made = positions(np.zeros((1, height, width, 0), "float32"))
+        self._positions = np.asarray(made).reshape(1, height * width, -1)
+
+    def input(self, g: Graph) -> Value:
+        """Add pixels."""
+        return g.input("pixels", "uint8", "B", *self._shape)
+
+    def limits(self, g: Graph, source: Value) -> Value:
+        """Return the most tokens of a text, float32 `(B, 1)`: the run's `max_target_length`."""
+        return g.expand(self._longest, g.size(source, 0), 1)
+
+    def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
+        """Read pixels."""
+        batch = g.size(source, 0)
+        flat = g.reshape(g.cast(source, "float32"), 0, -1)
+        flat = flat - g.over("ReduceMean", flat, 1, keep=True)
+        deviation = g("Sqrt", g.over("ReduceMean", flat * flat, 1, keep=True))
+        x = g.reshape(flat / g("Max", deviation, 1.0), 0, *self._shape)
+        x = g("Transpose", x, perm=[0, 3, 1, 2])
+        for (kernel, bias), pool in zip(self._convolutions, self._pools, strict=True):
+            # Keras pads an even kernel more at the end.
+            pads = [(size - 1) // 2 for size in kernel.shape[2:]]
+            pads += [size // 2 for size in kernel.shape[2:]]
+            x = g("Relu", g("Conv", x, kernel, bias, pads=pads))
+            if pool:
+                x = g("MaxPool", x, kernel_shape=pool, strides=pool)
+        x = g("Transpose", x, perm=[0, 2, 3, 1])
+        _, places, dim = self._positions.shape
+        x = g.reshape(x, 0, places, -1)
+        memory = g.concat([x, g.expand(self._positions, batch, places, dim)], axis=2)
+        mask = g.expand(g.constant(np.ones((1, 1, 1), bool)), batch, 1, places)
+        return self.encoded(g, times, memory, mask, g.over("ReduceMean", memory, 1))
+
+
+def _folded(
+    convolution: keras.layers.Conv2D, norm: keras.layers.BatchNormalization
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return kernel `(out, in, h, w)` and bias of a convolution with the normalisation after it."""
+    scale = array(norm.gamma) / np.sqrt(array(norm.moving_variance) + norm.epsilon)
+    bias = array(norm.beta) - array(norm.moving_mean) * scale
+    return (array(convolution.kernel) * scale).transpose(3, 2, 0, 1), bias
+
+
+def _pool_after(layers: list[keras.Layer], norm: keras.Layer) -> list[int]:
+    """Return what is pooled after a normalisation and its activation; nothing where none is."""
+    after = layers[layers.index(norm) + 2]
+    return list(after.pool_size) if isinstance(after, keras.layers.MaxPooling2D) else []
+
+
+class EventEncoder(Encoder):
+    """Reads events, float32 `(B, T, 1 + inputs)`: times, NaN past the end, and numbers."""
+
+    def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
+        super().__init__(config, model, bits)
+        self._width = self._model.input.shape[2]
+        features, event = map(self._model.get_layer, ("features", "event"))
+        names = ("lowest", "highest", "mean", "deviation", "log", "time")
+        self._statistics = {name: array(getattr(features, name)) for name in names}
+        self._event = array(event.kernel), array(event.bias)
+        self._layers = read_layers(self._model)
+
+    def input(self, g: Graph) -> Value:
+        """Add events."""
+        return g.input("events", "float32", "B", "T", self._width)
+
+    def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
+        """Read events."""
+        by_time = g("Transpose", source, perm=[1, 0, 2])
+        there = ~g("IsNaN", g.slice(by_time, 0, 1, 2), dtype="bool")
+        x = g("Tanh", times.exact(self._features(g, by_time, there), *self._event))
+        # Events may be missing anywhere, so there are no lengths.
+        memory, summary = read_sequence(
+            g, times, self._layers, Inputs(x, None, there, None), self._bits
+        )
+        return self.encoded(g, times, memory, g("Transpose", there, perm=[1, 2, 0]), summary)
+
+    def _features(self, g: Graph, events: Value, there: Value) -> Value:
+        """Return features `(T, B, 3 · inputs + 3)`: see `training.sources.events.source`."""
+        of = self._statistics
+        moments, values = g.split(events, [1, self._width - 1])
+        seen = ~g("IsNaN", values, dtype="bool")
+        values = g("Where", seen, values, 1.0)
+        values = g("Where", of["log"] > 0.5, g("Log", g("Max", values, SMALLEST)), values)
+        values = g("Min", g("Max", values, of["lowest"]), of["highest"])
+        values = g("Where", seen, (values - of["mean"]) / of["deviation"], 0.0)
+        present = g.cast(seen, "float32")
+        missing = 1.0 - present
+        values, present = _last_known(g, values, present)
+        mean, deviation, gap = map(float, of["time"])
+        moments = g("Where", there, moments, 0.0)
+        since = moments - g.concat([g.slice(moments, 0, 1, 0), g.slice(moments, 0, -1, 0)], axis=0)
+        lowest = g.over("ReduceMin", moments, 0, keep=True)
+        last = g.over("ReduceMax", g("Where", there, moments, lowest), 0, keep=True)
+        of_time = [
+            (moments - mean) / deviation,
+            g("Log", g("Relu", since) / gap + 1.0),
+            g("Log", g("Relu", last - moments) / gap + 1.0),
+        ]
+        features = g.concat([values, present, missing, *of_time], axis=2)
+        return g("Where", there, features, 0.0)
+
+
+def _last_known(g: Graph, values: Value, known: Value) -> tuple[Value, Value]:
+    """Return the last known of values `(T, B, F)` up to each event, and 1 where there is one."""
+
+    def step(
+        before: dict[str, Value], now: dict[str, Value]
+    ) -> tuple[dict[str, Value], list[Value]]:
+        seen = g.cast(now["known"], "bool")
+        new = {
+            "value": g("Where", seen, now["values"], before["value"]),
+            "any": g("Max", before["any"], now["known"]),
+        }
+        return new, list(new.values())
+
+    nothing = g.expand(0.0, g.size(values, 1), g.size(values, 2))
+    start = {"value": nothing, "any": nothing}
+    _, filled = g.scan(start, {"values": values, "known": known}, step, ranks=[2] * 4)
+    return filled[0], filled[1]
+
+
+def write_predictor(
+    parts: list[tuple[Config, keras.Model]], folder: Path, bits: int
+) -> dict[str, Any]:
+    """Write `predictor.onnx` and its weights; return the dtypes and shapes of inputs and outputs.
+
+    `parts` are models of `training.model.seq2seq.build_classifier`, whose probabilities and weights
+    are averaged, each with its configuration; `bits` of products are 32 or 8.
+    """
+    constants = Constants()
+    g = Graph(constants)
+    times = Products(g, bits)
+    encoders = [EventEncoder(*part, bits) for part in parts]
+    source = encoders[0].input(g)
+    heads = [
+        _head(g, encoder, encoder(g, times, source), model)
+        for encoder, (_, model) in zip(encoders, parts, strict=True)
+    ]
+    probabilities, weights = zip(*heads, strict=True)
+    outputs: dict[str, tuple[Value, tuple[str | int, ...]]] = {
+        "probability": (_mean(g, probabilities), ("B",))
+    }
+    if all(encoder.attends for encoder in encoders):
+        outputs["attention_weights"] = (_mean(g, weights), ("B", "T"))
+    written = g.save(folder / "predictor.onnx", outputs)
+    constants.save(folder)
+    return {"predictor": written}
+
+
+def _head(g: Graph, encoder: Encoder, encoded: Encoded, model: keras.Model) -> tuple[Value, Value]:
+    """Return the probability `(B,)`, and the weights of events `(B, T)`."""
+    pooled = encoded.summary
+    weights = encoded.mask
+    if encoder.attends:
+        pooling = model.get_layer("pooling")
+        kernel, bias, scale = map(array, (pooling.kernel, pooling.bias, pooling.scale))
+        hidden = g("Tanh", encoded.memory @ kernel + bias)
+        scores = g("Transpose", hidden @ scale[:, None], perm=[0, 2, 1])
+        weights = BY_NAME[pooling.distribution](g, scores, encoded.mask)
+        pooled = g.squeeze(weights @ encoded.memory, 1)
+    output: Any = model.get_layer("output")
+    logits = pooled @ array(output.kernel) + array(output.bias)
+    return g("Sigmoid", g.squeeze(logits, 1)), g.squeeze(weights, 1)
+
+
+def _mean(g: Graph, values: tuple[Value, ...]) -> Value:
+    return values[0] if len(values) == 1 else g("Mean", *values)

@@ -1,0 +1,301 @@
+"""The graphs of a translator or reader, and the folder of an ONNX export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+import onnx
+
+from serving.portable.write.decoder import Aligned, Copying, Decoder
+from serving.portable.write.encoders import ImageEncoder, TextEncoder, write_predictor
+from serving.portable.write.graph import OPSET, Constants, Graph, Value
+from serving.portable.write.mechanisms.mechanism import Shape, Values
+from serving.portable.write.products import Products
+from serving.portable.write.search import Settings, part_of, search
+from training.command.errors import UserError
+from training.config.schema import Config
+from training.data.pieces import KIND, model_of
+from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
+from training.data.tokenizers import Tokenizer, character_classes
+from training.decode.texts import inside_characters
+from training.runs.run import Run
+from training.sources.kinds import KINDS
+
+T = TypeVar("T")
+ENCODERS: dict[str, type[TextEncoder] | type[ImageEncoder]] = {
+    "text": TextEncoder,
+    "image": ImageEncoder,
+}
+MAIN = {"text": "translator", "image": "reader"}
+MANIFEST = "manifest.json"
+BITS = {"float32": 32, "int8": 8}
+TASKS = {"text": "translate", "image": "read", "events": "predict"}  # by kind of source
+
+
+class Model:
+    """A model of `training.model.seq2seq.build_seq2seq`; `bits` and `tables` as of `Products`.
+
+    `prefix` is of the names of what a step takes, for an ensemble's further models.
+    """
+
+    def __init__(
+        self, config: Config, model: keras.Model, bits: int, tables: bool, prefix: str
+    ) -> None:
+        self.encoder = ENCODERS[config.source](config, model, bits)
+        aligns = config.attention == "hard_monotonic"
+        self.decoder: Aligned | Decoder = Aligned(model) if aligns else Decoder(model)
+        self.copying = Copying(model) if config.copy else None
+        self._bits, self._tables, self._prefix = bits, tables, prefix
+
+    def shapes(self) -> dict[str, Shape]:
+        """Return by name the shapes, without the batch, of what is prepared and carried."""
+        copied = self.copying.shapes() if self.copying else {}
+        return self._named({**self.decoder.shapes(), **copied})
+
+    def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
+        """Return what depends on the memory alone, and the first state, `(B, …)` by name."""
+        encoded = self.encoder(g, Products(g, self._bits, self._tables), source)
+        memory = self.decoder.prepare(g, encoded.memory, encoded.mask)
+        if self.copying:
+            memory |= self.copying.prepare(g, source)
+        state = self.decoder.start(g, encoded.memory, encoded.states)
+        return self._named(memory), self._named(state)
+
+    def step(
+        self, g: Graph, tokens: Value, memory: Values, state: Values
+    ) -> tuple[Value, Value, Values]:
+        """Return log-probabilities `(B·n, V)`, weights `(B, n, S)` and the next state.
+
+        V is filled up to a multiple of `part_of` the vocabulary, with what is never said. That of a
+        model which copies is extended for the source.
+        """
+        times = Products(g, self._bits, self._tables)
+        memory, state = self._own(memory), self._own(state)
+        if self.copying:
+            tokens = self.copying.known(g, tokens)
+        made = self.decoder.step(g, times, tokens, memory, state)
+        part = 1 if self.copying else part_of(self.decoder.vocabulary)
+        log_probs = self.decoder.log_probs(g, times, made.output, part)
+        if self.copying:
+            mixed = made.output, log_probs, made.weights, memory
+            log_probs = self.copying.mix(g, times, *mixed)
+        return log_probs, made.weights, self._named(made.state)
+
+    def _named(self, values: dict[str, T]) -> dict[str, T]:
+        return {f"{self._prefix}{name}": x for name, x in values.items()}
+
+    def _own(self, values: Values) -> Values:
+        cut = len(self._prefix)
+        return {k[cut:]: x for k, x in values.items() if k.startswith(self._prefix)}
+
+
+class Ensemble:
+    """Models whose probabilities and attention weights are averaged; one stays as it is.
+
+    They have the same vocabularies, and each its configuration.
+    """
+
+    def __init__(
+        self, parts: Sequence[tuple[Config, keras.Model]], bits: int, tables: bool
+    ) -> None:
+        self._models = [
+            Model(*part, bits, tables, f"model_{number}_" if number else "")
+            for number, part in enumerate(parts)
+        ]
+        first = self._models[0]
+        self.encoder, self.vocabulary = first.encoder, first.decoder.vocabulary
+        self.copies = first.copying is not None
+
+    def shapes(self) -> dict[str, Shape]:
+        """See `Model`."""
+        return {name: shape for each in self._models for name, shape in each.shapes().items()}
+
+    def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
+        """See `Model`."""
+        memories, states = zip(*(each.encode(g, source) for each in self._models), strict=True)
+        return _joined(memories), _joined(states)
+
+    def step(
+        self, g: Graph, tokens: Value, memory: Values, state: Values
+    ) -> tuple[Value, Value, Values]:
+        """See `Model`."""
+        steps = [each.step(g, tokens, memory, state) for each in self._models]
+        if len(steps) == 1:
+            return steps[0]
+        log_probs, weights, states = zip(*steps, strict=True)
+        together = g.concat([g.axis(x, 0) for x in log_probs], axis=0)
+        mean = g.over("ReduceLogSumExp", together, 0) - float(np.log(len(steps)))
+        return mean, g("Mean", *weights), _joined(states)
+
+
+def _joined(values: Sequence[Values]) -> Values:
+    return {name: x for each in values for name, x in each.items()}
+
+
+def write_graphs(
+    parts: Sequence[tuple[Config, keras.Model]],
+    folder: Path,
+    bits: int,
+    tables: bool = True,
+    coverage_penalty: float = 0.0,
+) -> dict[str, Any]:
+    """Write `encoder.onnx`, `step.onnx`, `translator.onnx` or `reader.onnx`, and their weights.
+
+    `parts` are a model of `training.model.seq2seq.build_seq2seq`, or several that are used as an
+    ensemble, each with its configuration; `bits` of products are 32 or 8; for `tables` see
+    `Products`, for the search `keras_attention.beam_search`. Returns the dtypes and shapes of all
+    inputs and outputs, by graph; and under "memory" and "state" the names of what every step takes,
+    and of what changes from step to step. Raises UserError for a part that has no form in ONNX
+    here.
+    """
+    model, constants = Ensemble(parts, bits, tables), Constants()
+    written: dict[str, Any] = {}
+
+    g = Graph(constants)
+    memory, state = model.encode(g, model.encoder.input(g))
+    shapes = {name: ("B", *shape) for name, shape in model.shapes().items()}
+    written["encoder"] = g.save(
+        folder / "encoder.onnx",
+        {name: (x, shapes[name]) for name, x in {**memory, **state}.items()},
+    )
+
+    g = Graph(constants)
+    dtypes = {name: x.dtype for name, x in {**memory, **state}.items()}
+    tokens = g.input("tokens", "int64", "N")
+    inputs = {name: g.input(name, dtypes[name], *shapes[name]) for name in memory}
+    shapes = {name: ("N", *shape[1:]) for name, shape in shapes.items()}
+    before = {name: g.input(name, dtypes[name], *shapes[name]) for name in state}
+    log_probs, weights, new = model.step(g, tokens, inputs, before)
+    said: tuple[str | int, ...] = ("N", "extended" if model.copies else model.vocabulary)
+    if not model.copies:
+        log_probs = g.slice(log_probs, 0, model.vocabulary, 1)
+    outputs = {
+        "log_probs": (log_probs, said),
+        "weights": (g.reshape(weights, -1, g.size(weights, 2)), ("N", "S")),
+        **{f"next_{name}": (new[name], shapes[name]) for name in state},
+    }
+    written["step"] = g.save(folder / "step.onnx", outputs)
+    written["memory"], written["state"] = list(memory), list(state)
+
+    g = Graph(constants)
+    source = model.encoder.input(g)
+    settings = Settings(
+        g.input("beam_width", "int64", 1),
+        g.input("num_results", "int64", 1),
+        g.input("length_penalty", "float32"),
+        g.input("with_weights", "bool", 1),
+    )
+    memory, state = model.encode(g, source)
+    part = part_of(model.vocabulary)
+    vocabulary: int | Value = -(-model.vocabulary // part) * part
+    if model.copies:
+        vocabulary = g("Squeeze", g.size(source, 1)) + model.vocabulary
+    result = search(
+        g,
+        lambda *now: model.step(g, *now),
+        memory,
+        state,
+        model.encoder.limits(g, source),
+        vocabulary,
+        settings,
+        coverage_penalty,
+    )
+    shapes_found = {
+        "ids": ("B", "results", "T"),
+        "lengths": ("B", "results"),
+        "scores": ("B", "results"),
+        "weights": ("B", "results", "T", "weighed"),
+        "log_probs": ("B", "results", "T"),
+    }
+    outputs = {
+        {"ids": "found"}.get(name, name): (x, shapes_found[name])
+        for name, x in result._asdict().items()
+    }
+    main = MAIN[parts[0][0].source]
+    written[main] = g.save(folder / f"{main}.onnx", outputs)
+    constants.save(folder)
+    return written
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise a UserError, which names it, for what has no form in ONNX here."""
+    expected: dict[str, tuple[str, ...]] = {"precision": ("float32",), "weights": tuple(BITS)}
+    for name, choices in expected.items():
+        if (found := settings.get(name, choices[0])) not in choices:
+            raise UserError(
+                f"--format onnx expected --{name} {' or '.join(choices)}. Received: {found}"
+            )
+
+
+def write_folder(
+    runs: Sequence[Run], folder: Path, settings: Mapping[str, Any], card: dict
+) -> None:
+    """Write an ONNX export of runs, several as an ensemble, into an empty directory.
+
+    `settings` are of the search, `weights` and `tables`; `card` is what the manifest says of the
+    run. Raises UserError for a part of the model that has no form in ONNX here.
+    """
+    run, parts = runs[0], [(run.config, run.model) for run in runs]
+    bits = BITS[settings.get("weights", "float32")]
+    if run.config.target == "label":
+        graphs, sides = write_predictor(parts, folder, bits), {}
+    else:
+        tables = settings.get("tables", True)
+        penalty = settings.get("coverage_penalty", 0.0)
+        graphs = write_graphs(parts, folder, bits, tables, penalty)
+        sides = {"target": run.target_tokenizer}
+        if KINDS[run.config.source].tokens:
+            sides["source"] = run.source_tokenizer
+    manifest = {
+        **card,
+        "format": "onnx",
+        "task": TASKS[run.config.source],
+        "settings": dict(settings),
+        "copies": run.config.copy,
+        "attends": all(run.config.attention != "none" for run in runs),
+        "graphs": graphs,
+        "source": _about_source(run),
+        "tokenizers": {side: _write_tokenizer(t, folder, side) for side, t in sides.items()},
+        "ids": {"pad": PAD_ID, "unknown": UNK_ID, "start": START_ID, "end": END_ID},
+    }
+    manifest["versions"] = {**card["versions"], "onnx": onnx.__version__, "opset": OPSET}
+    write_manifest(folder, manifest)
+
+
+def _about_source(run: Run) -> dict[str, Any]:
+    """Return what the manifest says of a source that is no text."""
+    source, config = run.source, run.config
+    if config.source == "image":
+        size = {"height": config.image_height, "width": config.image_width}
+        regions = list(source.places or ())
+        return {**size, "channels": config.image_channels, "regions": regions}
+    return {"columns": list(source.inputs())} if config.source == "events" else {}
+
+
+def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:
+    """Write the manifest, or what it says more than it did."""
+    path = folder / MANIFEST
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    text = json.dumps({**before, **more}, ensure_ascii=False, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _write_tokenizer(tokenizer: Tokenizer, folder: Path, side: str) -> dict[str, Any]:
+    """Write a tokenizer's file; return its entry in the manifest."""
+    state = tokenizer.state()
+    if tokenizer.kind == KIND:
+        file = f"{side}.model"
+        (folder / file).write_bytes(model_of(state))
+    else:
+        file = f"{side}.json"
+        if tokenizer.kind == "words":
+            state["characters"] = character_classes()
+        text = json.dumps(state, ensure_ascii=False)
+        (folder / file).write_text(text + "\n", encoding="utf-8")
+    about = {"kind": tokenizer.kind, "file": file, "size": tokenizer.vocab_size}
+    return {**about, "inside": inside_characters(tokenizer)}

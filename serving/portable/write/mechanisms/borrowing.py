@@ -1,0 +1,222 @@
+"""Mechanisms that take the scores of others: windows and walks; and the table of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_attention import (
+    AdditiveAttention,
+    CoverageAttention,
+    LocalAttention,
+    LocationAttention,
+    LocationSensitiveAttention,
+    MonotonicAttention,
+    MonotonicChunkwiseAttention,
+    MultiplicativeAttention,
+)
+from serving.portable.write.graph import Graph, Value
+from serving.portable.write.mechanisms.mechanism import (
+    Additive,
+    History,
+    Location,
+    Mechanism,
+    Multiplicative,
+    Nothing,
+    Rows,
+    Shape,
+    Values,
+    softmax,
+)
+from serving.portable.write.products import Products
+from serving.portable.write.recurrent import array
+from training.command.errors import UserError
+
+
+class _Borrowing(Mechanism):
+    """Base class of those that take the scores of the layer's `attention`."""
+
+    def __init__(self, attention: Any, *dims: int) -> None:
+        super().__init__(attention, *dims)
+        self._inner = make(attention.attention, *dims)
+
+    def shapes(self) -> dict[str, Shape]:
+        """See the base class."""
+        return self._inner.shapes()
+
+    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
+        """Return what the scores want."""
+        return self._inner.prepare(g, memory, mask)
+
+
+class Local(_Borrowing):
+    """Scores in a window around `t`, or around a predicted place.
+
+    Luong et al. 2015 (arXiv 1508.04025, section 3.2).
+    """
+
+    def __init__(self, attention: Any, *dims: int) -> None:
+        super().__init__(attention, *dims)
+        self._half_width = attention.half_width
+        self._position = None
+        if attention.predictive:
+            self._position = array(attention.position_kernel), array(attention.position_scale)
+
+    def shapes(self) -> dict[str, Shape]:
+        """See the base class."""
+        return {**super().shapes(), "size": (1, 1), "time": (1,)}
+
+    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
+        """Return what the scores want, and of local-p the number of valid places `(B, 1, 1)`."""
+        prepared = super().prepare(g, memory, mask)
+        if self._position:
+            prepared["size"] = g.over("ReduceSum", g.cast(mask, "float32"), 2, keep=True)
+        return prepared
+
+    def start(self, g: Graph, memory: Value) -> Values:
+        """Return, for local-m, the number of queries so far, `(B, 1)`."""
+        return {} if self._position else {"time": g.expand(0.0, g.size(memory, 0), 1)}
+
+    def weigh(
+        self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
+    ) -> tuple[Value, Values]:
+        """Return the weights in the window."""
+        length = g("Squeeze", g.size(memory["mask"], 2))
+        places = g.cast(g("Range", g.constant(0), length, g.constant(1)), "float32")
+        if self._position:
+            kernel, scale = self._position
+            hidden = g("Tanh", times.exact(query, kernel))
+            center = memory["size"] * rows.apart(g("Sigmoid", hidden @ scale[:, None]), 1)
+            state = {}
+        else:
+            center = rows.apart(state["time"], 1)
+            state = {"time": state["time"] + 1.0}
+        distance = places - center  # (B, n, S)
+        near = self.mask(g, memory["mask"] & ~(g("Abs", distance) > float(self._half_width)))
+        scores = self._inner.score(g, times, query, memory, rows)
+        weights = self._distribution(g, scores, near)
+        if self._position:  # a normal distribution of deviation D/2
+            distance = distance if self.heads == 1 else g.axis(distance, 1)
+            weights = weights * g("Exp", distance * distance * (-2.0 / self._half_width**2))
+        return weights, state
+
+
+class Monotonic(_Borrowing):
+    """A walk to the right that stops at `sigmoid(e + r)` (Raffel et al. 2017, arXiv 1704.00784)."""
+
+    def __init__(self, attention: Any, *dims: int) -> None:
+        super().__init__(attention, *dims)
+        self._bias, self._hard = float(array(attention.score_bias)), attention.mode == "hard"
+
+    def shapes(self) -> dict[str, Shape]:
+        """See the base class."""
+        return {**super().shapes(), "stopped": ("S",)}
+
+    def start(self, g: Graph, memory: Value) -> Values:
+        """Return a weight of 1 at the first place, `(B, S)`."""
+        length = g("Squeeze", g.size(memory, 1))
+        places = g("Range", g.constant(0), length, g.constant(1))
+        first = g.cast(g("Equal", places, 0), "float32")
+        return {"stopped": g.expand(first, g("Shape", memory, start=0, end=2))}
+
+    def weigh(
+        self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
+    ) -> tuple[Value, Values]:
+        """Return the probabilities to stop at each place."""
+        scores = self._inner.score(g, times, query, memory, rows) + self._bias
+        stop = g.cast(scores > 0.0, "float32") if self._hard else g("Sigmoid", scores)
+        stop = g("Where", memory["mask"], stop, 0.0)
+        length = g.size(stop, 2)
+        stop = rows.together(stop, length)
+        weights = stop * self._arrived(g, stop, state["stopped"])
+        return rows.apart(weights, length), {"stopped": weights}
+
+    def _arrived(self, g: Graph, stop: Value, previous: Value) -> Value:
+        """Return `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`, `(B·n, S)`."""
+
+        def arrive(before: Values, now: Values) -> tuple[Values, list[Value]]:
+            q = before["go_on"] + now["previous"]
+            return {"go_on": (1.0 - now["stop"]) * q}, [q]
+
+        by_place = {"stop": stop, "previous": previous}
+        steps = {name: g("Transpose", x, perm=[1, 0]) for name, x in by_place.items()}
+        first = {"go_on": g.expand(0.0, g.size(stop, 0))}
+        _, (arrived,) = g.scan(first, steps, arrive, ranks=[1, 1])
+        return g("Transpose", arrived, perm=[1, 0])
+
+
+class Chunkwise(Monotonic):
+    """Softmax over the chunk that ends there (Chiu and Raffel 2018, arXiv 1712.05382)."""
+
+    def __init__(self, attention: Any, *dims: int) -> None:
+        super().__init__(attention, *dims)
+        self._size = attention.chunk_size
+        self._chunk = make(attention.chunk_attention, *dims)
+
+    def shapes(self) -> dict[str, Shape]:
+        """See the base class."""
+        chunk = {f"chunk_{name}": shape for name, shape in self._chunk.shapes().items()}
+        return {**super().shapes(), **chunk}
+
+    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
+        """Return what both scores want."""
+        chunk = self._chunk.prepare(g, memory, mask)
+        return {
+            **super().prepare(g, memory, mask),
+            **{f"chunk_{name}": x for name, x in chunk.items()},
+        }
+
+    def weigh(
+        self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
+    ) -> tuple[Value, Values]:
+        """Return `b_j = Σ_{k=j}^{j+w-1} a_k exp(u_j) / Σ_{l=k-w+1}^{k} exp(u_l)`."""
+        stops, state = super().weigh(g, times, query, memory, state, rows)
+        own = {name.removeprefix("chunk_"): x for name, x in memory.items() if "chunk_" in name}
+        scores = self._chunk.score(g, times, query, {**memory, **own}, rows)
+        visible = g.cast(memory["mask"], "float32")
+        inside = self._chunks(g, visible) > 0.5
+        shares = softmax(g, self._chunks(g, scores), inside)  # (B, n, S, w)
+        parts = g.split(shares * g.axis(stops, -1), [1] * self._size)
+        # Part o of the chunk that ends at k belongs to place k - (w - 1 - o).
+        moved = [
+            self._moved(g, g.squeeze(part, -1), o - (self._size - 1))
+            for o, part in enumerate(parts)
+        ]
+        return g("Sum", *moved), state
+
+    def _chunks(self, g: Graph, x: Value) -> Value:
+        """Return `(…, S, w)`: at place k the values of k-w+1 … k."""
+        moved = [self._moved(g, x, self._size - 1 - o) for o in range(self._size)]
+        return g.concat([g.axis(x, -1) for x in moved], axis=-1)
+
+    def _moved(self, g: Graph, x: Value, distance: int) -> Value:
+        """Return `x` `(B, n, S)` moved to the right, or to the left, with zeros."""
+        if not distance:
+            return x
+        length = g.size(x, 2)
+        before, after = max(distance, 0), max(-distance, 0)
+        padded = g("Pad", x, g.constant([0, 0, before, 0, 0, after], "int64"))
+        return g.slice(padded, after, length + after, 2)
+
+
+_CLASSES: dict[Any, type[Mechanism]] = {
+    AdditiveAttention: Additive,
+    MultiplicativeAttention: Multiplicative,
+    LocationAttention: Location,
+    LocalAttention: Local,
+    LocationSensitiveAttention: History,
+    CoverageAttention: History,
+    MonotonicAttention: Monotonic,
+    MonotonicChunkwiseAttention: Chunkwise,
+}
+
+
+def make(attention: Any, query_dim: int, memory_dim: int) -> Mechanism:
+    """Return the form in ONNX of a built attention layer for queries and memories of these widths.
+
+    Raises UserError for one that has none.
+    """
+    name = type(attention).__name__
+    kind = Nothing if name == "FixedContext" else _CLASSES.get(type(attention))
+    if kind is None:
+        raise UserError(f"ONNX expected an attention of a preset. Received: {name}")
+    return kind(attention, query_dim, memory_dim)

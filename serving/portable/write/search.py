@@ -1,0 +1,342 @@
+"""Beam search as a loop in the graph, which sentences leave as they end.
+
+It finds what `keras_attention.search.beam_search` finds, and with a beam of one what
+`greedy_search` finds. The first step reads one hypothesis of each sentence, whose best
+continuations are the beam of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_attention.search.beam import NOT_COVERED
+from serving.portable.write.graph import Graph, Value
+from training.data.store import END_ID, PAD_ID, START_ID
+
+Values = dict[str, Value]
+# From tokens `(rows,)`, memory and state to log-probabilities `(rows, V)`, weights
+# `(sentences, n, S)` and the next state.
+Decode = Callable[[Value, Values, Values], tuple[Value, Value, Values]]
+_NEVER = -np.inf
+
+
+class Settings(NamedTuple):
+    """The settings of a search; inputs of the graph.
+
+    The width of the beam and the results of each sentence are int64 `(1,)`, the length penalty
+    float32 `()`, and whether weights are wanted is boolean `(1,)`.
+    """
+
+    width: Value
+    results: Value
+    length_penalty: Value
+    with_weights: Value
+
+
+class Result(NamedTuple):
+    """The result of a search, the best first.
+
+    `ids` are int64 `(B, N, T)`, the end token included, padded after it; `lengths` int64 `(B, N)`,
+    `scores` float32 `(B, N)`; `weights` float32 `(B, N, T, S)`, S is 0 where they are not wanted;
+    `log_probs` float32 `(B, N, T)`, 0 after the end.
+    """
+
+    ids: Value
+    lengths: Value
+    scores: Value
+    weights: Value
+    log_probs: Value
+
+
+def part_of(vocabulary: int) -> int:
+    """Return into parts of how many tokens a vocabulary is cut, see `_best_tokens`."""
+    return max(1, round(vocabulary**0.5))
+
+
+def search(
+    g: Graph,
+    decode: Decode,
+    memory: Values,
+    state: Values,
+    limits: Value,
+    vocabulary: int | Value,
+    settings: Settings,
+    coverage_penalty: float = 0.0,
+) -> Result:
+    """Add a search by a decoder to the graph.
+
+    `memory` and `state`, before the first step, are `(B, …)` by name, and `mask` is boolean `(B, 1,
+    S)`. `limits`, float32 `(B, 1)`, are the most tokens of each sentence. `vocabulary` is the
+    number of tokens, filled up to a multiple of `part_of`; or, int64 `()`, of one that is extended
+    for the source. For the penalty see `keras_attention.beam_search`.
+    """
+    turn = _Turn(g, decode, memory, limits, vocabulary, settings, coverage_penalty)
+    start = turn.start(memory, state, limits)
+    most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
+    end, put_out = g.loop(g.cast(most, "int64"), start, turn, outputs=3)
+    lengths, scores = (
+        g.squeeze(x, 2) for x in g.split(g.slice(end["ends"], 0, settings.results, 1), [1, 1])
+    )
+    return _follow(g, put_out, g.cast(lengths, "int64"), scores, vocabulary)
+
+
+class _Grown(NamedTuple):
+    """All continuations of the beam, `(B, W, W)`: of each hypothesis its best tokens.
+
+    `length` is `(B, W)`. `covered` is how much each place was looked at, `(B, W, S)`, or None.
+    """
+
+    tokens: Value
+    gain: Value
+    sums: Value
+    scores: Value
+    length: Value
+    covered: Value | None
+
+
+class _Beam(NamedTuple):
+    """The best continuations, `(B, W)` each.
+
+    `parents` are their places in the beam before, `rows` in all beams.
+    """
+
+    scores: Value
+    parents: Value
+    rows: Value
+    total: Value
+    gained: Value
+    length: Value
+    said: Value
+    token: Value
+    finished: Value
+
+
+class _Turn:
+    """A turn of the loop: the beam's best continuations, of the sentences that are still there."""
+
+    def __init__(
+        self,
+        g: Graph,
+        decode: Decode,
+        memory: Values,
+        limits: Value,
+        vocabulary: int | Value,
+        settings: Settings,
+        coverage_penalty: float,
+    ) -> None:
+        self._g, self._decode, self._vocabulary, self._settings = g, decode, vocabulary, settings
+        self._norm = _norm(settings.length_penalty)
+        self._batch = batch = g.size(limits, 0)
+        self._column = g.shape(batch, 1)
+        count, width = g("Squeeze", batch), settings.width
+        places = g.range(width)  # of a beam
+        first = g("Equal", places, 0)
+        # Of a hypothesis that has ended: it has itself.
+        self._own = g("Where", first, 0.0, _NEVER)
+        self._kept = g.size(memory["mask"], 2) * g.cast(settings.with_weights, "int64")
+        self._everyone = g("Range", g.constant(0), count, g.constant(1))
+        # The outputs of sentences that have left: each hypothesis itself, and no token.
+        self._stays = g.expand(places * vocabulary, batch, width)
+        self._looks_nowhere = g.expand(0.0, batch, width, self._kept)
+        self._gains_nothing = g.expand(0.0, batch, width)
+        self._penalty = None
+        if coverage_penalty:  # without beams nothing is lost
+            self._penalty = g.cast(width > 1, "float32") * coverage_penalty
+
+    def start(self, memory: Values, state: Values, limits: Value) -> Values:
+        """Return what there is before the first turn: a hypothesis for each sentence."""
+        g = self._g
+        start = {
+            "last": g.expand(g.constant(START_ID, "int64"), self._batch),
+            "total": g.expand(0.0, self._column),
+            "length": g.expand(0.0, self._column),
+            "finished": g.expand(g.constant(False), self._column),
+            "who": self._everyone,
+            "limits": limits,
+            "ends": g.expand(0.0, self._batch, self._settings.width, 2),
+            **{f"memory_{name}": x for name, x in memory.items()},
+            **{f"decoder_{name}": x for name, x in state.items()},
+        }
+        if self._penalty is not None:  # what is masked is covered
+            start["covered"] = g.cast(~memory["mask"], "float32")
+        return start
+
+    def __call__(self, now: Values) -> tuple[Value, Values, list[Value]]:
+        """Return whether a sentence stays, what there is then, and what is put out."""
+        memory, state = _named(now, "memory_"), _named(now, "decoder_")
+        log_probs, weights, new_state = self._decode(now["last"], memory, state)
+        grown = self._grow(now, log_probs, weights)
+        beam = self._choose(now, grown)
+        put_out = self._put_out(now, beam, weights)
+        return *self._leave(now, grown, beam, new_state), put_out
+
+    def _grow(self, now: Values, log_probs: Value, weights: Value) -> _Grown:
+        """Continue each hypothesis by its best tokens."""
+        g, width = self._g, self._settings.width
+        values, tokens = _best_tokens(g, log_probs, width, self._vocabulary)
+        shape = g.shape(g("Shape", now["total"]), width)
+        values, tokens = g("Reshape", values, shape), g("Reshape", tokens, shape)
+        gain = g("Where", g.axis(now["finished"], 2), self._own, values)
+        length = now["length"] + g.cast(~now["finished"], "float32")
+        sums = g.axis(now["total"], 2) + gain
+        scores = sums / g.axis(self._norm(length), 2)
+        covered = None
+        if self._penalty is not None:
+            covered = now["covered"] + g("Where", g.axis(now["finished"], 2), 0.0, weights)
+            scores = scores + g.axis(_lost(g, covered) * self._penalty, 2)
+        return _Grown(tokens, gain, sums, scores, length, covered)
+
+    def _choose(self, now: Values, grown: _Grown) -> _Beam:
+        """Keep the best of all continuations of a sentence."""
+        g, width = self._g, self._settings.width
+        scores, index = g.top(g("Flatten", grown.scores, axis=1), width)
+        parents = index // width
+
+        def chosen(x: Value) -> Value:
+            return g("GatherElements", g("Flatten", x, axis=1), index, axis=1)
+
+        def of_parents(x: Value) -> Value:
+            return g("GatherElements", x, parents, axis=1)
+
+        total, token, gained = chosen(grown.sums), chosen(grown.tokens), chosen(grown.gain)
+        length, was = of_parents(grown.length), of_parents(now["finished"])
+        ends = g("Equal", token, END_ID) | (length >= now["limits"])
+        finished = was | ends
+        word = g("Where", was, PAD_ID, token)
+        beams = g.size(now["total"], 1)
+        sentences = g.range(g.size(total, 0))
+        rows = parents + g.axis(sentences, 1) * beams
+        return _Beam(scores, parents, rows, total, gained, length, word, token, finished)
+
+    def _put_out(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
+        """Return what `_follow` reads, with a row for each sentence of the batch."""
+        g = self._g
+        who = g.axis(now["who"], 1)
+        code = g("ScatterND", self._stays, who, beam.parents * self._vocabulary + beam.said)
+        looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, self._kept, 1)
+        looked = g("ScatterND", self._looks_nowhere, who, g.take(looked, beam.rows))
+        gained = g("ScatterND", self._gains_nothing, who, beam.gained)
+        return [code, looked, gained]
+
+    def _leave(
+        self, now: Values, grown: _Grown, beam: _Beam, state: Values
+    ) -> tuple[Value, Values]:
+        """Return whether a sentence stays, and what there is of those that do."""
+        g = self._g
+        open_ = self._are_open(now, beam)
+        stay, gone = (g.squeeze(g("NonZero", x), 0) for x in (open_, ~open_))
+        both = g.concat([g.axis(beam.length, 2), g.axis(beam.scores, 2)], axis=2)
+        gone_who = g.axis(g.take(now["who"], gone), 1)
+        going = g.reshape(g.take(beam.rows, stay), -1)
+        last = g.reshape(g.take(g("Where", beam.finished, END_ID, beam.token), stay), -1)
+        per_sentence = {
+            "total": beam.total,
+            "length": beam.length,
+            "finished": beam.finished,
+            "who": now["who"],
+            "limits": now["limits"],
+            **{name: x for name, x in now.items() if name.startswith("memory_")},
+        }
+        if grown.covered is not None:
+            of_beams = g("GatherND", grown.covered, g.axis(beam.parents, 2), batch_dims=1)
+            per_sentence["covered"] = of_beams
+        new = {
+            "last": last,
+            "ends": g("ScatterND", now["ends"], gone_who, g.take(both, gone)),
+            **{name: g.take(x, stay) for name, x in per_sentence.items()},
+            **{f"decoder_{name}": g.take(x, going) for name, x in state.items()},
+        }
+        return g.cast(g("Squeeze", g.size(stay, 0)), "bool"), new
+
+    def _are_open(self, now: Values, beam: _Beam) -> Value:
+        """Return whether an open hypothesis of a sentence can stand among its results, `(B,)`.
+
+        It would if all that follows cost nothing.
+        """
+        g = self._g
+        ended = g("Where", beam.finished, beam.scores, _NEVER)
+        worst, _ = g.top(ended, self._settings.results)
+        worst = g("Squeeze", g.take(worst, g.constant([-1]), axis=1), g.constant([1]))
+        reach = g("Where", beam.finished, _NEVER, beam.total / self._norm(now["limits"]))
+        reach = g.over("ReduceMax", reach, 1)
+        return (reach >= worst) & (reach > _NEVER)  # at a tie the open one may stand first
+
+
+def _norm(penalty: Value) -> Callable[[Value], Value]:
+    """Return the function from lengths to what sums of log-probabilities are divided by."""
+    g = penalty.graph
+    return lambda length: g("Pow", (length + 5.0) / 6.0, penalty)
+
+
+def _lost(g: Graph, covered: Value) -> Value:
+    """Return `(B, W)`, at most 0, of how much each place was looked at in all, `(B, W, S)`."""
+    return g.over("ReduceSum", g("Log", g("Clip", covered, NOT_COVERED, 1.0)), 2)
+
+
+def _named(values: Values, prefix: str) -> Values:
+    return {k.removeprefix(prefix): x for k, x in values.items() if k.startswith(prefix)}
+
+
+def _best_tokens(
+    g: Graph, log_probs: Value, k: Value, vocabulary: int | Value
+) -> tuple[Value, Value]:
+    """Return the `k` greatest of rows `(rows, V)` and their places.
+
+    They are in the `k` parts of the row with the greatest maxima, which are found faster than the
+    greatest of all. An extended vocabulary is not cut into parts.
+    """
+    if isinstance(vocabulary, Value):
+        return g.top(log_probs, k)
+    part = part_of(vocabulary)
+    count = vocabulary // part
+    parts = g.reshape(log_probs, -1, count, part)
+    some = g("Min", k, g.constant([count], "int64"))
+    _, chosen = g.top(g.over("ReduceMax", parts, 2), some)
+    best = g("GatherND", parts, g.axis(chosen, -1), batch_dims=1)
+    values, places = g.top(g("Flatten", best, axis=1), k)
+    which = g("GatherElements", chosen, places // part, axis=1)
+    return values, which * part + places % part
+
+
+def _follow(
+    g: Graph, said: list[Value], lengths: Value, scores: Value, vocabulary: int | Value
+) -> Result:
+    """Rebuild the results from what all steps put out, from their ends.
+
+    That is, of each hypothesis, `(T, B, W)` its parent times the vocabulary, and its token; its
+    weights `(T, B, W, S)`; and `(T, B, W)` the log-probability of its token. Lengths, int64, and
+    scores are `(B, N)`.
+    """
+    codes, weights, gains = said
+    number = g("Squeeze", g.size(lengths, 1))
+    results = g("Range", g.constant(0), number, g.constant(1))
+    beams = g.expand(results, g("Shape", lengths))
+
+    def back(before: Values, now: Values) -> tuple[Values, list[Value]]:
+        code = g("GatherElements", now["code"], before["beams"], axis=1)
+        looked = g("GatherND", now["weights"], g.axis(before["beams"], 2), batch_dims=1)
+        gained = g("GatherElements", now["gains"], before["beams"], axis=1)
+        return {"beams": code // vocabulary}, [code % vocabulary, looked, gained]
+
+    _, (ids, looked, gained) = g.scan(
+        {"beams": beams},
+        {"code": codes, "weights": weights, "gains": gains},
+        back,
+        ranks=[2, 2, 3, 2],
+        directions=[1, 1, 1],
+        output_directions=[1, 1, 1],
+    )
+    times = g.range(g.size(codes, 0))
+    inside = g("Less", times, g.axis(lengths, 2))  # (B, N, T)
+    ids, gained = (g("Transpose", x, perm=[1, 2, 0]) for x in (ids, gained))
+    looked = g("Transpose", looked, perm=[1, 2, 0, 3])
+    return Result(
+        g("Where", inside, ids, PAD_ID),
+        lengths,
+        scores,
+        g("Where", g.axis(inside, 3), looked, 0.0),
+        g("Where", inside, gained, 0.0),
+    )

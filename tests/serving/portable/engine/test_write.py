@@ -1,0 +1,78 @@
+"""The files of a page without a server, and the exports that are refused."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from serving.page.__main__ import main
+from serving.portable.engine.pack import join
+
+
+@pytest.fixture
+def written(versions, tmp_path):
+    output = tmp_path / "page.html"
+    words = ["--static", str(versions["int8"]), "--output", str(output), "--single-file"]
+    assert main([*words, "--example", "</script> é"]) == 0
+    return output.read_text(encoding="utf-8")
+
+
+def test_one_file_names_no_other(written):
+    assert re.findall(r'(?:src|href)="(?!data:)', written) == []
+    assert "default-src 'none'" in written
+    assert "connect-src" not in written
+    assert written.count("</script>") == written.count("<script") == 3
+
+
+def test_a_folder_has_what_its_page_names(versions, tmp_path, capsys):
+    words = ["--static", str(versions["float32"].parent), "--output", str(tmp_path / "site")]
+    assert main(words) == 0
+    assert main([*words, "--single-file"]) == 1  # one file replaces no folder
+    assert capsys.readouterr().out == f"Written {tmp_path / 'site'}\n"
+    html = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    named = {*re.findall(r'(?:src|href)="([^"]+)"', html), "index.html", "worker.js", "model.bin"}
+    assert {path.name for path in (tmp_path / "site").iterdir()} == named
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"copies": True}, "one that copies"),
+        ({"settings": {"coverage_penalty": 0.2}}, "--coverage-penalty"),
+        ({"settings": {"replaces_unknown": True}}, "--replace-unknown"),
+    ],
+)
+def test_what_the_browser_does_not_search_is_refused(versions, tmp_path, capsys, change, named):
+    folder = tmp_path / "1"
+    shutil.copytree(versions["float32"], folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["settings"] |= change.pop("settings", {})
+    (folder / "manifest.json").write_text(json.dumps({**manifest, **change}))
+    assert main(["--static", str(folder), "--output", str(tmp_path / "site")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"expected an export for a page. Received: {named}")
+
+
+def test_folders_that_are_no_translator_are_refused(onnx_predictor, tmp_path, capsys):
+    words = ["--output", str(tmp_path / "site"), "--static"]
+    assert main([*words, str(tmp_path / "nothing")]) == 1
+    assert main([*words, str(onnx_predictor)]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 2
+    assert "expected a model to translate or to read. Received: to predict" in errors[1]
+    assert not (tmp_path / "site").exists()
+
+
+def test_modules_become_one_script(tmp_path):
+    (tmp_path / "a.js").write_text(
+        'import { b } from "./b.js";\nexport const a = 1;\nexport async function f() {}\nb(a);\n'
+    )
+    (tmp_path / "b.js").write_text("export function b() {}\nconst a = 2;\n")
+    modules = {path.stem: path for path in tmp_path.iterdir()}
+    script = join("a", modules)
+    assert script.index("const module_b") < script.index("const { b } = module_b;")
+    assert "return { a, f };" in script
+    (tmp_path / "b.js").write_text("export default 3;\n")
+    with pytest.raises(ValueError, match="Received: export default 3"):
+        join("a", modules)

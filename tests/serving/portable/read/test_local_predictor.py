@@ -1,0 +1,104 @@
+"""A model of histories in this process against the SavedModel that it was exported from."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving import predict
+from serving.check.onnx import check_folder
+from serving.export.modules import ExportedPredictor
+from serving.export.version import export
+from serving.portable.read import LocalPredictor
+from training.config.schema import override
+from training.model.seq2seq import build_model
+from training.runs.run import Run
+
+
+@pytest.fixture(scope="module")
+def version(onnx_predictor):
+    return onnx_predictor
+
+
+def other(run, *settings):
+    """A run of the same source with other settings and random weights."""
+    config = override(run.config, [*settings])
+    model = build_model(config, run.source.size)
+    rng = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        weight.assign(rng.normal(0, 0.6, weight.shape))
+    run.source.begin(model)
+    return Run(run.path, config, run.source, None, model)
+
+
+def histories(run, rng):
+    """Columns `(B, T)`: numbers and events are missing anywhere, and one history has none."""
+    columns = {name: rng.normal(2, 3, (7, 11)).astype("float32") for name in run.source.inputs()}
+    for name, values in columns.items():
+        values[rng.random(values.shape) < 0.3] = np.nan
+        if name != "time":
+            values[rng.random(values.shape) < 0.1] = 1e29
+    columns["time"][:] = np.sort(columns["time"], axis=1)  # what is missing comes last
+    columns["time"][3] = np.nan
+    return columns
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["encoder=lstm", "bidirectional=true", "encoder_layers=2", "distribution=sparsemax"],
+        ["attention=none", "encoder=gru"],
+    ],
+)
+def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_run, tmp_path, rng):
+    runs = [other(event_run, *settings)]
+    if not settings:
+        runs.append(event_run)  # an ensemble
+    columns = histories(event_run, rng)
+    module = ExportedPredictor(runs)
+    wanted = module.predict(**{name: tf.constant(x) for name, x in columns.items()})
+    predictor = LocalPredictor(
+        export(runs, tmp_path / "model", form="onnx"), batch_size=3, threads=2
+    )
+    lengths = (~np.isnan(columns["time"])).sum(axis=1)
+    given = [
+        {name: values[row, :length].tolist() for name, values in columns.items()}
+        for row, length in enumerate(lengths)
+    ]
+    for row, (answer, length) in enumerate(zip(predictor.outcome(given), lengths, strict=True)):
+        np.testing.assert_allclose(answer.probability, wanted["probability"][row], atol=1e-5)
+        if "attention_weights" in wanted:
+            weights = wanted["attention_weights"][row, :length]
+            np.testing.assert_allclose(answer.attention_weights, weights, atol=1e-5)
+    assert predictor.outcome([]) == []
+
+
+def test_eight_bits_are_close_and_no_history_depends_on_others(event_run, tmp_path, rng):
+    run = other(event_run, "encoder_units=13", "encoder=lstm", "bidirectional=true")
+    columns = histories(run, rng)
+    events = np.stack([columns[name] for name in run.source.inputs()], axis=2)
+    plain, rounded = (
+        LocalPredictor(export([run], tmp_path / weights, form="onnx", weights=weights))
+        for weights in ("float32", "int8")
+    )
+    wanted = plain._folder.run("predictor", {"events": events})
+    found = rounded._folder.run("predictor", {"events": events})
+    for name, values in found.items():
+        assert 1e-6 < np.abs(values - wanted[name]).max() < 0.05
+        alone = [rounded._folder.run("predictor", {"events": x[None]})[name][0] for x in events]
+        np.testing.assert_allclose(values, alone, atol=1e-6)
+    agreement = rounded.manifest["agreement"]
+    assert agreement["histories"] > 9
+    assert 0 < agreement["probability_difference"] < 0.05
+    assert check_folder(rounded._folder.path, run.path) != []  # of other weights
+
+
+def test_the_command_predicts_without_a_server(event_run, version, capsys):
+    table = event_run.config.data.removeprefix("events:")
+    words = [table, "--local", str(version), "--id", "patient", "--json", "--time", "day"]
+    assert predict.main([*words, "--only", "p2"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["id"] == "p2"
+    assert 0 < answer["probability"] < 1

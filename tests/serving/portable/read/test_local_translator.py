@@ -1,0 +1,242 @@
+"""A translator in this process against the run that it was exported from."""
+
+import functools
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.client.__main__ import main as client
+from serving.export.modules import Exported
+from serving.portable.read import LocalTranslator
+from serving.portable.read.model import Folder
+from tests.serving.conftest import TEXT_RUN
+from tests.serving.conftest import TEXT_SETTINGS as SETTINGS
+from training.runs.run import load_run
+
+TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
+
+
+@pytest.fixture(scope="module")
+def run():
+    return load_run(TEXT_RUN)
+
+
+@pytest.fixture(scope="module")
+def version(onnx_translator):
+    return onnx_translator
+
+
+@pytest.fixture(scope="module")
+def translator(version):
+    return LocalTranslator(version)
+
+
+@pytest.fixture(scope="module")
+def served(run):
+    """Return the answers of a SavedModel of the run, as NumPy arrays."""
+    module = Exported([run], **SETTINGS)
+
+    @functools.cache
+    def signature(name):
+        return tf.function(getattr(module, name), autograph=False)
+
+    def ask(name, texts=TEXTS, **more):
+        texts = tf.constant([text.encode("utf-8", "replace") for text in texts])
+        return {key: x.numpy() for key, x in signature(name)(texts, **more).items()}
+
+    return ask
+
+
+def test_the_block_of_the_guide_runs(version, translator, capsys):
+    guide = Path(__file__).parents[4] / "docs" / "guides" / "without-a-server.md"
+    (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    exec(block.replace("models/mine", str(version.parent)), {})
+    asked = ["She is eating a green apple.", "He doesn't like apples."]
+    wanted = [f"{one.text} {one.score}" for one in translator.translate(asked)]
+    assert capsys.readouterr().out.splitlines() == wanted
+
+
+def assert_same_words(found, wanted):
+    for row, each in enumerate(found):
+        assert [*each.words] == [x for x in decoded(wanted["words"][row]) if x]
+        sure = wanted["word_probabilities"][row][: len(each.words)]
+        np.testing.assert_allclose(each.word_probabilities, sure, atol=1e-4)
+    assert any(each.words for each in found)
+
+
+def decoded(texts):
+    return [text.decode() for text in texts]
+
+
+def test_translations_are_those_of_the_saved_model(translator, served):
+    wanted, found = served("translate"), translator.translate(TEXTS)
+    assert [each.text for each in found] == decoded(wanted["translation"])
+    np.testing.assert_allclose([each.score for each in found], wanted["score"], atol=1e-4)
+    assert [each.truncated for each in found] == wanted["truncated"].tolist()
+    assert_same_words(found, wanted)
+    assert_same_words(translator.align(TEXTS), served("align"))
+
+
+def test_several_translations_are_those_of_the_saved_model(translator, served):
+    wanted, found = served("nbest"), translator.nbest(TEXTS)
+    assert [[each.text for each in one] for one in found] == [
+        decoded(one) for one in wanted["translations"]
+    ]
+    scores = [[each.score for each in one] for one in found]
+    np.testing.assert_allclose(scores, wanted["scores"], atol=1e-4)
+
+
+def test_alignments_are_those_of_the_saved_model(translator, served):
+    wanted = served("align")
+    for number, found in enumerate(translator.align(TEXTS)):
+        source, target = (
+            [token for token in decoded(wanted[side][number]) if token]
+            for side in ("source_tokens", "target_tokens")
+        )
+        assert found.translation == wanted["translation"][number].decode()
+        assert list(found.source_tokens) == source
+        assert list(found.target_tokens) == target
+        weights = wanted["attention_weights"][number, : len(target), : len(source)]
+        np.testing.assert_allclose(
+            np.reshape(found.attention_weights, weights.shape), weights, atol=1e-4
+        )
+
+
+def test_scores_of_given_translations_are_those_of_the_saved_model(translator, served):
+    given = ["Il dort.", "", "Elle mange", "x", "", "le " * 40]
+    wanted = served("score", translation=tf.constant(given))
+    for number, found in enumerate(translator.score(TEXTS, given)):
+        assert list(found.tokens) == [t for t in decoded(wanted["tokens"][number]) if t]
+        log_probs = wanted["log_probs"][number, : len(found.tokens)]
+        np.testing.assert_allclose(found.log_probs, log_probs, atol=1e-4)
+        np.testing.assert_allclose(found.score, wanted["score"][number], atol=1e-4)
+        assert found.truncated == wanted["truncated"][number]
+
+
+def test_batches_of_any_size_answer_alike(version, translator):
+    texts = [*TEXTS, "She reads a book.", "They drink cold water every day."]
+    alone = LocalTranslator(version, batch_size=1).translate(texts)
+    assert [each.text for each in alone] == [each.text for each in translator.translate(texts)]
+    assert translator.translate([]) == []
+    (split,) = translator.translate(["He sleeps. He sleeps."], split=True)
+    (one,) = translator.translate(["He sleeps."])
+    assert split.text == f"{one.text} {one.text}"
+
+
+def test_threads_share_the_rows_of_a_batch(version, translator, monkeypatch):
+    texts = [*TEXTS, "She reads a book.", "They drink cold water every day."]
+    together, both, run = LocalTranslator(version, threads=2), threading.Barrier(2), Folder.run
+
+    def meet(folder, graph, inputs):
+        if graph == "translator":  # both threads run it at the same time
+            both.wait(timeout=10)
+        return run(folder, graph, inputs)
+
+    monkeypatch.setattr(Folder, "run", meet)
+    found = together.translate(texts)
+    monkeypatch.undo()
+    assert [one.text for one in found] == [one.text for one in translator.translate(texts)]
+    given = ["Il dort."] * len(texts)
+    for one, other in zip(
+        together.score(texts, given), translator.score(texts, given), strict=True
+    ):
+        np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+
+
+def test_letters_that_training_never_saw_are_named(version, tmp_path, capsys):
+    folder = tmp_path / "1"
+    shutil.copytree(version, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["tokenizers"]["source"]["kind"] = "letters"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    tokens = [chr(code) for code in range(ord("a"), ord("a") + 76)]
+    (folder / "source.json").write_text(json.dumps({"kind": "letters", "tokens": tokens}))
+    spoken = LocalTranslator(folder)
+    with pytest.warns(UserWarning, match=r"^training never saw 3 \\x1b: what"):
+        first, second = spoken.translate(["MACEBE", "m3\x1b3"])
+    assert (first.unknown, second.unknown) == ("", "3\x1b")
+    assert first == spoken.translate(["macebe"])[0]
+    assert client(["--local", str(folder), "--json", "mac3be"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["unknown"] == "3"
+    assert err == "warning: text 1: training never saw 3: what is said of it is invented\n"
+
+
+def test_characters_that_an_output_lacks_are_escaped(version, tmp_path):
+    folder = tmp_path / "é" / "1"
+    shutil.copytree(version, folder)
+    script = (
+        "import sys\n"
+        "from serving.client.__main__ import main as client\n"
+        "from serving.page.__main__ import main as page\n"
+        "path = sys.argv[1]\n"
+        "client(['--local', path, '--align', 'She is eating.'])\n"
+        "sys.exit(page(['--static', path, '--output', path + '/../site']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2581She" in done.stdout
+    assert done.stdout.endswith("\\xe9/1/../site\n")
+
+
+def test_the_command_prints_what_the_client_prints(version, capsys, monkeypatch):
+    local = ["--local", str(version.parent)]
+    content = io.BytesIO("\ufeffa cat\r\n\r\nthe dog\r\n".encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content))
+    assert client([*local, "--json"]) == 0
+    sources = [json.loads(line)["source"] for line in capsys.readouterr().out.splitlines()]
+    assert sources == ["a cat", "", "the dog"]
+    assert client([*local, "--json", "He sleeps."]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["source"] == "He sleeps."
+    assert client([*local, "--metadata"]) == 0
+    metadata = json.loads(capsys.readouterr().out)
+    assert (metadata["model"], metadata["version"]) == ("old", 1)
+    assert set(metadata["signatures"]) == {"translate", "nbest", "align", "score"}
+    assert client(["--local", str(version.parent.parent), "a"]) == 1
+    assert "manifest.json" in capsys.readouterr().err
+    assert [client([*local, name, "7", "a"]) for name in ("--version", "--label")] == [1, 1]
+    assert capsys.readouterr().err.count("need --model; of --local it is DIR/N\n") == 2
+    with pytest.raises(SystemExit):
+        client(["--model", "a", *local, "b"])
+
+
+def test_neither_tensorflow_nor_keras_nor_grpc_is_imported(version):
+    code = (
+        "import sys; from serving.client.__main__ import main\n"
+        f"assert main(['--local', {str(version)!r}, 'He sleeps.']) == 0\n"
+        "heavy = {'tensorflow', 'keras', 'grpc', 'google', 'onnx', 'scipy'}\n"
+        "assert not heavy & {name.split('.')[0] for name in sys.modules}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beam_width": 10**6}, "vocabulary"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"threads": 0}, "thread"),
+        ({"length_penalty": float("nan")}, "length_penalty.* Received: nan"),
+        ({"beam_width": 0}, r"beam_width.* Received: \d, 0, "),
+    ],
+)
+def test_settings_that_are_not_possible_are_refused(version, settings, message):
+    with pytest.raises(ValueError, match=message):
+        LocalTranslator(version, **settings)

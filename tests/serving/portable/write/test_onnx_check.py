@@ -1,0 +1,87 @@
+"""The check of an ONNX export: what is well passes, what is broken is found."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from serving.check.__main__ import main
+from serving.check.onnx import check_folder
+from serving.export.__main__ import main as export_command
+from serving.portable.read import LocalTranslator
+from serving.portable.write.graph import FILE
+
+RUN = Path(__file__).parents[3] / "fixtures" / "old_run" / "run"
+
+
+@pytest.fixture
+def version(onnx_translator, tmp_path):
+    return Path(shutil.copytree(onnx_translator, tmp_path / "old" / "1"))
+
+
+def test_an_export_is_ready_to_use(version, capsys):
+    assert main([str(version)]) == 0
+    assert capsys.readouterr().out == f"{version}: ready to use\n"
+    with pytest.raises(SystemExit):
+        main([str(RUN), "--run", str(RUN)])
+    assert "--run expected an ONNX export" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("weights", "others", "same"),
+    [("float32", 3, False), ("int8", 8, True)],
+)
+def test_it_is_compared_with_its_run(version, monkeypatch, weights, others, same):
+    """Of 17 texts two may be answered otherwise, in eight bits eight."""
+    manifest = json.loads((version / "manifest.json").read_text())
+    manifest["settings"]["weights"] = weights
+    (version / "manifest.json").write_text(json.dumps(manifest))
+    translate = LocalTranslator.translate
+
+    def falsify(self, texts):
+        answers = translate(self, texts)
+        return [*(dataclasses.replace(x, text="?") for x in answers[:others]), *answers[others:]]
+
+    monkeypatch.setattr(LocalTranslator, "translate", falsify)
+    assert bool(check_folder(version, run=RUN)) == (not same)
+
+
+def test_an_export_in_eight_bits_says_how_it_differs(tmp_path, capsys):
+    words = ["--run", str(RUN), "--output", str(tmp_path / "old"), "--beam-width", "2"]
+    words += ["--num-results", "1", "--format", "onnx", "--weights", "int8"]
+    export_command(words)
+    version = tmp_path / "old" / "1"
+    found = json.loads((version / "manifest.json").read_text())["agreement"]
+    assert 0 < found["same"] <= found["texts"]
+    said = capsys.readouterr().out
+    assert f"{found['same']} of {found['texts']} answers are the same" in said
+    assert check_folder(version) == []
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "translator.onnx", FILE])
+def test_a_file_that_is_cut_or_missing_is_found(version, name):
+    path = version / name
+    path.write_bytes(path.read_bytes()[:100])
+    assert check_folder(version)
+    path.unlink()
+    assert check_folder(version)
+
+
+def test_weights_that_are_not_finite_are_found(version):
+    values = np.fromfile(version / FILE, "float32")
+    values[np.flatnonzero(values)[:3]] = np.nan
+    values.tofile(version / FILE)
+    assert any("weights not finite" in finding for finding in check_folder(version))
+
+
+def test_operators_that_are_not_onnx_are_found(version):
+    path = version / "step.onnx"
+    model = onnx.load(str(path), load_external_data=False)
+    model.graph.node[0].domain = "com.microsoft"
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    path.write_bytes(model.SerializeToString())
+    assert "step.onnx has operators of com.microsoft" in check_folder(version)

@@ -1,0 +1,180 @@
+"""Graphs of all kinds of model against the Keras model that they are made of."""
+
+import numpy as np
+import pytest
+
+from tests.serving.onnx_models import (
+    SOURCE,
+    TARGET,
+    Graphs,
+    assert_same,
+    expected,
+    random_ids,
+    random_model,
+)
+
+MODELS = {
+    "gru, additive": [],
+    "lstm, general": ["encoder=lstm", "decoder=lstm", "attention=general"],
+    "rnn, dot": ["encoder=simple_rnn", "decoder=simple_rnn", "attention=dot", "decoder_units=10"],
+    "scaled dot of two heads": [
+        *("attention=scaled_dot", "attention_heads=2", "decoder_units=10"),
+    ],
+    "additive of two heads": ["attention=normalized_additive", "attention_heads=2"],
+    "bahdanau, deep, fed, gated": [
+        *("order=bahdanau", "readout=deep", "input_feeding=true", "gate=true"),
+    ],
+    "luong, deep, fed": ["readout=deep", "input_feeding=true"],
+    "two layers, one direction": [
+        *("encoder_layers=2", "decoder_layers=2", "bidirectional=false", "decoder=lstm"),
+    ],
+    "tied": ["encoder=gru", "decoder=lstm", "tie_embeddings=true"],
+    "without attention": ["attention=none", "order=bahdanau"],
+    "location": ["attention=location"],
+    "local-m": ["attention=local_m", "attention_options=half_width=2", "order=bahdanau"],
+    "local-p of two heads": [
+        *("attention=local_p", "attention_options=half_width=2"),
+        *("attention_heads=2", "decoder_units=10"),
+    ],
+    "location-sensitive": [
+        "attention=location_sensitive",
+        "attention_options=filters=3, kernel_size=4",
+    ],
+    "coverage": ["attention=coverage", "order=bahdanau"],
+    "monotonic": ["attention=monotonic"],
+    "chunkwise": ["attention=chunkwise", "attention_options=chunk_size=3, mode=hard"],
+    "hard monotonic": ["attention=hard_monotonic", "decoder=lstm"],
+    "sparsemax": ["distribution=sparsemax"],
+    "entmax": ["distribution=entmax15", "attention=general"],
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_search_finds_what_the_model_finds(name, tmp_path):
+    config, model = random_model(*MODELS[name])
+    graphs = Graphs(config, model, tmp_path)
+    ids = random_ids(5, 7)
+    found = graphs.search(ids, 3, 2, penalty=0.8)
+    assert_same(found, expected(model, ids, 3, 2, penalty=0.8))
+
+
+COPYING = (
+    *("copy=true", "source_tokenizer=words", "target_tokenizer=words"),
+    *("join=0", "label_smoothing=0"),
+)
+
+
+def copying_model(*settings, seed=3):
+    """A model that copies; some words of the source are in both vocabularies."""
+    config, model = random_model(*COPYING, *settings, seed=seed)
+    words = np.full(SOURCE, -1)
+    words[4:SOURCE:3] = np.arange(TARGET - len(words[4:SOURCE:3]), TARGET)
+    model.get_layer("source_words").words.assign(words)
+    return config, model
+
+
+def ids_to_copy(rows, length):
+    """Ids, of which a half stand in their source alone: SOURCE and the first such place."""
+    ids = random_ids(rows, length)
+    for row in ids:
+        for place in np.flatnonzero(row)[::2]:
+            same = np.flatnonzero(row == row[place])
+            row[place] = SOURCE + same[0] if place == same[0] else row[same[0]]
+    return ids
+
+
+@pytest.mark.parametrize("settings", [(), ("attention_heads=2", "attention=normalized_additive")])
+def test_words_of_the_source_are_copied(settings, tmp_path):
+    config, model = copying_model(*settings)
+    graphs = Graphs(config, model, tmp_path)
+    ids = ids_to_copy(5, 7)
+    for width, results in ((1, 1), (3, 2)):
+        wanted = expected(model, ids, width, results)
+        assert_same(graphs.search(ids, width, results), wanted)
+        assert (wanted[0] >= TARGET).any()
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_was_not_looked_at_costs(width, tmp_path):
+    config, model = random_model()
+    graphs = Graphs(config, model, tmp_path, coverage_penalty=0.3)
+    ids = random_ids(5, 7)
+    wanted = expected(model, ids, width, coverage_penalty=0.3)
+    assert_same(graphs.search(ids, width), wanted)
+    without = expected(model, ids, width)
+    assert np.allclose(without[2], wanted[2]) == (width == 1)
+
+
+def test_an_ensemble_finds_what_its_models_find_together(tmp_path):
+    config, model = random_model()
+    other = random_model("encoder=lstm", "decoder=lstm", "attention=coverage", seed=5)
+    graphs = Graphs(config, model, tmp_path, others=[other])
+    ids = random_ids(5, 7)
+    wanted = expected(model, ids, 3, 2, others=[other[1]])
+    assert_same(graphs.search(ids, 3, 2), wanted)
+    assert not np.allclose(wanted[2], expected(model, ids, 3, 2)[2], atol=1e-2)
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    config, model = random_model("input_feeding=true")
+    return Graphs(config, model, tmp_path_factory.mktemp("graphs")), model
+
+
+@pytest.mark.parametrize(
+    "settings", [[], ["encoder=lstm", "decoder=lstm", "attention=general", "readout=deep"]]
+)
+def test_in_eight_bits_no_row_depends_on_the_others(settings, tmp_path):
+    config, model = random_model(*settings)
+    graphs = Graphs(config, model, tmp_path, bits=8)
+    ids = random_ids(7, 6)
+    together = graphs.search(ids, 3)
+    close = expected(model, ids, 3)
+    assert np.abs(together["scores"] - close[2]).mean() < 0.2
+    for number, row in enumerate(ids):
+        alone = graphs.search(row[None], 3)
+        time = alone["found"].shape[2]
+        np.testing.assert_array_equal(alone["found"][0], together["found"][number, :, :time])
+        np.testing.assert_array_equal(alone["scores"][0], together["scores"][number])
+
+
+def test_steps_and_the_whole_search_have_the_same_weights(graphs):
+    """A search of one's own, from encoder and step, finds greedily what the graph finds."""
+    graphs, _ = graphs
+    ids = random_ids(1, 9)
+    made = graphs.run("encoder", ids=ids)
+    memory = {name: made[name] for name in graphs.about["memory"]}
+    state = {name: made[name] for name in graphs.about["state"]}
+    last, total, said, looked = np.array([2]), 0.0, [], []
+    while len(said) < 2 * ids.shape[1] + 10:
+        taken = graphs.run("step", tokens=last, **memory, **state)
+        last = taken["log_probs"].argmax(1)
+        total += taken["log_probs"].max()
+        said.append(int(last[0]))
+        looked.append(taken["weights"][0])
+        state = {name: taken[f"next_{name}"] for name in state}
+        if last[0] == 3:
+            break
+    found = graphs.search(ids, 1)
+    assert found["found"][0, 0].tolist() == said
+    np.testing.assert_allclose(found["weights"][0, 0], looked, atol=1e-5)
+    np.testing.assert_allclose(found["scores"][0, 0], total / ((5 + len(said)) / 6), atol=1e-5)
+    assert {path.name for path in graphs.folder.iterdir()} == {
+        *("encoder.onnx", "step.onnx", "translator.onnx", "weights.bin"),
+    }
+
+
+@pytest.mark.parametrize("bits", [32, 8])
+def test_a_vocabulary_too_large_for_a_table_is_multiplied(bits, tmp_path, monkeypatch):
+    config, model = random_model("readout=deep", "input_feeding=true")
+    found = []
+    for most in (0, 2**25):
+        monkeypatch.setattr("serving.portable.write.products.TABLE", most)
+        (tmp_path / str(most)).mkdir()
+        graphs = Graphs(config, model, tmp_path / str(most), bits)
+        made = graphs.run("encoder", ids=random_ids(3, 5))
+        before = {name: made[name] for name in graphs.about["memory"] + graphs.about["state"]}
+        found.append(graphs.run("step", tokens=np.array([5, 6, 22]), **before)["log_probs"])
+    steps = [(tmp_path / str(most) / "step.onnx").stat().st_size for most in (0, 2**25)]
+    assert steps[0] != steps[1]
+    np.testing.assert_allclose(*found, atol=1e-4 if bits == 32 else 0.3)
