@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from training.presets.options import configuration, survey
+from training.presets.options import configuration, default_output, survey
 
 RNG = random.Random(7)
 
@@ -91,3 +91,19 @@ def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
     assert (config.source_tokenizer, config.target_tokenizer) == ("letters", "symbols")
     assert (config.data, config.epochs, config.metric) == (f"tsv:{file}", 3, "symbols")
     assert "307 pairs of short strings, so with the settings of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("data", "run"),
+    [
+        ("events:a/visits.csv", "visits"),
+        ("events:visits.csv.gz", "visits"),
+        ("tsv:pairs.tsv.zst", "pairs"),
+        ("tsv:list.txt.gz", "list"),
+        ("parallel:a.en,a.fr", "a.en"),
+        ("images:a/lines.v2", "lines.v2"),
+        ("own.toml", "own"),
+    ],
+)
+def test_a_run_is_called_after_its_data(data, run):
+    assert default_output(argparse.Namespace(preset=None, data=data)).as_posix() == f"runs/{run}"

@@ -9,10 +9,10 @@ see `training.data.pair_files.opened`.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import itertools
 import random
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,18 +21,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.pair_files import CorpusError, Split, opened
+from training.data.columns import Form, entry, form_of, is_header, say
+from training.data.pair_files import LATIN1, MARKS, UTF16, CorpusError, Split, opened
 
 FORMS = ("tsv", "multiref", "parallel")  # of SPECs that name files of pairs
 BLOCK_BYTES = 4 << 20
 LINE_BYTES = 1 << 16  # a longer line is no sentence
 MOST_UNUSABLE = 0.1  # share of lines without a pair; with more it is another kind of file
 MOST_UNREADABLE = 0.001  # share of lines that are not UTF-8; with more the file is not
-NEARLY_ALL = 0.99
-_HEAD = 1 << 16  # bytes that show whether columns are in quotes
-_QUOTED = re.compile(r'(?:^|(?<=[\t\n]))"((?:[^"]|"")*)"(?=[\t\r\n]|$)')
-_NUL, _MARKS = "NUL characters", (b"\xff\xfe", b"\xfe\xff")
-_UTF16 = "as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it"
+_NUL = "NUL characters"
 
 
 class Block(NamedTuple):
@@ -41,7 +38,7 @@ class Block(NamedTuple):
     spec: str  # whose lines they are
     first: int  # number of the first line, from 1
     data: bytes  # the lines, each with its line feed; those of aligned files with a tab between
-    quoted: bool = False  # whether columns were in quotes, as spreadsheets write them
+    form: Form = Form()  # how the file writes its columns
 
     @property
     def lines(self) -> int:
@@ -82,7 +79,8 @@ class Skipped:
         form, _, paths = spec.partition(":")
         place = " and ".join(parallel(paths)) if form == "parallel" else paths
         total, unusable = self.usable + self.unusable, self.unusable
-        for reason, hint in (("not UTF-8", ""), (_NUL, f" without NUL characters, {_UTF16}")):
+        hints = {"not UTF-8": LATIN1, _NUL: f" without NUL characters, {UTF16}"}
+        for reason, hint in hints.items():
             if self.reasons[reason] > MOST_UNREADABLE * total:
                 line = self.first[reason]
                 raise CorpusError(f"{place}, line {line}: expected UTF-8 text{hint}")
@@ -92,8 +90,11 @@ class Skipped:
             return
         line = min(line for reason, line in self.first.items() if reason != "blank")
         expected = "text in both" if form == "parallel" else "source TAB target, both with text"
+        separator = _form(files_of(spec)[0]).separator if form in FORMS[:2] else ""
+        hint = f": {separator} stand where tabs should" if separator else ""
         raise CorpusError(
             f"{place}, line {line}: expected {expected}; {unusable} of {total} lines are otherwise"
+            f"{hint}"
         )
 
 
@@ -118,8 +119,10 @@ def files_of(spec: str) -> list[Path]:
     return [Path(path).expanduser() for path in each]
 
 
-def read_blocks(spec: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) -> Iterator[Block]:
     """Yield the lines of files, about `size` bytes at a time.
+
+    Columns are of a `form`, by default that which the file has.
 
     Raises:
         CorpusError: one cannot be read, or line-aligned files differ in their number of lines.
@@ -127,15 +130,21 @@ def read_blocks(spec: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
     paths, first = files_of(spec), 1
     with ExitStack() as stack:
         files = [_checked(stack.enter_context(opened(path)), path) for path in paths]
-        quoted = len(files) == 1 and _is_quoted(files[0].peek(_HEAD)[:_HEAD])
-        if quoted:
-            cut = _grouped(_unquoted(files[0], paths[0]), size)
+        told, form = form is None, form or (_form(paths[0]) if len(files) == 1 else Form())
+        if form.quoted:
+            cut = _grouped(unquoted(files[0], paths[0]), size)
         elif len(files) == 1:
             cut = _cut(files[0], size)
         else:
             cut = _grouped(_aligned(files, paths), size)
         for data in cut:
-            yield (block := Block(spec, first, data, quoted))
+            block = Block(spec, first, data, form)
+            if first == 1 and told:
+                head = block._replace(data=data[: data.index(b"\n") + 1])
+                for _, columns in rows_of(head, Skipped()):
+                    if is_header(columns):
+                        say(f"{spec}: line 1, {' TAB '.join(columns)}, is learned as a pair")
+            yield block
             first += block.lines
 
 
@@ -164,13 +173,13 @@ def parse(block: Block, skipped: Skipped) -> Split:
     return split
 
 
-def read_split(spec: str) -> Split:
-    """Read files to their end.
+def read_split(spec: str, form: Form | None = None) -> Split:
+    """Read files to their end, whose columns are of a `form`: see `read_blocks`.
 
     Raises CorpusError where they cannot be read, or hold other things than pairs.
     """
     split, skipped = Split([], []), Skipped()
-    for block in read_blocks(spec):
+    for block in read_blocks(spec, form=form):
         part = parse(block, skipped)
         split.sources.extend(part.sources)
         split.references.extend(part.references)
@@ -183,30 +192,22 @@ def read_split(spec: str) -> Split:
 def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     """Return a file; refuse other encodings than UTF-8, and other line ends."""
     start = file.peek(4096)[:4096]
-    if start.startswith(_MARKS) or b"\0" in start:
-        raise CorpusError(f"{path}, line 1: expected UTF-8 text without NUL characters, {_UTF16}")
+    if start.startswith(MARKS) or b"\0" in start:
+        raise CorpusError(f"{path}, line 1: expected UTF-8 text without NUL characters, {UTF16}")
     if b"\n" not in start and b"\r" in start.rstrip():
         raise CorpusError(f"{path}: lines end in CR alone: expected LF, or CR and LF")
     return file
 
 
-def _is_quoted(head: bytes) -> bool:
-    """Whether columns are in quotes as spreadsheets write them.
+def _form(path: Path) -> Form:
+    """Return the form of a file's columns, remembered until it changes."""
+    return _form_of(path.expanduser(), str(stamps([path])))
 
-    Where a text has a quote, all of it is in quotes and its own are doubled; and nearly all texts
-    are in quotes, or some have doubled ones, or tabs or line ends inside, not both: whole lines
-    may be between two quotes.
-    """
-    text = head.decode(errors="replace").replace("\ufeff", "")
-    inside, plain = _QUOTED.findall(text), _QUOTED.sub("", text)
-    others = [field for field in re.split(r"[\t\n]", plain) if field.strip()]
-    if len(head) == _HEAD:
-        others = others[:-1]  # cut off
-    wrong = sum('"' in field for field in others)
-    if not inside or len(inside) < NEARLY_ALL * (len(inside) + wrong):
-        return False
-    special = any('""' in field or ("\t" in field) != ("\n" in field) for field in inside)
-    return special or len(inside) >= NEARLY_ALL * (len(inside) + len(others))
+
+@functools.lru_cache(64)
+def _form_of(path: Path, _: str) -> Form:
+    with opened(path) as file:
+        return form_of(_cut(_checked(file, path), BLOCK_BYTES), str(path))
 
 
 def _cut(file: io.BufferedReader, size: int) -> Iterator[bytes]:
@@ -244,7 +245,7 @@ def _aligned(files: list[io.BufferedReader], paths: list[Path]) -> Iterator[byte
         )
 
 
-def _unquoted(file: io.BufferedReader, path: Path) -> Iterator[bytes]:
+def unquoted(file: io.BufferedIOBase, path: Path) -> Iterator[bytes]:
     """Yield rows of a spreadsheet as lines without quotes; blank ones keep their numbers."""
     lines = (line.decode(errors="surrogateescape").replace("\ufeff", "") for line in _lines(file))
     rows, before = csv.reader(lines, delimiter="\t"), 0
@@ -258,7 +259,7 @@ def _unquoted(file: io.BufferedReader, path: Path) -> Iterator[bytes]:
         raise CorpusError(f"{path}, line {rows.line_num}: {error}") from None
 
 
-def _lines(file: io.BufferedReader) -> Iterator[bytes]:
+def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
     """Yield lines with their ends; one that is too long is cut after LINE_BYTES."""
     while line := file.readline(LINE_BYTES):
         if not line.endswith(b"\n"):
@@ -278,6 +279,7 @@ def rows_of(
         if place in bad:
             skipped.add(bad[place], block.first + place)
         else:
+            text = entry(text) if block.form.dictionary else text
             columns = text.split("\t")[:width]
             yield block.first + place, [" ".join(column.split()) for column in columns]
 
@@ -352,9 +354,7 @@ def _survey(spec: str, blocks: Iterator[Block]) -> tuple[int, Block]:
     if not lines:
         raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
     rows = drawn(rows, SAMPLE_BYTES / max(1, size)) or rows[:1]
-    sample = Block(block.spec, 1, b"\n".join(rows) + b"\n", block.quoted)
-    if sample.quoted:
-        print(f"{spec}: columns are in quotes, which are not read", flush=True)
+    sample = Block(block.spec, 1, b"\n".join(rows) + b"\n", block.form)
     if sample.spec.startswith("tsv:"):
         _check_columns(sample)
     return lines, sample

@@ -24,6 +24,9 @@ from typing import Any
 from training.command.errors import UserError
 
 Links = frozenset[tuple[int, int]]
+MARKS = (b"\xff\xfe", b"\xfe\xff")
+UTF16 = "as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it"
+LATIN1 = ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it"
 
 
 class CorpusError(UserError):
@@ -153,8 +156,10 @@ def read_text(path: Path) -> str:
 
 def decoded(data: bytes, name: str | Path) -> str:
     """Return what a file of this name holds as text; a CorpusError where that is not UTF-8."""
+    if data.startswith(MARKS) or b"\0" in data[:4096]:
+        raise CorpusError(f"{name}, line 1: expected UTF-8 text without NUL characters, {UTF16}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise CorpusError(f"{name}, line {line}: expected UTF-8 text") from None
+        raise CorpusError(f"{name}, line {line}: expected UTF-8 text{LATIN1}") from None

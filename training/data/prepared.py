@@ -15,6 +15,7 @@ import numpy as np
 from training.command.files import read_json, write_json
 from training.config.schema import Config
 from training.data.batches import Batches
+from training.data.columns import Form
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
 from training.data.pieces import KIND, Samplers, SubwordSampler, model_of
@@ -99,7 +100,7 @@ class Prepared:
             raise CorpusError(
                 f"prepared:{self.path} has no texts of {split!r}; it has {', '.join(there)}"
             )
-        return merge_sources(read_split(f"multiref:{file}"))
+        return merge_sources(read_split(f"multiref:{file}", Form()))
 
 
 def read_batches(

@@ -1,8 +1,8 @@
-"""Tokenizers: text to token ids and back, by the same TensorFlow ops in tf.data and SavedModel.
+"""Tokenizers: text to token ids and back, by the same TensorFlow ops in training and SavedModels.
 
-Kinds: `sentencepiece` (subwords), `words`, `characters` and `symbols` (separated by spaces, as
-phones are). Every kind has the special ids PAD_ID, UNK_ID, START_ID and END_ID, and the mark "▁"
-stands for a space within a token.
+Kinds: `sentencepiece` (subwords), `words`, `characters`, `letters` (of Unicode's NFD) and `symbols`
+(separated by spaces, as phones are). Every kind has the special ids PAD_ID, UNK_ID, START_ID and
+END_ID. The mark "▁" stands for a space within a token of subwords or words.
 """
 
 from __future__ import annotations

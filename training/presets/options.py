@@ -203,8 +203,7 @@ def default_output(options: argparse.Namespace) -> Path:
     path = Path(name.partition(":")[2].partition(",")[0] or name)
     if path.name == "config.toml":  # another run's
         path = path.absolute().parent
-    ending = path.suffix if path.suffix in (".toml", ".tsv", ".gz", ".zst", ".txt") else ""
-    return Path("runs") / path.name.removesuffix(ending).removesuffix(".tsv")
+    return Path("runs") / re.sub(r"(?<=.)(\.(toml|tsv|csv|txt))?(\.(gz|zst))?$", "", path.name)
 
 
 def own_preset(spec: str) -> str | None:

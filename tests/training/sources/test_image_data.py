@@ -1,3 +1,4 @@
+import csv
 import io
 import random
 
@@ -135,3 +136,15 @@ def test_a_folder_that_is_none_of_images_is_one_clear_line(labels, said, tmp_pat
         images.load(f"images:{tmp_path}", "train")
     with pytest.raises(CorpusError, match="is no folder of images"):
         images.load(f"images:{tmp_path}/none", "train")
+
+
+def test_labels_in_quotes_are_read_as_those_of_texts(tmp_path):
+    texts = ["no", 'a "b" c', "x\ty", "é"] * 9
+    for number in range(len(texts)):
+        (tmp_path / f"{number}.png").write_bytes(b"")
+    with (tmp_path / "labels.tsv").open("w", newline="", encoding="utf-8") as file:
+        rows = [(f"{number}.png", text) for number, text in enumerate(texts)]
+        csv.writer(file, delimiter="\t").writerows(rows)
+    split = images.load(f"images:{tmp_path}", "train")
+    assert [path.name for path in split.sources] == [name for name, _ in rows]
+    assert split.references == [[text.replace("\t", " ")] for text in texts]

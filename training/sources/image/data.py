@@ -7,10 +7,13 @@ whole whichever split is asked for.
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
+from training.data.columns import Quotes
 from training.data.corpus import unknown
+from training.data.lines import unquoted
 from training.data.pair_files import CorpusError, Split, clean, number_of, read_text, sample
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS
@@ -82,8 +85,12 @@ def _read_folder(folder: Path) -> Split:
             "images"
         )
     split = Split([], [])
+    content, quotes = read_text(labels), Quotes()
+    quotes.add(content.encode())
+    if quotes.are_form(labels):
+        content = b"".join(unquoted(io.BytesIO(content.encode()), labels)).decode()
     # Other separators, such as U+2028, are parts of a text.
-    for number, line in enumerate(read_text(labels).split("\n"), start=1):
+    for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue
         name, _, text = line.partition("\t")

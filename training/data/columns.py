@@ -1,0 +1,137 @@
+"""How a file writes its columns: found once from all of it, and printed where it is a choice.
+
+Quotes are those of spreadsheets. A pronouncing dictionary, of CMUdict, Kaldi, MFA or pocketsphinx,
+has notes that are not learned: `word(2)`, probabilities, comments.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+NEARLY_ALL = 0.99
+MOST_WRONG = 10_000  # texts with quotes of their own, after which the rest decides no more
+LARGEST_ALPHABET = 250  # of phones
+_QUOTED = re.compile(r'(?:^|(?<=[\t\n]))"((?:[^"]|"")*)"(?=[\t\r\n]|$)')
+_COMMENT = re.compile(r"^(?:;;;|##|# ).*|\s+#(?=\s*\S).*")
+_VARIANT = re.compile(r"(?<=\S)\(\d+\)$")
+_NUMBERS = re.compile(r"\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|1\t)+")
+_HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines that show whether a file is a dictionary
+_SEPARATORS = {"semicolons": ";", "commas": ",", "bars": r"\|", "spaces": r"\S  +\S|^\S+ \S+$"}
+_NAMES = """source target src tgt trg input output text label word words phone phones phonemes ipa
+sentence translation pronunciation reference question answer prompt response lemma form english
+french german spanish italian chinese japanese russian portuguese dutch latin
+en fr de es it zh ja ru pt nl pl sv ko ar tr cs fi la"""
+_HEADER = frozenset(_NAMES.split())
+
+
+class Form(NamedTuple):
+    """How a file writes its columns."""
+
+    quoted: bool = False  # in quotes, as spreadsheets write them
+    dictionary: bool = False  # as a pronouncing dictionary, whose notes are no part of a column
+    separator: str = ""  # what stands where tabs should
+
+
+def form_of(blocks: Iterator[bytes], name: str) -> Form:
+    """Return the form of a file, whole lines at a time; print what is not read of it."""
+    quotes, lines, form = Quotes(), list[str](), Form()
+    for data in blocks:
+        quotes.add(data)
+        if len(lines) < _HEAD:
+            lines += data[:_HEAD_BYTES].decode(errors="replace").replace('"', "").split("\n")
+    lines = [line for line in lines[:_HEAD] if line.strip()]
+    if dictionary := _is_dictionary(lines):
+        searches: dict[str, Callable[[str], object]] = {
+            "numbers as in word(2)": lambda line: _VARIANT.search(_split(line)[0]),
+            "probabilities": lambda line: _NUMBERS.match(_split(line)[1]),
+            "comments": _COMMENT.search,
+        }
+        if notes := [note for note, search in searches.items() if any(map(search, lines))]:
+            say(f"{name}: a pronouncing dictionary, whose {', '.join(notes)} are not read")
+    elif 2 * sum("\t" in line for line in lines) < len(lines):
+        for separator, sign in _SEPARATORS.items():
+            if sum(bool(re.search(sign, line.rstrip())) for line in lines) > 0.9 * len(lines):
+                form = Form(separator=separator)
+                break
+    return form._replace(quoted=quotes.are_form(name), dictionary=dictionary)
+
+
+class Quotes:
+    """Whether columns are in quotes as spreadsheets write them.
+
+    Where a text has a quote, all of it is in quotes and its own are doubled; and nearly all texts
+    are in quotes, or some have doubled ones, or tabs or line ends inside, not both: whole lines
+    may be between two quotes.
+    """
+
+    def __init__(self) -> None:
+        self.inside = self.wrong = self.others = self.special = 0
+
+    def add(self, data: bytes) -> None:
+        """Count the columns of some lines."""
+        if b'"' not in data or self.wrong > MOST_WRONG + self.inside:
+            self.others += data.count(b"\t") + data.count(b"\n")
+            return
+        text = data.decode(errors="replace").replace("\ufeff", "")
+        inside, plain = _QUOTED.findall(text), _QUOTED.sub("", text)
+        others = [field for field in re.split(r"[\t\n]", plain) if field.strip()]
+        self.inside, self.others = self.inside + len(inside), self.others + len(others)
+        self.wrong += sum('"' in field for field in others)
+        self.special += sum('""' in field or ("\t" in field) != ("\n" in field) for field in inside)
+
+    def are_form(self, name: object) -> bool:
+        """Return whether quotes are no part of the columns of a file, which is printed."""
+        right = self.inside and self.inside >= NEARLY_ALL * (self.inside + self.wrong)
+        nearly_all = self.inside >= NEARLY_ALL * (self.inside + self.others)
+        if found := bool(right and (self.special or nearly_all)):
+            say(f"{name}: columns are in quotes, which are not read")
+        return found
+
+
+def entry(line: str) -> str:
+    """Return a dictionary's line as word TAB phones, without its notes; "" for a comment alone."""
+    word, phones = _split(_COMMENT.sub("", line))
+    return f"{_VARIANT.sub('', word)}\t{_NUMBERS.sub('', phones, count=1)}" if phones else word
+
+
+def _split(line: str) -> Sequence[str]:
+    word, _, rest = line.partition("\t" if "\t" in line else " ")
+    return word.strip(), rest.strip()
+
+
+def _is_dictionary(lines: Sequence[str]) -> bool:
+    """Whether lines have a word, and symbols of a small alphabet, several of most.
+
+    Without tabs the symbols must be short, and come again and again.
+    """
+    if 2 * sum("#" in line.split() for line in lines) > len(lines):
+        return False  # "#" is a phone
+    entries = [each.partition("\t") for line in lines if (each := entry(line))]
+    words, symbols = (
+        [word for word, _, _ in entries],
+        [x for *_, phones in entries for x in phones.split()],
+    )
+    alphabet = set(symbols)
+    tabs = any("\t" in line for line in lines)
+    used = 1 if tabs else 4
+    return (
+        len(words) > 0
+        and sum(" " not in word for word in words) >= 0.95 * len(words)
+        and max(2 * len(words), used * len(alphabet)) <= len(symbols)
+        and len(alphabet) <= LARGEST_ALPHABET
+        and (tabs or max(map(len, alphabet)) <= 4)
+    )
+
+
+def is_header(columns: Sequence[str]) -> bool:
+    """Whether the first line names columns, and is no pair."""
+    return len(columns) > 1 and {column.lower() for column in columns[:2]} <= _HEADER
+
+
+@functools.cache
+def say(line: str) -> None:
+    """Print a line, once however often a file is read."""
+    print(line, flush=True)
