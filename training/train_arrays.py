@@ -17,6 +17,7 @@ import os
 from pathlib import Path
 
 from training.command.errors import UserError
+from training.command.native import keep_programs, set_gpu_flags
 from training.command.options import Parser, going_on, main_guard
 from training.runs.files import RunFiles, summary
 
@@ -45,6 +46,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="the run directory")
     options = parser.parse_args(arguments)
     check_backend()
+    if (os.environ.get("KERAS_BACKEND") or "tensorflow") == "tensorflow":
+        set_gpu_flags()
+        keep_programs()
     with going_on("the same command goes on"):
         from training.fit.arrays import train_arrays  # Keras and its backend take seconds
         from training.fit.distributed import joined

@@ -1,7 +1,7 @@
-"""TensorFlow without the lines that it logs when it is imported; import this before it.
+"""TensorFlow with XLA's flags for a GPU, without the lines that it logs; import this before it.
 
-They say that there is no GPU and how to get other rounding, and come before any setting of the log
-level is looked at. `TF_CPP_MIN_LOG_LEVEL=0` shows them. Where a command is run it is Keras's
+The lines say that there is no GPU and how to get other rounding, and come before any setting of the
+log level is looked at. `TF_CPP_MIN_LOG_LEVEL=0` shows them. Where a command is run it is Keras's
 backend as well, see `training.command.extras`.
 
 The million objects that TensorFlow's modules are stay: the garbage collector does not look at them
@@ -13,7 +13,9 @@ import os
 import sys
 
 import training.command.extras  # noqa: F401
-from training.command.native import without_native_log
+from training.command.native import set_gpu_flags, without_native_log
+
+set_gpu_flags()
 
 if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "0" and "tensorflow" not in sys.modules:
     gc.disable()

@@ -4,7 +4,14 @@ import sys
 
 import pytest
 
-from training.command.native import FLAG, VARIABLE, keep_programs, without_native_log
+from training.command.native import (
+    FLAG,
+    GPU_FLAGS,
+    VARIABLE,
+    keep_programs,
+    set_gpu_flags,
+    without_native_log,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +47,40 @@ def test_tensorflow_keeps_its_programs_there(cache):
     )
     printed = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert int(printed) > 0
+
+
+OWN = "--xla_gpu_autotune_level=3"
+
+
+@pytest.mark.parametrize(
+    ("device", "own", "expected"),
+    [
+        ("gpu", None, " ".join(GPU_FLAGS)),
+        ("cpu", None, None),
+        ("gpu", OWN, OWN),
+        ("gpu", "", ""),
+        ("cpu", OWN, OWN),
+    ],
+)
+def test_xla_has_a_gpus_flags_where_the_user_has_none(monkeypatch, device, own, expected):
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", device)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    if own is not None:
+        monkeypatch.setenv("XLA_FLAGS", own)
+    set_gpu_flags()
+    assert os.environ.get("XLA_FLAGS") == expected
+
+
+def test_tensorflow_has_read_the_flags_when_a_command_imports_it():
+    """XLA ends the process at a flag that it does not know."""
+    code = (
+        "import training.command.startup, os, tensorflow as tf\n"
+        "print(tf.function(lambda x: x + 1, jit_compile=True)(1).numpy(), os.environ['XLA_FLAGS'])"
+    )
+    environment = {**os.environ, "KERAS_ATTENTION_DEVICE": "gpu"}
+    environment.pop("XLA_FLAGS", None)
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, env=environment)
+    assert printed.split() == ["2", *GPU_FLAGS]
 
 
 @pytest.mark.parametrize(
