@@ -42,22 +42,11 @@ def last_known(data: Histories) -> np.ndarray:
         NaN where none is known; whether it is missing at the last event; the time of the last
         event and the logarithm of the number of events.
     """
-    log = data.schema.logged()
-    rows = []
-    for start, end in zip(data.starts, data.ends, strict=True):
-        values = data.values[start:end].astype("float64")
-        seen = ~np.isnan(values)
-        last = np.where(
-            seen.any(axis=0),
-            np.take_along_axis(values, (len(values) - 1 - seen[::-1].argmax(axis=0))[None], axis=0)[
-                0
-            ],
-            np.nan,
-        )
-        with np.errstate(invalid="ignore", divide="ignore"):
-            last = np.where(log, np.log(np.maximum(last, 1e-6)), last)
-        rows.append([*last, *(~seen[-1]), data.times[end - 1], np.log(len(values))])
-    return np.array(rows, np.float64)
+    at, lengths = data.ends - 1, data.ends - data.starts
+    last = data.last_known()[at].astype("float64")
+    last = np.where(data.schema.logged(), np.log(np.maximum(last, 1e-6)), last)
+    missing = np.isnan(data.values[at])
+    return np.column_stack([last, missing, data.times[at], np.log(lengths)])
 
 
 def logistic_regression(x: np.ndarray, labels: np.ndarray, people: np.ndarray) -> Fitted:

@@ -205,10 +205,19 @@ class Learner:
 
 
 def _shuffled(batch: np.ndarray, lengths: np.ndarray, seed: int) -> np.ndarray:
-    """Return histories whose events, with their times, stand in a random order."""
-    rng, found = np.random.default_rng(seed), batch.copy()
+    """Return histories whose events, with their times, stand in a random order.
+
+    At each event that is known which those before it, in this order, have said.
+    """
+    rng, found, size = np.random.default_rng(seed), batch.copy(), batch.shape[2] // 2
     for row, length in enumerate(lengths):
-        found[row, :length] = batch[row, rng.permutation(length)]
+        events = batch[row, rng.permutation(length)]
+        values = events[:, 1 : 1 + size]
+        last = np.where(np.isnan(values), -1, np.arange(length)[:, None])
+        last = np.maximum.accumulate(last)
+        known = np.take_along_axis(values, last, axis=0)
+        events[:, 1 + size :] = np.where(last < 0, np.nan, known)
+        found[row, :length] = events
     return found
 
 

@@ -54,10 +54,17 @@ def _ask(arguments: argparse.Namespace) -> int:
     for person, answer in zip(histories, answers, strict=True):
         if arguments.json:
             weights = answer.attention_weights
-            about = {"probability": answer.probability, "time": times[person]}
+            about = {"probability": answer.probability, "truncated": answer.truncated}
+            about["time"] = times[person]
             print_json(id=person, **about, attention_weights=weights)
         else:
             print(f"{answer.probability:.4f}\t{printable(person)}")
+    if cut := sum(answer.truncated for answer in answers):
+        print(
+            f"warning: {cut} of {len(answers)} histories have more events than the model reads: "
+            "their last ones are read, with what was known before",
+            file=sys.stderr,
+        )
     if arguments.png:
         first = next(iter(histories))
         title = printable(f"{arguments.id} {first}")

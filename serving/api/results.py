@@ -104,10 +104,15 @@ class Regions:
 
 @dataclass(frozen=True)
 class Prediction:
-    """How probable the outcome is, and the weight of each event; none of a model without any."""
+    """How probable the outcome is, and the weight of each event; none of a model without any.
+
+    `truncated` says that the history has more events than the model reads, its last ones; of those
+    before it reads what was known.
+    """
 
     probability: float
     attention_weights: tuple[float, ...]
+    truncated: bool = False
 
 
 @dataclass(frozen=True)

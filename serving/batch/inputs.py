@@ -226,9 +226,10 @@ class Events:
         if good := [place for place, row in enumerate(answers) if isinstance(row, dict)]:
             columns = padded_columns([answers[place] for place in good])
             tensors = {name: tf.constant(x, tf.float32) for name, x in columns.items()}
-            rows = _rows(function(**tensors), "probability")
-            for place, (probability,) in zip(good, rows, strict=True):
-                answers[place] = {"probability": round(float(probability), 6)}
+            rows = _rows(function(**tensors), "probability", "truncated")
+            for place, (probability, truncated) in zip(good, rows, strict=True):
+                cut = {"truncated": True} if truncated else {}
+                answers[place] = {"probability": round(float(probability), 6), **cut}
         return answers
 
 

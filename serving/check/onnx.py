@@ -66,19 +66,21 @@ def _images(manifest: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _histories(manifest: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return histories of several lengths, in which a third of the numbers is missing."""
+    """Return histories of several lengths, some longer than the model reads, with gaps."""
     rng = np.random.default_rng(1)
 
     def history(length: int, scale: float) -> dict[str, list[float]]:
         columns = manifest["source"]["columns"]
         numbers = scale * rng.normal(size=(len(columns), length))
+        logged = np.isin(columns, manifest["source"].get("log", []))
+        numbers[logged] = abs(numbers[logged])
         numbers[rng.random(numbers.shape) < 1 / 3] = np.nan
         made = dict(zip(columns, numbers, strict=True))
         made["time"] = np.sort(scale * rng.normal(size=length))
         return {name: x.tolist() for name, x in made.items()}
 
     odd = [history(length, 1e28) for length in (0, 1, 97)] + [history(3, 0.0)]
-    return {"histories": [history(n, 3.0) for n in (1, 2, 3, 5, 11)], "odd histories": odd}
+    return {"histories": [history(n, 3.0) for n in (1, 2, 3, 5, 11, 67)], "odd histories": odd}
 
 
 def _said_by_run(runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:

@@ -230,10 +230,10 @@ class AsyncReader(_Readers, AsyncClient):
 
 def read_predictions(response: Message, count: int) -> list[Prediction]:
     """Answers of the signature `predict`, one for each history; weights still have padding."""
-    weights = "attention_weights"
+    weights, cut = "attention_weights", "truncated"
     return [
-        Prediction(row["probability"], tuple(row.get(weights, ())))
-        for row in read_rows(response, count, "probability", optional=[weights], weights=2)
+        Prediction(row["probability"], tuple(row.get(weights, ())), row.get("truncated", False))
+        for row in read_rows(response, count, "probability", optional=[weights, cut], weights=2)
     ]
 
 

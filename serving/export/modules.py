@@ -339,13 +339,18 @@ class ExportedPredictor(tf.Module):
         return {"serving_default": made, "predict": made}
 
     def predict(self, **columns: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Columns, each `(B, T)`, to `probability` `(B,)` and `attention_weights` `(B, T)`."""
-        batch = self._source().read(**columns)
-        events = tf.shape(batch)[1]
+        """Columns, each `(B, T)`, to `probability` `(B,)` and `attention_weights` `(B, T)`.
+
+        `truncated` `(B,)` says that a history has more events than are read, its last ones: of
+        those before, what was known holds, and the weights are 0.
+        """
+        events, places, truncated = self._source().window(**columns)
         # One event that is none, so that histories may be empty.
-        batch = tf.pad(batch, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)
-        probability, weights = predict(self._hidden(), batch)
-        outputs = {"probability": probability}
+        padded = tf.pad(events, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)
+        probability, weights = predict(self._hidden(), padded)
+        outputs = {"probability": probability, "truncated": truncated}
         if self.attends:
-            outputs["attention_weights"] = weights[:, :events]
+            rows = tf.range(tf.shape(places)[0])[:, None] + tf.zeros_like(places)
+            where, shape = tf.stack([rows, places], axis=-1), tf.shape(columns["time"])
+            outputs["attention_weights"] = tf.scatter_nd(where, weights[:, :-1], shape)
         return outputs

@@ -62,7 +62,7 @@ def dev_sources(run: Run, limit: int) -> list[Any]:
             return list(load_split(config, "dev", limit=limit)[0].sources)
         split = run.source.load_split(config, config.data, "dev", limit=limit)
         if config.source == "events":
-            return [split.inputs(n, config.max_events) for n in range(len(split.labels))]
+            return [split.inputs(n) for n in range(len(split.labels))]
         return list(split.sources)
     except UserError:
         return []

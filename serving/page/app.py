@@ -275,6 +275,7 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
         "columns": {name: cells for name, cells in history.items() if name != TIME},
         "probabilities": rounded(answer.probability for answer in answers),
         "weights": [rounded(answer.attention_weights) for answer in answers],
+        "truncated": answers[-1].truncated,
     }
 
 

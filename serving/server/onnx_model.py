@@ -13,7 +13,6 @@ import onnxruntime
 from google.protobuf.message import Message
 
 from serving.api.errors import InvalidRequestError
-from serving.api.histories import TIME
 from serving.api.results import Alignment
 from serving.client import serving_pb2
 from serving.client.protobuf import DTYPES
@@ -152,16 +151,8 @@ def _predictions(model: Any, columns: Mapping[str, np.ndarray]) -> list[Any]:
     """Predictions for columns `(B, T)`, with a weight for each of T events."""
     if len({array.shape for array in columns.values()}) > 1:
         raise ValueError("expected columns of one shape")
-    histories = []
-    for row, times in enumerate(columns[TIME]):
-        events = np.flatnonzero(~np.isnan(times))  # past the end all is NaN
-        length = events[-1] + 1 if len(events) else 0
-        histories.append({name: x[row, :length].tolist() for name, x in columns.items()})
-    width = columns[TIME].shape[1]
-    return [
-        replace(answer, attention_weights=(*answer.attention_weights, *[0.0] * width)[:width])
-        for answer in model.outcome(histories)
-    ]
+    events = np.stack([columns[name] for name in model.signatures()["predict"]["inputs"]], axis=-1)
+    return model.predict(list(events))
 
 
 def _value(answer: Any, alias: str) -> Any:

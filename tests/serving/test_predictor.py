@@ -9,10 +9,10 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 from serving import predict
+from serving.api import histories
 from serving.api.results import Prediction
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
-from serving.client import histories
 from serving.client.clients import Predictor
 from serving.client.drawing import draw_timeline
 from serving.export.version import export

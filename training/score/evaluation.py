@@ -200,6 +200,7 @@ def report(options: argparse.Namespace) -> None:
                 raise UserError(f"{wanted}. Received: runs that predict an outcome")
     split, read = _load_split(options, run)
     if config.target == "label":
+        run.source.tell_cut(split)
         figure = options.output.with_suffix(".png") if options.output else None
         scores = evaluate_labels(runs, split, bootstrap=options.bootstrap, figure=figure)
     else:

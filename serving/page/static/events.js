@@ -78,7 +78,7 @@ function svg(name, properties, text = "") {
 }
 
 function show(answer) {
-  const { person, time, columns, probabilities, weights } = answer;
+  const { person, time, columns, probabilities, weights, truncated } = answer;
   $("course").hidden = false;
   const width = $("chart").clientWidth;
   shown = { answer, width };
@@ -109,7 +109,8 @@ function show(answer) {
     largest.textContent = percent(most);
     dots.forEach((dot, n) => dot.classList.toggle("from", n === at));
     const values = Object.entries(columns).filter(([, cells]) => cells[at] !== "").map(([name, cells]) => `${name} ${cells[at]}`);
-    $("event").textContent = `Time ${time[at]}: ${percent(probabilities[at])}. ${values.join(", ")}`;
+    const cut = truncated ? ". The history has more events than the model reads: of the first ones, what was known" : "";
+    $("event").textContent = `Time ${time[at]}: ${percent(probabilities[at])}. ${values.join(", ")}${cut}`;
   };
   dots.forEach((dot, n) => {
     for (const kind of ["mouseenter", "focus"]) dot.addEventListener(kind, () => known(n));

@@ -61,7 +61,7 @@ _EXPECTED: dict[str, dict[str, Any]] = {
     "predict": {
         "attends": bool,
         "graphs": {"predictor": _GRAPH},
-        "source": {"columns": [str]},
+        "source": {"columns": [str], "log?": [str], "max_events?": _COUNT},
         "tokenizers?": {"*": _TOKENIZER},
     },
 }

@@ -50,7 +50,7 @@ _OUTPUTS = {  # with N results, and regions of height H and width W
     "read": _READ,
     "texts": {"texts": "string(?, N)", "scores": "float(?, N)"},
     "regions": {**_READ, _WEIGHTS: "float(?, ?, H, W)"},
-    "predict": {"probability": "float(?)", _WEIGHTS: "float(?, ?)"},
+    "predict": {"probability": "float(?)", "truncated": "bool(?)", _WEIGHTS: "float(?, ?)"},
 }
 _INPUTS = {
     **dict.fromkeys(("read", "texts", "regions"), (INPUT,)),

@@ -160,7 +160,10 @@ class LocalPredictor(LocalModel):
 
     def __init__(self, path: str | Path, *, batch_size: int = 32, threads: int = 1) -> None:
         super().__init__(path, batch_size, threads)
-        self._columns = self.manifest["source"]["columns"]
+        about = self.manifest["source"]
+        self._columns = about["columns"]
+        self._logged = np.isin(self._columns, about.get("log", []))
+        self._most = about.get("max_events")  # an export of before reads all
 
     def signatures(self) -> Signatures:
         """See the base class."""
@@ -182,22 +185,39 @@ class LocalPredictor(LocalModel):
             history_columns(history, self._columns, ignore)
             for history in checked_items(histories, "histories")
         ]
+        return self.predict([np.array([row[name] for name in self._columns]).T for row in rows])
+
+    def predict(self, events: Sequence[np.ndarray]) -> list[Prediction]:
+        """Answer histories of events `(T, columns)`, none where the first, the time, is NaN.
+
+        Raises ValueError for a number below 0 whose logarithm is taken.
+        """
+        rows = [np.asarray(each, "float32") for each in events]
+        for number, row in enumerate(rows, 1):
+            for _, column in np.argwhere((row < 0) & self._logged)[:1]:
+                found = row[:, column][row[:, column] < 0][0]
+                raise ValueError(
+                    f"history {number}: expected {self._columns[column]} to be a number, 0 to "
+                    f"1e30. Received: {found:g}"
+                )
+        places = [np.flatnonzero(~np.isnan(row[:, self._columns.index(TIME)])) for row in rows]
 
         def work(numbers: Sequence[int]) -> list[Prediction]:
-            batch = [rows[number] for number in numbers]
-            lengths = [len(row[TIME]) for row in batch]
+            longest = max(len(places[number]) for number in numbers)
             # One event that is none, so that histories may be empty.
-            events = np.full((len(batch), max(lengths) + 1, len(self._columns)), np.nan, "float32")
-            for place, row in enumerate(batch):
-                for number, name in enumerate(self._columns):
-                    events[place, : lengths[place], number] = row[name]
-            out = self._folder.run("predictor", {"events": events})
-            weights = out.get("attention_weights", np.zeros((len(batch), 0)))
-            return [
-                Prediction(probability, tuple(row[:length]))
-                for probability, row, length in zip(
-                    out["probability"].tolist(), weights.tolist(), lengths, strict=True
-                )
-            ]
+            batch = np.full((len(numbers), longest + 1, len(self._columns)), np.nan, "float32")
+            for place, number in enumerate(numbers):
+                batch[place, : len(places[number])] = rows[number][places[number]]
+            out = self._folder.run("predictor", {"events": batch})
+            answers = []
+            for place, number in enumerate(numbers):
+                read = places[number][-self._most if self._most else None :]
+                weights = np.zeros(len(rows[number]) if self.manifest["attends"] else 0, "float32")
+                if weights.size:
+                    weights[read] = out["attention_weights"][place, : len(read)]
+                probability = float(out["probability"][place])
+                cut = len(read) < len(places[number])
+                answers.append(Prediction(probability, tuple(weights.tolist()), cut))
+            return answers
 
         return list(chain.from_iterable(self._each(range(len(rows)), work)))

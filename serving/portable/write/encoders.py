@@ -16,6 +16,7 @@ from serving.portable.write.products import Products
 from serving.portable.write.recurrent import Inputs, array, read_layers, read_sequence
 from training.config.schema import Config
 from training.data.store import PAD_ID
+from training.sources.events.histories import MOST
 from training.sources.events.source import SMALLEST
 
 
@@ -157,11 +158,11 @@ def _pool_after(layers: list[keras.Layer], norm: keras.Layer) -> list[int]:
 
 
 class EventEncoder(Encoder):
-    """Reads events, float32 `(B, T, 1 + inputs)`: times, NaN past the end, and numbers."""
+    """Reads the events of `_window`, float32 `(B, N, 1 + 2 · inputs)`."""
 
     def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
         super().__init__(config, model, bits)
-        self._width = self._model.input.shape[2]
+        self._inputs = self._model.input.shape[2] // 2
         features, event = map(self._model.get_layer, ("features", "event"))
         names = ("lowest", "highest", "mean", "deviation", "log", "time")
         self._statistics = {name: array(getattr(features, name)) for name in names}
@@ -169,8 +170,8 @@ class EventEncoder(Encoder):
         self._layers = read_layers(self._model)
 
     def input(self, g: Graph) -> Value:
-        """Add events."""
-        return g.input("events", "float32", "B", "T", self._width)
+        """Add events, float32 `(B, T, 1 + inputs)`: times, NaN past the end, and numbers."""
+        return g.input("events", "float32", "B", "T", 1 + self._inputs)
 
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
         """Read events."""
@@ -186,17 +187,15 @@ class EventEncoder(Encoder):
     def _features(self, g: Graph, events: Value, there: Value) -> Value:
         """Return features `(T, B, 3 · inputs + 3)`: see `training.sources.events.source`."""
         of = self._statistics
-        moments, values = g.split(events, [1, self._width - 1])
-        seen = ~g("IsNaN", values, dtype="bool")
-        values = g("Where", seen, values, 1.0)
+        moments, values, known = g.split(events, [1, self._inputs, self._inputs])
+        missing = g.cast(g("IsNaN", values, dtype="bool"), "float32")
+        seen = ~g("IsNaN", known, dtype="bool")
+        values = g("Where", seen, known, 1.0)
         values = g("Where", of["log"] > 0.5, g("Log", g("Max", values, SMALLEST)), values)
         values = g("Min", g("Max", values, of["lowest"]), of["highest"])
         values = g("Where", seen, (values - of["mean"]) / of["deviation"], 0.0)
-        present = g.cast(seen, "float32")
-        missing = 1.0 - present
-        values, present = _last_known(g, values, present)
         mean, deviation, gap = map(float, of["time"])
-        moments = g("Where", there, moments, 0.0)
+        moments = g("Where", there, g("Min", g("Max", moments, -MOST), MOST), 0.0)
         since = moments - g.concat([g.slice(moments, 0, 1, 0), g.slice(moments, 0, -1, 0)], axis=0)
         lowest = g.over("ReduceMin", moments, 0, keep=True)
         last = g.over("ReduceMax", g("Where", there, moments, lowest), 0, keep=True)
@@ -205,27 +204,31 @@ class EventEncoder(Encoder):
             g("Log", g("Relu", since) / gap + 1.0),
             g("Log", g("Relu", last - moments) / gap + 1.0),
         ]
-        features = g.concat([values, present, missing, *of_time], axis=2)
+        features = g.concat([values, g.cast(seen, "float32"), missing, *of_time], axis=2)
         return g("Where", there, features, 0.0)
 
 
-def _last_known(g: Graph, values: Value, known: Value) -> tuple[Value, Value]:
-    """Return the last known of values `(T, B, F)` up to each event, and 1 where there is one."""
+def _window(g: Graph, events: Value, most: int) -> Value:
+    """Return the last events of `(B, T, 1 + inputs)`, and what is known at each.
+
+    They are `(B, min(T, most), 1 + 2 · inputs)`: see `training.sources.events.source.last_events`.
+    """
 
     def step(
         before: dict[str, Value], now: dict[str, Value]
     ) -> tuple[dict[str, Value], list[Value]]:
-        seen = g.cast(now["known"], "bool")
-        new = {
-            "value": g("Where", seen, now["values"], before["value"]),
-            "any": g("Max", before["any"], now["known"]),
-        }
-        return new, list(new.values())
+        missing = g("IsNaN", now["events"], dtype="bool")
+        known = g("Where", missing, before["known"], now["events"])
+        return {"known": known}, [known]
 
-    nothing = g.expand(0.0, g.size(values, 1), g.size(values, 2))
-    start = {"value": nothing, "any": nothing}
-    _, filled = g.scan(start, {"values": values, "known": known}, step, ranks=[2] * 4)
-    return filled[0], filled[1]
+    nothing = g.expand(np.float32(np.nan), g.size(events, 0), g.size(events, 2))
+    steps = {"events": g("Transpose", events, perm=[1, 0, 2])}
+    _, (known,) = g.scan({"known": nothing}, steps, step, ranks=[2, 2])
+    known = g.slice(g("Transpose", known, perm=[1, 0, 2]), 1, 2**31, 2)
+    there = ~g("IsNaN", g.slice(events, 0, 1, 2), dtype="bool")
+    first = g("Max", g.over("ReduceSum", g.cast(there, "int64"), 1, keep=True) - most, 0)
+    places = g.reshape(g.range(g("Min", g.size(events, 1), most)), -1, 1)
+    return g("GatherND", g.concat([events, known], axis=2), first + places, batch_dims=1)
 
 
 def write_predictor(
@@ -240,7 +243,7 @@ def write_predictor(
     g = Graph(constants)
     times = Products(g, bits)
     encoders = [EventEncoder(*part, bits) for part in parts]
-    source = encoders[0].input(g)
+    source = _window(g, encoders[0].input(g), parts[0][0].max_events)
     heads = [
         _head(g, encoder, encoder(g, times, source), model)
         for encoder, (_, model) in zip(encoders, parts, strict=True)
@@ -250,7 +253,7 @@ def write_predictor(
         "probability": (_mean(g, probabilities), ("B",))
     }
     if all(encoder.attends for encoder in encoders):
-        outputs["attention_weights"] = (_mean(g, weights), ("B", "T"))
+        outputs["attention_weights"] = (_mean(g, weights), ("B", "N"))
     written = g.save(folder / "predictor.onnx", outputs)
     constants.save(folder)
     return {"predictor": written}

@@ -274,7 +274,11 @@ def _about_source(run: Run) -> dict[str, Any]:
         size = {"height": config.image_height, "width": config.image_width}
         regions = list(source.places or ())
         return {**size, "channels": config.image_channels, "regions": regions}
-    return {"columns": list(source.inputs())} if config.source == "events" else {}
+    if config.source == "text":
+        return {}
+    names = source.schema.inputs()
+    logged = [name for name, logs in zip(names, source.schema.logged(), strict=True) if logs]
+    return {"columns": ["time", *names], "log": logged, "max_events": source.most}
 
 
 def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from training.config.schema import Config
 from training.model.seq2seq import build_model
@@ -106,13 +107,63 @@ def test_one_outlier_does_not_make_the_others_alike():
     np.testing.assert_allclose(found["deviation"], plain["deviation"], rtol=0.05)
 
 
-def test_of_a_long_history_the_last_events_are_read():
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 16])
+def test_of_a_long_history_the_last_events_are_read_with_what_was_known_before(most):
     data = random_histories()
-    longest = int(np.argmax(data.ends - data.starts))
-    batch = last_events(data, 2).select(np.array([[longest], [0]]), 2).padded()
-    assert batch.shape == (2, 2, 4)
-    end = data.ends[longest]
-    np.testing.assert_allclose(batch[0, :, 0], data.times[end - 2 : end])
+    statistics = statistics_of(data)
+    batch = last_events(data, most).select(np.arange(7)[:, None], most).padded()
+    layer = EventFeatures()
+    layer.build(batch.shape)
+    layer.adapt(data)
+    found = layer(batch).numpy()
+    for row, (start, end) in enumerate(zip(data.starts, data.ends, strict=True)):
+        wanted = plain_features(data.times[start:end], data.values[start:end], statistics)[-most:]
+        wanted[0, -2] = 0.0  # the time since an event that is not read
+        np.testing.assert_allclose(found[row, : len(wanted)], wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("most", [2, 3, 16])
+def test_an_export_reads_the_events_that_training_reads(most):
+    data = random_histories(count=13)
+    source = EventSource(data.schema, most)
+    wanted = last_events(data, most).select(np.arange(13)[:, None], most).padded()
+    columns = {name: np.full((13, 9), NAN, "float32") for name in source.inputs()}
+    for row in range(13):
+        values = data.inputs(row)
+        # Rows without a time are no events, wherever they are, and nothing of them is known.
+        places = np.sort(np.random.default_rng(row).permutation(9)[: len(values["time"])])
+        for name, column in columns.items():
+            column[row] = NAN if name == "time" else 7.0
+            column[row, places] = values[name]
+    events, places, truncated = source.window(**columns)
+    size = wanted.shape[1]
+    np.testing.assert_array_equal(np.isnan(events[:, :, 0])[:, size:], True)
+    there = ~np.isnan(wanted[:, :, 0])
+    np.testing.assert_allclose(events.numpy()[:, :size][there], wanted[there])
+    np.testing.assert_allclose(
+        np.take_along_axis(columns["time"], places.numpy(), 1)[:, :size][there], wanted[there][:, 0]
+    )
+    assert truncated.numpy().tolist() == (data.ends - data.starts > most).tolist()
+
+
+def test_an_export_refuses_a_number_whose_logarithm_is_not_there():
+    source = EventSource(random_histories().schema, 4)
+    columns = {name: np.ones((3, 5), "float32") for name in source.inputs()}
+    columns["c0"][0, 1] = -1.0
+    source.window(**columns)
+    columns["c1"][2, 3] = -0.25
+    said = r"history 3: expected c1 to be a number, 0 to 1e30. Received: -0.25"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=said):
+        source.window(**columns)
+
+
+def test_memory_of_a_long_history_is_linear():
+    """The largest tensors of the graph grow with the events, not with their square."""
+    source = EventSource(random_histories().schema, 4)
+    spec = {name: tf.TensorSpec([1, 4096], tf.float32) for name in source.inputs()}
+    made = tf.function(source.window).get_concrete_function(**spec)
+    sizes = [x.shape.num_elements() or 0 for op in made.graph.get_operations() for x in op.outputs]
+    assert max(sizes) <= 4096 * (1 + 2 * 3)
 
 
 @pytest.mark.parametrize("attention", ["additive", "none"])

@@ -102,11 +102,23 @@ class Histories:
             people=self.people[rows],
         )
 
-    def inputs(self, example: int, most: int) -> dict[str, list[float]]:
-        """Return the last events of an example: `time`, and each input, NaN where missing."""
-        events = slice(max(self.starts[example], self.ends[example] - most), self.ends[example])
+    def inputs(self, example: int) -> dict[str, list[float]]:
+        """Return the events of an example: `time`, and each input, NaN where missing."""
+        events = slice(self.starts[example], self.ends[example])
         columns = zip(self.schema.inputs(), self.values[events].T.tolist(), strict=True)
         return {"time": self.times[events].tolist(), **dict(columns)}
+
+    def last_known(self) -> np.ndarray:
+        """Return the last number of each input up to each event, `(events, inputs)`, NaN for none.
+
+        Events are of the histories of some example.
+        """
+        events = np.arange(len(self.times))[:, None]
+        begins = np.zeros_like(events)
+        begins[self.starts, 0] = self.starts
+        last = np.maximum.accumulate(np.where(np.isnan(self.values), -1, events))
+        known = last >= np.maximum.accumulate(begins)
+        return np.where(known, np.take_along_axis(self.values, last, axis=0), np.nan)
 
     def of_people(self, bucket: range, buckets: int) -> Histories:
         """Return the examples of those whose id falls into some of so many buckets."""

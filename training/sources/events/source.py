@@ -14,7 +14,7 @@ from training.command.files import read_json, write_json
 from training.config.schema import Config
 from training.data.store import Sequences
 from training.sources.events import data as events
-from training.sources.events.histories import Histories, Schema
+from training.sources.events.histories import MOST, Histories, Schema
 from training.sources.source import Source, encoded, read_sequence
 
 Tensor = Any
@@ -50,12 +50,12 @@ def statistics_of(data: Histories) -> dict[str, np.ndarray]:
 
 
 def last_events(data: Histories, most: int) -> Sequences:
-    """Return the last events of each history, so many at most.
+    """Return the last events of each history, so many at most, and what was known before them.
 
-    An event is float32 `(1 + inputs,)`: its time, and its numbers as they came, NaN where missing.
-    Past the end of a history all is NaN.
+    An event is float32 `(1 + 2 * inputs,)`: its time, its numbers as they came, NaN where missing,
+    and the last known up to it, see `Histories.last_known`. Past the end of a history all is NaN.
     """
-    values = np.column_stack([data.times, data.values]).astype(np.float32)
+    values = np.column_stack([data.times, data.values, data.last_known()]).astype(np.float32)
     lengths = np.minimum(data.ends - data.starts, most)
     return Sequences(values, data.ends - lengths, lengths.astype(np.int32), np.nan)
 
@@ -119,24 +119,69 @@ class EventSource(Source):
         return dict.fromkeys(self.inputs(), np.tile(times, (count, 1)))
 
     def read(self, **columns: Tensor) -> Tensor:
-        """Join columns to a batch float32 `(B, T, 1 + inputs)`, in TensorFlow's graph.
+        """Return the events that a model reads of columns: see `window`."""
+        return self.window(**columns)[0]
+
+    def window(self, **columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Read the last events of columns, as `last_events` does, in TensorFlow's graph.
 
         Columns are `time` and each of `schema.inputs()`, float `(B, T)`, NaN where missing; there
-        is no event where the time is missing.
+        is no event where the time is missing. Memory is linear in T.
+
+        Returns:
+            Events float32 `(B, min(T, most), 1 + 2 * inputs)`, their places in the columns, int32
+            `(B, min(T, most))`, and whether a history has more, boolean `(B,)`.
+
+        Raises InvalidArgumentError, which names history and column, for a number below 0 whose
+        logarithm is taken.
         """
         import tensorflow as tf
 
-        numbers = [tf.ensure_shape(columns[name], [None, None]) for name in self.inputs()]
-        return tf.stack(numbers, axis=-1)
+        names = list(self.inputs())
+        events = tf.stack([tf.ensure_shape(columns[name], [None, None]) for name in names], axis=-1)
+        there = ~tf.math.is_nan(events[:, :, 0])
+        below = tf.where((events < 0) & np.array([False, *self.schema.logged()]))[:1]
+        words = [
+            *("history", tf.strings.as_string(below[:, 0] + 1) + ": expected"),
+            *(tf.gather(names, below[:, 2]), "to be a number, 0 to 1e30. Received:"),
+            tf.strings.as_string(tf.gather_nd(events, below), shortest=True),
+        ]
+        right = tf.debugging.Assert(tf.size(below) == 0, [tf.strings.join(words, " ")])
+        with tf.control_dependencies([right]):
+            values = tf.transpose(events[:, :, 1:], [0, 2, 1])  # (B, inputs, T)
+        # All known numbers in one row, of which each place has the last one or, from NaN, none.
+        seen = ~tf.math.is_nan(values) & there[:, None]
+        count = tf.cast(seen, tf.int32)
+        place = tf.reshape(tf.cumsum(tf.reshape(count, [-1])), tf.shape(count))
+        place = tf.where(tf.cumsum(count, axis=2) > 0, place, 0)
+        known = tf.gather(tf.concat([[np.nan], tf.boolean_mask(values, seen)], 0), place)
+        events = tf.concat([events, tf.transpose(known, [0, 2, 1])], axis=-1)
+        number = tf.reduce_sum(tf.cast(there, tf.int32), axis=1)
+        steps = tf.range(tf.minimum(tf.shape(events)[1], self.most))
+        order = tf.argsort(tf.cast(~there, tf.int32), axis=1, stable=True)
+        places = tf.gather(
+            order, tf.maximum(number - self.most, 0)[:, None] + steps, axis=1, batch_dims=1
+        )
+        return tf.gather(events, places, axis=1, batch_dims=1), places, number > self.most
 
     def rows(self, raw: Histories, training: bool = False) -> Sequences:  # type: ignore[override]
         """Return the last events of each history: see `last_events`."""
+        if training:
+            self.tell_cut(raw)
         return last_events(raw, self.most)
+
+    def tell_cut(self, data: Histories) -> None:
+        """Print how many histories are longer than what is read."""
+        if cut := np.count_nonzero(data.ends - data.starts > self.most):
+            print(
+                f"{cut:,} of {len(data.labels):,} histories have more than {self.most} events "
+                "(max_events): their last ones are read, with what was known before."
+            )
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
-        """Build the encoder: from histories `(B, T, 1 + size)` to what `encoded` returns."""
-        source = keras.Input((None, 1 + size), dtype="float32", name="source")
+        """Build the encoder: from histories `(B, T, 1 + 2 * size)` to what `encoded` returns."""
+        source = keras.Input((None, 1 + 2 * size), dtype="float32", name="source")
         mask = ops.logical_not(ops.isnan(source[:, :, 0]))
         x = EventFeatures(dtype="float32", name="features")(source)
         x = keras.layers.Dropout(config.dropout)(x)
@@ -146,12 +191,13 @@ class EventSource(Source):
 
 
 class EventFeatures(keras.layers.Layer):
-    """Features `(B, T, 3 * inputs + 3)` of times and numbers of events, `(B, T, 1 + inputs)`.
+    """Features `(B, T, 3 * inputs + 3)` of events `(B, T, 1 + 2 * inputs)`: see `last_events`.
 
     For each input the last known number up to each event, standardised, 0 where none is known yet;
     whether one is known yet, and whether it is missing at this event, so that nothing is filled in
     silently. Then the time, standardised, and the logarithms of one plus the time since the event
-    before and the time up to the last event, in mean gaps. Times are NaN past the end of a history.
+    before, of those that are read, and the time up to the last event, in mean gaps. Times are NaN
+    past the end of a history.
 
     Weights, which are not trained: `lowest`, `highest`, `mean`, `deviation` and `log` of each
     input, and `time`: mean and deviation of times, and the mean gap.
@@ -159,7 +205,7 @@ class EventFeatures(keras.layers.Layer):
 
     def build(self, events_shape: tuple) -> None:
         """Make the weights."""
-        size = events_shape[-1] - 1
+        size = events_shape[-1] // 2
 
         def statistic(name: str, shape: tuple, initializer: str) -> Any:
             return self.add_weight(shape, initializer, dtype="float32", trainable=False, name=name)
@@ -178,15 +224,16 @@ class EventFeatures(keras.layers.Layer):
 
     def call(self, events: Tensor) -> Tensor:
         """Make the features."""
-        times, values = events[:, :, 0], events[:, :, 1:]
+        size = self.lowest.shape[0]
+        times, values, known = ops.split(events, [1, 1 + size], axis=2)
+        times = times[:, :, 0]
         present = ops.logical_not(ops.isnan(times))
-        seen = ops.logical_not(ops.isnan(values))
-        numbers = ops.where(seen, values, 1.0)
+        any_before = ops.logical_not(ops.isnan(known))
+        numbers = ops.where(any_before, known, 1.0)
         numbers = ops.where(self.log > 0.5, ops.log(ops.maximum(numbers, SMALLEST)), numbers)
         numbers = ops.clip(numbers, self.lowest, self.highest)
-        numbers = ops.where(seen, (numbers - self.mean) / self.deviation, 0.0)
-        numbers, any_before = _last_known(numbers, seen)
-        times = ops.where(present, times, 0.0)
+        numbers = ops.where(any_before, (numbers - self.mean) / self.deviation, 0.0)
+        times = ops.where(present, ops.clip(times, -MOST, MOST), 0.0)
         since = times - ops.concatenate([times[:, :1], times[:, :-1]], axis=1)
         lowest = ops.min(times, axis=1, keepdims=True)
         last = ops.max(ops.where(present, times, lowest), axis=1, keepdims=True)
@@ -195,22 +242,11 @@ class EventFeatures(keras.layers.Layer):
             ops.log1p(ops.maximum(since, 0.0) / self.time[2]),
             ops.log1p(ops.maximum(last - times, 0.0) / self.time[2]),
         ]
-        flags = [ops.cast(flag, "float32") for flag in (any_before, ops.logical_not(seen))]
+        flags = [ops.cast(flag, "float32") for flag in (any_before, ops.isnan(values))]
         features = ops.concatenate([numbers, *flags, ops.stack(of_time, axis=-1)], axis=-1)
         features = ops.where(ops.expand_dims(present, -1), features, 0.0)
         return ops.cast(features, self.compute_dtype)
 
     def compute_output_shape(self, events_shape: tuple) -> tuple:
         """Return the shape of the features."""
-        return (*events_shape[:-1], 3 * events_shape[-1])
-
-
-def _last_known(values: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the last of values `(B, T, F)` seen up to each event, and whether there is one."""
-    steps = ops.arange(ops.shape(values)[1], dtype="int32")
-    index = ops.where(seen, steps[:, None], -1)  # (B, S, F)
-    before = steps[:, None] >= steps  # (T, S)
-    last = ops.max(ops.where(before[..., None], index[:, None], -1), axis=2)  # (B, T, F)
-    numbers = ops.take_along_axis(values, ops.maximum(last, 0), axis=1)
-    any_before = last >= 0
-    return ops.where(any_before, numbers, 0.0), any_before
+        return (*events_shape[:-1], events_shape[-1] // 2 * 3 + 3)

@@ -14,6 +14,7 @@ from serving.portable.read import LocalPredictor
 from training.config.schema import override
 from training.model.seq2seq import build_model
 from training.runs.run import Run
+from training.sources.events.source import EventSource
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,8 @@ def other(run, *settings):
     rng = np.random.default_rng(1)
     for weight in model.trainable_weights:
         weight.assign(rng.normal(0, 0.6, weight.shape))
-    run.source.begin(model)
-    return Run(run.path, config, run.source, None, model)
+    source = EventSource(run.source.schema, config.max_events)
+    return Run(run.path, config, source, None, model)
 
 
 def histories(run, rng):
@@ -39,6 +40,7 @@ def histories(run, rng):
         values[rng.random(values.shape) < 0.3] = np.nan
         if name != "time":
             values[rng.random(values.shape) < 0.1] = 1e29
+    columns["bili"] = abs(columns["bili"])  # of its logarithm
     columns["time"][:] = np.sort(columns["time"], axis=1)  # what is missing comes last
     columns["time"][3] = np.nan
     return columns
@@ -50,6 +52,7 @@ def histories(run, rng):
         [],
         ["encoder=lstm", "bidirectional=true", "encoder_layers=2", "distribution=sparsemax"],
         ["attention=none", "encoder=gru"],
+        ["max_events=3"],
     ],
 )
 def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_run, tmp_path, rng):
@@ -72,7 +75,24 @@ def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_
         if "attention_weights" in wanted:
             weights = wanted["attention_weights"][row, :length]
             np.testing.assert_allclose(answer.attention_weights, weights, atol=1e-5)
+        assert answer.truncated == bool(wanted["truncated"][row])
     assert predictor.outcome([]) == []
+    # As they are, for a server: events are where there is a time, and may go back.
+    columns["time"] = columns["time"][:, ::-1].copy()
+    columns["bili"][5, :2] = np.inf
+    columns["time"][6] = [*[-np.inf, np.nan, np.inf], *[2] * 8]
+    wanted = module.predict(**{name: tf.constant(x) for name, x in columns.items()})
+    found = predictor.predict(np.stack([columns[name] for name in runs[0].source.inputs()], 2))
+    said = [answer.probability for answer in found]
+    np.testing.assert_allclose(said, wanted["probability"], atol=1e-5)
+    assert np.isfinite(said).all()
+    assert [answer.truncated for answer in found] == wanted["truncated"].numpy().tolist()
+    if "attention_weights" in wanted:
+        weights = [answer.attention_weights for answer in found]
+        np.testing.assert_allclose(weights, wanted["attention_weights"], atol=1e-5)
+    columns["bili"][2, 5] = -3
+    with pytest.raises(ValueError, match="history 3: expected bili to be a number, 0 to"):
+        predictor.predict(np.stack([columns[name] for name in runs[0].source.inputs()], 2))
 
 
 def test_eight_bits_are_close_and_no_history_depends_on_others(event_run, tmp_path, rng):
