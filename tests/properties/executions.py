@@ -1,0 +1,121 @@
+"""The executions of a model: functions from sources to an answer, a dict, for each of them.
+
+`served` exports runs in both forms and serves them over gRPC and REST. A kind of source asks each
+execution in its own way, and `assert_alike` compares what they answer.
+"""
+
+import base64
+import contextlib
+import json
+import math
+import urllib.error
+import urllib.request
+
+from hypothesis import HealthCheck, settings
+
+from serving.batch.job import Job, answer_file, load_model, start
+from serving.export.version import export
+from serving.portable.engine.pack import pack
+from tests.serving.conftest import free_port, serving
+from tests.serving.javascript import run as run_script
+from training.runs.run import load_run
+
+FORMS = ("savedmodel", "onnx")
+
+
+def examples(count):
+    """Draw so many inputs, the same in every run."""
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    return settings(
+        max_examples=count, derandomize=True, deadline=None, database=None,
+        suppress_health_check=checks,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def served(runs, folder, **options):
+    """Export runs, paths by name, in both forms; serve them as `NAME-FORM`.
+
+    Yields the server, and the folder of each version by name and form.
+    """
+    versions = {
+        # A tokenizer of tensorflow_text may end with functions of an export before: each is new.
+        (name, form): export([load_run(run)], folder / f"{name}-{form}", form=form, **options)
+        for name, run in runs.items()
+        for form in FORMS
+    }
+    entries = [
+        f'config {{ name: "{path.parent.name}" base_path: "{path.parent}" '
+        'model_platform: "tensorflow" }'
+        for path in versions.values()
+    ]
+    config = folder / "models.config"
+    config.write_text("model_config_list { " + " ".join(entries) + " }")
+    flags = f"--model_config_file={config}", f"--rest_api_port={free_port()}"
+    with serving(*flags) as server:
+        yield server, versions
+
+
+def rest(server, model, signature, inputs):
+    """Return the outputs of a REST request by name, or {"error": …}."""
+    body = json.dumps({"signature_name": signature, "inputs": inputs}).encode()
+    url = f"http://127.0.0.1:{server.rest_port}/v1/models/{model}:predict"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as answer:
+            return json.loads(answer.read())["outputs"]
+    except urllib.error.HTTPError as error:
+        return json.loads(error.read())
+
+
+def batch(version, kind, content, folder, name):
+    """Return the records that `serving.batch` writes for a file of a name and content."""
+    job = Job(version, folder / "out", kind, batch_size=3)
+    start(job)
+    model = _BATCHES.setdefault(version, load_model(job, 1))
+    (folder / name).write_bytes(content)
+    answer_file(job, model, folder / name)
+    (output,) = job.output.glob("*.jsonl")
+    records = [json.loads(line) for line in output.read_bytes().splitlines()]
+    output.unlink()
+    return records
+
+
+_BATCHES = {}
+
+
+def in_node(version, script, **given):
+    """Return what a script of the page's engine writes; `file`, in base64, is the packed model."""
+    if version not in _PACKED:
+        packed = pack(version, json.loads((version / "manifest.json").read_text()), {})
+        _PACKED[version] = base64.b64encode(packed).decode()
+    return run_script(script, given={"file": _PACKED[version], **given})
+
+
+_PACKED = {}
+
+
+def rows_of(outputs, count):
+    """Return an answer for each of so many sources of outputs by name."""
+    return [{name: values[row] for name, values in outputs.items()} for row in range(count)]
+
+
+def assert_alike(answers, sources, tolerance=1e-4):
+    """Assert that executions answer as the first of them, in all fields that both have."""
+    (first, wanted), *others = answers.items()
+    for name, received in others:
+        assert len(received) == len(wanted), f"{name}: {len(received)} answers"
+        for source, one, other in zip(sources, received, wanted, strict=True):
+            for field in one.keys() & other.keys():
+                same = _is_alike(one[field], other[field], tolerance)
+                assert same, (
+                    f"{source!r}: {field} {one[field]!r} of {name}, {other[field]!r} of {first}"
+                )
+
+
+def _is_alike(one, other, tolerance):
+    if isinstance(one, list | tuple):
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(_is_alike(a, b, tolerance) for a, b in pairs)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+    return one == other
