@@ -18,4 +18,5 @@ def export_forced(run: Any, length: int, folder: Path, weights: str) -> None:
     settings = {"beam_width": 5, "num_results": 1, "length_penalty": 1.0, "weights": weights}
     folder.mkdir()
     with mock.patch.object(TextEncoder, "limits", limits):
-        write_folder([run], folder, {**settings, "max_source_length": 256}, {"versions": {}})
+        card = {"settings": {**settings, "max_source_length": 256}, "versions": {}}
+        write_folder([run], folder, card, weights=weights)

@@ -34,14 +34,13 @@ class Exported(tf.Module):
 
     The C++ loader of TensorFlow Serving cannot load a SavedModel that holds a Keras model, so the
     module holds the models' variables and the functions that use them. Several runs are used as an
-    ensemble. For settings see `Search`; `nbest` returns `num_results`, 5 by default. Where that is
-    faster, kernels are constants of the graph. Raises ValueError if several runs are given and
-    `precision` is "bfloat16".
+    ensemble. Where that is faster, kernels are constants of the graph. Raises ValueError if several
+    runs are given and `precision` is "bfloat16".
     """
 
-    def __init__(self, runs: Sequence[Run], **settings: Any) -> None:
+    def __init__(self, runs: Sequence[Run], search_settings: Search) -> None:
         super().__init__()
-        search_settings, models = search_settings_of(settings), [run.model for run in runs]
+        models = [run.model for run in runs]
         self._models, self._run = _Untracked(models), _Untracked(runs[0])
         steps = fixed_steps(models, search_settings.beam_width, search_settings.precision)
         constants = [weight for step in steps or () for weight in step.taken]
@@ -220,13 +219,6 @@ def variables_of(
     return [w.value for model in models for w in model.weights if id(w) not in constants]
 
 
-def search_settings_of(settings: Mapping[str, Any]) -> Search:
-    """Return the search of an export's settings."""
-    names = {field.name for field in dataclasses.fields(Search)}
-    own = {name: value for name, value in settings.items() if name in names}
-    return Search(**{"num_results": 5, **own})
-
-
 @dataclasses.dataclass(frozen=True)
 class _Untracked:
     """Holds what the SavedModel must not hold."""
@@ -237,24 +229,14 @@ class _Untracked:
 class ExportedReader(tf.Module):
     """Variables, tokenizer and signatures of a reader, without the Keras models."""
 
-    def __init__(
-        self,
-        runs: Sequence[Run],
-        *,
-        beam_width: int = 5,
-        num_results: int = 5,
-        length_penalty: float = 1.0,
-    ) -> None:
+    def __init__(self, runs: Sequence[Run], search_settings: Search) -> None:
         super().__init__()
         models, config = [run.model for run in runs], runs[0].config
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
         source = runs[0].source
         self._source, self._places = lambda: source, source.places
-        self._settings = Search(
-            beam_width=beam_width,
-            num_results=min(num_results, beam_width),
-            length_penalty=length_penalty,
-        )
+        count = min(search_settings.num_results, search_settings.beam_width)
+        self._settings = dataclasses.replace(search_settings, num_results=count)
         self._max_length = config.max_target_length
         self.target_tokenizer = runs[0].target_tokenizer
         self.variables_used = variables_of(models)

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,13 @@ from serving.export.modules import (
     Exported,
     ExportedPredictor,
     ExportedReader,
-    search_settings_of,
     traced,
 )
 from training.command.errors import UserError
 from training.command.files import move, remove, remove_empty
 from training.command.progress import Tell
 from training.data.splits import load_split
+from training.decode.search import Search
 from training.runs.files import kept, read_history
 from training.runs.run import Run
 from training.sources.events.histories import Histories
@@ -51,7 +52,31 @@ _PEOPLE = 3
 COMPARED = 500  # sources
 _TOGETHER = 100
 MANIFEST = "assets.extra/manifest.json"
-_READER_SETTINGS = ("beam_width", "num_results", "length_penalty")
+
+
+@dataclass(frozen=True)
+class Settings(Search):
+    """The search of an export, and how its numbers are written."""
+
+    num_results: int = 5
+    weights: str = "float32"  # of ONNX; or "int8"
+    tables: bool = True  # of ONNX, see `serving.portable.write.products`
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the export may answer otherwise than its runs."""
+        return (self.weights, self.precision) != ("float32", "float32")
+
+    def written(self, run: Run, form: str) -> dict[str, Any]:
+        """Return the settings that exports of such a run in such a form have, for a manifest."""
+        names = [field.name for field in fields(Search)]
+        if not KINDS[run.config.source].tokens:
+            names = ["beam_width", "num_results", "length_penalty"]
+        if run.config.target == "label":
+            names = []
+        if form == "onnx":
+            names += ["weights"] if self.tables else ["weights", "tables"]
+        return {name: getattr(self, name) for name in names}
 
 
 def dev_sources(run: Run, limit: int) -> list[Any]:
@@ -105,11 +130,6 @@ def _table(run: Run) -> list[str]:
     return [file.getvalue()]
 
 
-def is_rounded(settings: dict[str, Any]) -> bool:
-    """Whether an export of these settings may answer otherwise than its runs."""
-    return any(settings.get(name, "float32") != "float32" for name in ("weights", "precision"))
-
-
 def compared_sources(run: Run) -> list[Any]:
     """Return the sources that are compared: of the dev split, where it can be found."""
     texts = WARMUP_TEXTS if KINDS[run.config.source].tokens else ()
@@ -120,14 +140,14 @@ def agreement(
     runs: Sequence[Run],
     texts: Sequence[str],
     rounded: Callable[..., dict[str, tf.Tensor]],
-    settings: dict[str, Any],
+    settings: Settings,
 ) -> dict[str, float]:
     """Compare the translations of texts by a signature, `translate`, with those in float32.
 
     Returns the number of `texts`, how many have the `same` translation, and the largest
     `score_difference` among those.
     """
-    plain = Exported(runs, **{**settings, "precision": "float32"})
+    plain = Exported(runs, replace(settings, precision="float32"))
     answers = []
     with exporting():
         traced_plain = traced(plain.translate, {"text": ((None,), "string")})
@@ -184,25 +204,24 @@ def export(
     *,
     tell: Tell = lambda what, share=None: None,
     form: str = "savedmodel",
-    **settings: Any,
+    **keywords: Any,
 ) -> Path:
     """Write a new version of a servable model, of a run or of several as an ensemble.
 
     `output` is the model's base path; versions are numbered directories in it. `form` is
-    "savedmodel" or "onnx". For settings see `Exported`; for ONNX `weights` may be "int8", and
-    `tables` False, see `serving.portable.write.products`. Returns the version's directory. It is
+    "savedmodel" or "onnx"; for the keywords see `Settings`. Returns the version's directory. It is
     written beside the versions and renamed when it is whole, so that a server never sees half of
     it. Where the export fails, nothing is left of it. Raises UserError if a weight is not finite,
     or the files cannot be written.
     """
     check_finite(runs)
-    search_settings_of({**settings, "precision": "float32"}).check(runs)
+    settings = Settings(**keywords)
+    replace(settings, precision="float32").check(runs)
     if form == "onnx":
         return _export_onnx(runs, output, tell, settings)
     with _aside(output) as aside:
-        settings = _settings_of(runs[0], settings)
-        module, manifest = _module(runs, settings), _manifest(runs, settings)
-        compares = isinstance(module, Exported) and is_rounded(settings)
+        module, manifest = _module(runs, settings), _manifest(runs, settings.written(runs[0], form))
+        compares = isinstance(module, Exported) and settings.is_rounded
         tell("tracing the model", 0.05)
         with exporting():
             signatures = module.signatures()
@@ -223,24 +242,26 @@ def export(
         return _number(aside)
 
 
-def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[str, Any]) -> Path:
+def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: Settings) -> Path:
     """Write a new version as ONNX graphs: see `export`."""
     # Others need no onnx.
-    from serving.portable.write.graphs import check_settings, write_folder, write_manifest
+    from serving.portable.write.graphs import check_numbers, write_folder, write_manifest
 
-    check_settings(settings)
-    settings = {**vars(search_settings_of(settings)), **settings}
-    settings = _settings_of(runs[0], settings, "weights")
+    check_numbers(settings.precision, settings.weights)
     with _aside(output) as aside:
         tell("writing the ONNX graphs", 0.5)
         aside.mkdir()
-        card = _manifest(runs, settings)
+        card = _manifest(runs, settings.written(runs[0], "onnx"))
+        form: dict[str, Any] = {
+            "tables": settings.tables,
+            "coverage_penalty": settings.coverage_penalty,
+        }
         try:
-            write_folder(runs, aside, settings, card)
-            if is_rounded(settings) and (sources := compared_sources(runs[0])):
+            write_folder(runs, aside, card, weights=settings.weights, **form)
+            if settings.is_rounded and (sources := compared_sources(runs[0])):
                 tell("comparing its answers with those in float32", 0.7)
                 with tempfile.TemporaryDirectory() as plain:
-                    write_folder(runs, Path(plain), {**settings, "weights": "float32"}, card)
+                    write_folder(runs, Path(plain), card, **form)
                     difference = local_agreement(runs[0], sources, Path(plain), aside)
                 write_manifest(aside, {"agreement": difference})
         except OSError as error:
@@ -299,28 +320,20 @@ def _is_alive(process: int) -> bool:
 
 
 def _module(
-    runs: Sequence[Run], settings: dict[str, Any]
+    runs: Sequence[Run], settings: Settings
 ) -> Exported | ExportedReader | ExportedPredictor:
     """Return what is saved of runs, by what they read."""
     config = runs[0].config
     if KINDS[config.source].tokens:
-        return Exported(runs, **settings)
-    if settings.get("precision", "float32") != "float32":
+        return Exported(runs, settings)
+    if settings.precision != "float32":
         raise UserError(f"--precision expected runs with source = text. Received: {config.source}")
     if config.target == "label":
         return ExportedPredictor(runs)
-    return ExportedReader(runs, **settings)
+    return ExportedReader(runs, settings)
 
 
-def _settings_of(run: Run, settings: dict[str, Any], *more: str) -> dict[str, Any]:
-    """Return the settings that an export of what the run reads and says has."""
-    if KINDS[run.config.source].tokens:
-        return settings
-    keys = more if run.config.target == "label" else (*_READER_SETTINGS, *more)
-    return {key: settings[key] for key in keys if key in settings}
-
-
-def _manifest(runs: Sequence[Run], settings: dict) -> dict:
+def _manifest(runs: Sequence[Run], settings: dict[str, Any]) -> dict:
     """Return what the version was made of."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -113,7 +113,7 @@ def test_versions_are_numbered_and_nothing_half_written_is_left(tiny_run, tmp_pa
     assert sorted(path.name for path in output.iterdir()) == ["3", "4"]
     manifest = json.loads((output / "4" / "assets.extra" / "manifest.json").read_text())
     assert [run["config"]["data"] for run in manifest["runs"]] == ["phrasebook-en-fr"] * 2
-    assert manifest["settings"] == settings
+    assert settings.items() <= manifest["settings"].items()
     assert check_graph(read_meta_graph(output / "4")) == []
     # Two of one run agree.
     expected = make_translator([tiny_run], Search(beam_width=1, max_source_length=LENGTH))(TEXTS)

@@ -222,32 +222,37 @@ def write_graphs(
     return written
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise a UserError, which names it, for what has no form in ONNX here."""
-    expected: dict[str, tuple[str, ...]] = {"precision": ("float32",), "weights": tuple(BITS)}
-    for name, choices in expected.items():
-        if (found := settings.get(name, choices[0])) not in choices:
+def check_numbers(precision: str, weights: str) -> None:
+    """Raise a UserError, which names it, for numbers that have no form in ONNX here."""
+    expected = (("precision", precision, ["float32"]), ("weights", weights, [*BITS]))
+    for name, value, choices in expected:
+        if value not in choices:
             raise UserError(
-                f"--format onnx expected --{name} {' or '.join(choices)}. Received: {found}"
+                f"--format onnx expected --{name} {' or '.join(choices)}. Received: {value}"
             )
 
 
 def write_folder(
-    runs: Sequence[Run], folder: Path, settings: Mapping[str, Any], card: dict
+    runs: Sequence[Run],
+    folder: Path,
+    card: dict[str, Any],
+    *,
+    weights: str = "float32",
+    tables: bool = True,
+    coverage_penalty: float = 0.0,
 ) -> None:
     """Write an ONNX export of runs, several as an ensemble, into an empty directory.
 
-    `settings` are of the search, `weights` and `tables`; `card` is what the manifest says of the
-    run. Raises UserError for a part of the model that has no form in ONNX here.
+    `card` is what the manifest says of the runs and the search; for `weights`, "float32" or "int8",
+    and `tables` see `serving.portable.write.products`. Raises UserError for a part of the model
+    that has no form in ONNX here.
     """
     run, parts = runs[0], [(run.config, run.model) for run in runs]
-    bits = BITS[settings.get("weights", "float32")]
+    bits = BITS[weights]
     if run.config.target == "label":
         graphs, sides = write_predictor(parts, folder, bits), {}
     else:
-        tables = settings.get("tables", True)
-        penalty = settings.get("coverage_penalty", 0.0)
-        graphs = write_graphs(parts, folder, bits, tables, penalty)
+        graphs = write_graphs(parts, folder, bits, tables, coverage_penalty)
         sides = {"target": run.target_tokenizer}
         if KINDS[run.config.source].tokens:
             sides["source"] = run.source_tokenizer
@@ -255,7 +260,6 @@ def write_folder(
         **card,
         "format": "onnx",
         "task": TASKS[run.config.source],
-        "settings": dict(settings),
         "copies": run.config.copy,
         "attends": all(run.config.attention != "none" for run in runs),
         "graphs": graphs,
