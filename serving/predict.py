@@ -43,13 +43,16 @@ def _ask(arguments: argparse.Namespace) -> int:
     from serving.api.histories import TIME, read_table
     from serving.client.drawing import draw_timeline
 
-    histories = read_table(arguments.table, arguments.id, arguments.time)
+    table = read_table(arguments.table, arguments.id, arguments.time)
+    histories: dict[str, dict[str, list[str]]] = table
     if arguments.only:
         if unknown := [person for person in arguments.only if person not in histories]:
             raise ValueError(f"{arguments.table} has no {arguments.id} {unknown[0]!r}")
         histories = {person: histories[person] for person in arguments.only}
     with opened(arguments, "Predictor") as predictor:
         answers = predictor.outcome(list(histories.values()), ignore=True)
+        for note in table.notes(predictor.metadata().signatures["predict"]["inputs"]):
+            print(f"warning: {printable(note)}", file=sys.stderr)
     times = {person: [float(time) for time in histories[person][TIME]] for person in histories}
     for person, answer in zip(histories, answers, strict=True):
         if arguments.json:

@@ -7,8 +7,10 @@ import gzip
 import itertools
 import math
 import re
+import unicodedata
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,47 @@ PLACEHOLDERS = MISSING | {
     *("-", "--", "–", "—", "?", ".", "..", "*", "n.a.", "n.d.", "nd", "none", "nil"),
     *("-nan", "#na", "missing", "unknown", "not available", "not done", "pending"),
 }
+SILENT = ("", "NA", "NaN", "nan")  # missing, and not worth a line
+LOST = 0.01  # share of a time between events, and of these times, that rounding may take
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 
 
-def read_table(path: str | Path, person: str, time: str) -> dict[str, dict[str, list[str]]]:
+class Table(dict[str, dict[str, list[str]]]):
+    """The history of each id in a table, `lines` those of its events, `name` the table's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.lines = name, dict[str, list[int]]()
+
+    def notes(self, inputs: Iterable[str]) -> Iterator[str]:
+        """Yield what a model of these inputs takes otherwise than a cell says, as `evaluate`."""
+        names, (history, *_) = [*inputs], self.values()
+        for column in history:
+            plain = column if column in names else input_name(column)
+            if plain in names and plain != column and plain in history:
+                yield f"{self.name}: {column!r} is not read beside {plain!r}: both are {plain}"
+            elif plain in names and column != TIME:
+                cells = [
+                    (line, cell)
+                    for person, lines in self.lines.items()
+                    for line, cell in zip(lines, self[person][column], strict=True)
+                    if cell.lower() in PLACEHOLDERS and cell not in SILENT
+                ]
+                counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
+                for line, cell in sorted(cells)[:1]:
+                    where = f"line {line}, {cell!r}"
+                    yield f"{self.name}: {counted} taken as missing in {column}: {where}"
+        cells_of_time = itertools.chain.from_iterable(each[TIME] for each in self.values())
+        times = [float(cell) for cell in cells_of_time if _NUMBER.fullmatch(cell)]
+        gaps = itertools.pairwise(zip(times, array("f", times), strict=True))
+        lost = sum(abs(y - x - (b - a)) > LOST * (b - a) > 0 for (a, x), (b, y) in gaps)
+        if lost > LOST * len(times):
+            rounding = "are rounded, to 32 bits, by much of their distances: let them begin near 0"
+            yield f"{self.name}: {lost} of {len(times)} times {rounding}"
+
+
+def read_table(path: str | Path, person: str, time: str) -> Table:
     """Return the history of each id in a table, CSV (.gz allowed) with a row for each visit.
 
     `person` is the column of ids, `time` that of times, which is called "time" in the histories.
@@ -43,22 +82,22 @@ def read_table(path: str | Path, person: str, time: str) -> dict[str, dict[str, 
             raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def parse_table(
-    lines: Iterable[str], person: str, time: str, name: str = "the table"
-) -> dict[str, dict[str, list[str]]]:
+def parse_table(lines: Iterable[str], person: str, time: str, name: str = "the table") -> Table:
     """Return the history of each id in the lines of a table, see `read_table`.
 
-    Blank rows are skipped; `name` is what the message calls the table.
+    Blank rows and columns without a name are skipped; `name` is what messages call the table. A
+    column called "time" beside that of times is called as the model does, "xtime".
 
     Raises ValueError where a column is missing or there twice, where the ids are the times, or for
     a row of more or fewer cells or without an id.
     """
     rows = csv.reader(lines)
-    histories: dict[str, dict[str, list[str]]] = {}
+    histories = Table(name)
     try:
         names = [column.strip() for column in next(rows, [])]
         _check_names(names, person, time, name)
-        keys = [TIME if column == time else column for column in names]
+        other = {TIME: input_name(TIME), time: TIME, person: ""}
+        keys = [other.get(column, column) for column in names]
         whose = names.index(person)
         for row in rows:
             cells = [cell.strip() for cell in row]
@@ -70,8 +109,9 @@ def parse_table(
             if cells[whose].lower() in MISSING:
                 raise ValueError(f"{line}: the {person}, whose row it is, is missing")
             history = histories.setdefault(cells[whose], {})
+            histories.lines.setdefault(cells[whose], []).append(rows.line_num)
             for key, cell in zip(keys, cells, strict=True):
-                if key != person:
+                if key:
                     history.setdefault(key, []).append(cell)
     except csv.Error as error:
         raise ValueError(f"{name} cannot be read: {error}") from None
@@ -86,14 +126,9 @@ def _check_names(names: Sequence[str], person: str, time: str, name: str) -> Non
             raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}")
     if person == time:
         raise ValueError(f"expected a column of ids and one of times. Received: {time!r} for both")
-    for column in names:
-        if names.count(column) > 1:
+    for column in filter(None, names):
+        if names.count(column) + (column == input_name(TIME) and time != TIME in names) > 1:
             raise ValueError(f"{name} has two columns {column!r}")
-    if time != TIME and TIME in names:
-        raise ValueError(
-            f"{name} has a column {TIME!r} beside {time!r}, which is its time: rename it, to "
-            f"{input_name(TIME)!r} where the model knows it"
-        )
 
 
 def history_columns(
@@ -105,7 +140,8 @@ def history_columns(
         history: "time" and other columns, each a list with a value for each event: a number, a
             category, or None (or "NA") where it is missing.
         inputs: the names of the model's inputs.
-        ignore: whether columns that the model does not know are left out.
+        ignore: whether columns that the model does not know are left out, and those that it would
+            know but for another with the input's very name.
 
     Raises TypeError for anything else, ValueError where a column that the model reads is absent, a
     column or category is not known, columns differ in length, two are one to the model, a number is
@@ -123,6 +159,8 @@ def history_columns(
             raise ValueError(f"a history has {count} times, and {len(cells)} values of {column}")
         plain = column if column in names else input_name(column)
         categories = [name for name in names if name.startswith(f"{plain}__")]
+        if ignore and plain != column and plain in history:
+            continue
         if plain in columns:
             raise ValueError(
                 f"columns {columns[plain]!r} and {column!r} are both {plain} to the model"
@@ -179,16 +217,25 @@ def _categories(
 ) -> dict[str, list[float]]:
     """Return the inputs of a column of categories: 1 for the category of an event, else 0."""
     numbers: dict[str, list[float]] = {name: [] for name in names}
+    known = {_decoded(name.partition("__")[2]): name for name in names}
+    alike = {category_of(category): name for category, name in known.items()}
     for cell in cells:
         # Of what has no such name, only NaN's kin differs from itself; pandas' NA has no truth.
         missing = cell is None or str(cell).strip().lower() in MISSING or cell != cell
-        category = "" if missing else input_name(column, str(cell).strip())
-        if not missing and category not in names:
-            readable = ", ".join(_decoded(name.partition("__")[2]) for name in names)
+        text = str(cell).strip()
+        found = known.get(text) or alike.get(category_of(text))
+        if not missing and found is None:
+            readable = ", ".join(known)
             raise ValueError(f"{column} was never {cell!r} in training; known are {readable}")
         for name in names:
-            numbers[name].append(math.nan if missing else float(name == category))
+            numbers[name].append(math.nan if missing else float(name == found))
     return numbers
+
+
+def category_of(cell: str) -> str:
+    """Return a category without its form: in NFC, and 1 for 1.0, which pandas makes of gaps."""
+    whole = _WHOLE.fullmatch(cell)
+    return unicodedata.normalize("NFC", whole[1] if whole else cell)
 
 
 def _number(column: str, cell: float | str | None) -> float:

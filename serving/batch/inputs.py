@@ -12,14 +12,23 @@ import glob
 import gzip
 import json
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from serving.api.histories import TIME, history_columns, padded_columns, read_table
+from serving.api.histories import (
+    TIME,
+    History,
+    Table,
+    history_columns,
+    padded_columns,
+    read_table,
+)
 from serving.api.image_files import INPUT, is_image
+from serving.api.printing import printable
 from training.command.errors import UserError
 
 ENDINGS = (".jsonl", ".json", ".txt", ".csv")
@@ -187,11 +196,12 @@ def _read_text(line: bytes, is_json: bool) -> tuple[str, dict[str, Any]]:
 class Events:
     """Histories of a table, a row for each visit, in the order in which their ids come.
 
-    `id` and `time` are the columns of ids and of times.
+    `id` and `time` are the columns of ids and of times, `untold` tables whose notes are not told.
     """
 
     id: str = "id"
     time: str = "time"
+    untold: list[Table] = field(default_factory=list, compare=False)
 
     signature: ClassVar[str] = "predict"
     window: ClassVar[int] = 4096
@@ -199,24 +209,36 @@ class Events:
     def items(self, path: Path) -> Iterator[Item]:
         """Yield the histories of a table."""
         try:
-            histories = read_table(path, self.id, self.time)
+            table = read_table(path, self.id, self.time)
         except (ValueError, EOFError) as error:
             raise JobError(str(error)) from None
-        for person, history in histories.items():
+        self.untold.append(table)
+        for person, history in table.items():
             yield Item(history, {self.id: person})
 
     @staticmethod
-    def size(value: dict[str, list[str]]) -> int:
+    def size(value: History) -> int:
         """Return how many events a history has."""
         return len(value[TIME])
 
-    def answer(
-        self, function: Any, values: Sequence[dict[str, list[str]]]
-    ) -> list[Fields | ValueError]:
+    def answer(self, function: Any, values: Sequence[History]) -> list[Fields | ValueError]:
         """Return the probability after each history; what it has beyond the model is left out."""
         import tensorflow as tf
 
         inputs = list(function.structured_input_signature[1])
+        while self.untold:
+            for note in self.untold.pop().notes(inputs):
+                print(f"warning: {printable(note)}", file=sys.stderr)
+
+        def ask(rows: Sequence[dict[str, list[float]]]) -> list[Fields]:
+            columns = padded_columns(rows)
+            answers = function(**{name: tf.constant(x, tf.float32) for name, x in columns.items()})
+            return [
+                {"probability": round(float(probability), 6)}
+                | ({"truncated": True} if truncated else {})
+                for probability, truncated in _rows(answers, "probability", "truncated")
+            ]
+
         answers: list[Any] = []
         for history in values:
             try:
@@ -224,12 +246,9 @@ class Events:
             except ValueError as error:
                 answers.append(error)
         if good := [place for place, row in enumerate(answers) if isinstance(row, dict)]:
-            columns = padded_columns([answers[place] for place in good])
-            tensors = {name: tf.constant(x, tf.float32) for name, x in columns.items()}
-            rows = _rows(function(**tensors), "probability", "truncated")
-            for place, (probability, truncated) in zip(good, rows, strict=True):
-                cut = {"truncated": True} if truncated else {}
-                answers[place] = {"probability": round(float(probability), 6), **cut}
+            found = _each(ask, [answers[place] for place in good], '(expected [^\n"]+)')
+            for place, answer in zip(good, found, strict=True):
+                answers[place] = answer
         return answers
 
 
@@ -254,18 +273,30 @@ class Images:
         """Return text and score of each image; where one is broken, the others are read without."""
         import tensorflow as tf
 
-        try:
-            answers = function(**{INPUT: tf.constant(values)})
+        def ask(files: Sequence[bytes]) -> list[Fields]:
+            answers = function(**{INPUT: tf.constant(files)})
             return [
                 {"text": text.decode("utf-8", "replace"), "score": round(float(score), 4)}
                 for text, score in _rows(answers, "text", "score")
             ]
-        except tf.errors.InvalidArgumentError as error:
-            if len(values) == 1:
-                reason = re.search(rf"{INPUT}\[0\] ([^\]\n']+)", error.message)
-                return [ValueError(reason[1].strip() if reason else "no image that can be read")]
-        half = len(values) // 2
-        return self.answer(function, values[:half]) + self.answer(function, values[half:])
+
+        return _each(ask, values, rf"{INPUT}\[0\] ([^\]\n']+)")
+
+
+def _each(
+    ask: Callable[[Sequence[Any]], list[Fields]], values: Sequence[Any], reason: str
+) -> list[Fields | ValueError]:
+    """Return the answer to each value; one of which a graph says a reason is an error by itself."""
+    import tensorflow as tf
+
+    try:
+        return [*ask(values)]
+    except tf.errors.InvalidArgumentError as error:
+        if len(values) == 1:
+            found = re.search(reason, error.message)
+            return [ValueError(found[1].strip() if found else "cannot be read")]
+    half = len(values) // 2
+    return _each(ask, values[:half], reason) + _each(ask, values[half:], reason)
 
 
 Kind = Texts | Events | Images

@@ -227,6 +227,6 @@ def test_outcomes_are_those_of_the_local_predictor(event_run, onnx_predictor, rn
         weights = [*wanted.attention_weights, *[0.0] * (11 - lengths[row])]
         np.testing.assert_allclose(found["attention_weights"][row], weights, atol=1e-6)
     columns["bili"][0] = -columns["bili"][0]
-    with pytest.raises(StatusError, match="history 1: expected bili to be a number, 0 to 1e30"):
+    with pytest.raises(StatusError, match="expected bili to be a number, 0 to 1e30"):
         model.run("predict", columns, (), 60)
     model.close()

@@ -16,6 +16,7 @@ from serving.check.version import check_version
 from serving.client.clients import Predictor
 from serving.client.drawing import draw_timeline
 from serving.export.version import export
+from serving.portable.read import LocalPredictor
 from tests.serving.conftest import serving
 from training import evaluate
 from training.decode.labels import make_predictor
@@ -127,7 +128,7 @@ TABLE = "id,day,bili\na,1,2\na,2,3\n"
 @pytest.mark.parametrize(
     ("table", "roles", "said"),
     [
-        (TABLE.replace("bili", "time"), "id day", "column 'time' beside 'day', which is its time"),
+        ("id,day,time,xtime\na,1,2,3\n", "id day", "two columns 'xtime'"),
         (TABLE.replace("day,bili", "time, time"), "id time", "two columns 'time'"),
         (TABLE, "day day", "ids and one of times. Received: 'day' for both"),
         (TABLE, "id when", "no column 'when'; it has id, day, bili"),
@@ -155,6 +156,20 @@ def test_a_table_may_begin_with_a_byte_order_mark_and_have_spaces(tmp_path):
     assert histories.read_table(file, "id", "day") == wanted
 
 
+def test_columns_that_a_training_takes_are_taken(tmp_path):
+    """Row numbers without a name, a column called time, one that another's name is read as."""
+    file = tmp_path / "table.csv"
+    file.write_text(",id,day,time,dose_a,dose-a,\n0,a,1,5,7,9,\n1,a,2,6,8,9,0\n")
+    table = histories.read_table(file, "id", "day")
+    inputs = ("time", "xtime", "dose_a")
+    found = histories.history_columns(table["a"], inputs, ignore=True)
+    assert found == {"time": [1, 2], "xtime": [5, 6], "dose_a": [7, 8]}
+    (note,) = table.notes(inputs)
+    assert note == f"{file}: 'dose-a' is not read beside 'dose_a': both are dose_a"
+    with pytest.raises(ValueError, match="are both dose_a to the model"):
+        histories.history_columns(table["a"], inputs)
+
+
 def test_two_columns_that_are_one_to_the_model_are_refused():
     for column in ("a.b", "a/b"):
         history = {"time": [0], "a b": [1], column: [2]}
@@ -177,6 +192,76 @@ def test_a_file_of_histories_is_answered_as_by_the_server(
         answers = predictor.outcome(list(known.values()), ignore=True)
     wanted = [answer.probability for answer in answers]
     np.testing.assert_allclose([r["probability"] for r in found], wanted, atol=1e-5)
+
+
+def test_a_number_that_has_no_logarithm_is_an_error_of_its_own_history(
+    event_server, models, tmp_path, capsys
+):
+    table, said = tmp_path / "t.csv", "expected bili to be a number, 0 to 1e30. Received: -2"
+    table.write_text("id,time,bili,sex\na,1,2,f\nb,1,-2,f\nc,1,unknown,m\nd,1,1e30,m\n")
+    batch(
+        [
+            "--model",
+            str(models / "visits"),
+            "--input",
+            str(table),
+            "--output",
+            str(tmp_path / "out"),
+        ]
+    )
+    told = f"warning: {table}: 1 cell is taken as missing in bili: line 4, 'unknown'\n"
+    assert capsys.readouterr().err.count(told) == 1
+    found = [json.loads(line) for line in (tmp_path / "out" / "t.jsonl").read_text().splitlines()]
+    assert [record.get("error") for record in found] == [None, said, None, None]
+    options = ["--target", event_server, "--model", "visits"]
+    assert predict.main([str(table), *options]) == 1
+    assert said in capsys.readouterr().err
+    assert predict.main([str(table), *options, "--only", "c", "--only", "d"]) == 0
+    out, err = capsys.readouterr()
+    assert err == told
+    said = [float(line.split()[0]) for line in out.splitlines()]
+    np.testing.assert_allclose(said, [found[n]["probability"] for n in (2, 3)], atol=1e-4)
+
+
+def test_of_a_long_history_all_tell_that_the_last_events_are_read(
+    event_run, event_server, models, onnx_predictor, tmp_path, capsys
+):
+    most = event_run.config.max_events
+    history = {"time": [*range(most + 3)], "bili": [5.0, *[None] * (most + 2)]}
+    history["sex"] = ["f", *[None] * (most + 2)]
+    with Predictor(event_server, "visits") as remote:
+        for predictor in (remote, LocalPredictor(onnx_predictor)):
+            answer, other, short = predictor.outcome(
+                [
+                    history,
+                    {**history, "sex": ["m", *history["sex"][1:]]},
+                    {name: cells[:most] for name, cells in history.items()},
+                ]
+            )
+            assert (answer.truncated, short.truncated) == (True, False)
+            assert answer.probability != other.probability
+            assert len(answer.attention_weights) == most + 3
+            assert not any(answer.attention_weights[:3])
+            assert all(answer.attention_weights[3:])
+    table = tmp_path / "long.csv"
+    rows = zip(*history.values(), strict=True)
+    lines = ["a," + ",".join("" if x is None else str(x) for x in row) for row in rows]
+    table.write_text("id,time,bili,sex\n" + "\n".join(lines) + "\n")
+    assert predict.main([str(table), "--target", event_server, "--model", "visits", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["truncated"] is True
+    assert "1 of 1 histories have more events than the model reads" in err
+    batch(
+        [
+            "--model",
+            str(models / "visits"),
+            "--input",
+            str(table),
+            "--output",
+            str(tmp_path / "out"),
+        ]
+    )
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["truncated"] == 1
 
 
 def test_an_event_run_is_scored(event_run, tmp_path, capsys):

@@ -193,12 +193,11 @@ class LocalPredictor(LocalModel):
         Raises ValueError for a number below 0 whose logarithm is taken.
         """
         rows = [np.asarray(each, "float32") for each in events]
-        for number, row in enumerate(rows, 1):
-            for _, column in np.argwhere((row < 0) & self._logged)[:1]:
-                found = row[:, column][row[:, column] < 0][0]
+        for row in rows:
+            for place, column in np.argwhere((row < 0) & self._logged)[:1]:
                 raise ValueError(
-                    f"history {number}: expected {self._columns[column]} to be a number, 0 to "
-                    f"1e30. Received: {found:g}"
+                    f"expected {self._columns[column]} to be a number, 0 to 1e30. "
+                    f"Received: {row[place, column]:g}"
                 )
         places = [np.flatnonzero(~np.isnan(row[:, self._columns.index(TIME)])) for row in rows]
 

@@ -224,7 +224,8 @@ def test_a_column_that_training_had_may_not_be_absent(tmp_path):
         ),
         (WIDE, ABOUT + 'log = ["vv"]\n', r"visits.toml: log expected .* bili, sex\. .*: vv"),
         (LONG, LONG_ABOUT + 'columns = ["zz"]\n', r"columns expected .* bili, sex\. .*: zz"),
-        ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "two columns of the name a_b"),
+        ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "'a b' and 'a.b', both a_b to a served"),
+        ("patient,day,a-b,a_b,died\na,1,2,3,1\n", ABOUT + 'columns = ["a-b"]', "rename one"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_one_clear_line(table, about, said, tmp_path):
@@ -330,3 +331,48 @@ def test_nafld_reads_nothing_after_the_index_date():
     assert found.values[2, columns.index("htn")] == 1
     assert found.values[1, columns.index("age")] == 50
     assert np.nanmax(found.values) < 999
+
+
+def test_a_category_in_another_form_is_the_same_category(tmp_path, capsys):
+    """Where a gap makes floats of a column, pandas writes 1.0 for 1."""
+    about = ABOUT + 'categories = ["stage"]\n'
+    head, rest = "patient,day,stage,died\n", ",1\na,3,,0\nb,1,2.00,0\nb,2,x,\nb,3,e\u0301,1\n"
+    found = read_table(write(tmp_path, f"{head}a,1,1{rest}", about))
+    assert found.schema.columns["stage"] == ["1", "2", "x", "\u00e9"]
+    again = write(tmp_path, f"{head}a,1,1.0{rest}".replace("e\u0301", "\u00e9"), about)
+    nan_equal(read_table(again, found.schema).values, found.values)
+    nan_equal(read_table(again).values, found.values)
+    assert not capsys.readouterr().err
+    old = Schema({"stage": ["1.0", "2", "x", "\u00e9"]})  # of a run of before
+    nan_equal(read_table(write(tmp_path, f"{head}a,1,1{rest}", about), old).values, found.values)
+    cells = ["1", "1.0", 1, 1.0, "e\u0301", None]
+    inputs = ["time", *found.schema.inputs()]
+    served = client.history_columns({"time": range(6), "stage": cells}, inputs)
+    assert served["stage__1"][:5] == [1, 1, 1, 1, 0]
+    assert served[input_name("stage", "\u00e9")][4] == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("F", "f"), ("1", "01"), ("a b", "a  b"), ("1.5", "1.50")]
+)
+def test_categories_that_differ_in_form_are_told(one, other, tmp_path, capsys):
+    about = ABOUT + 'categories = ["sex"]\n'
+    table = f"patient,day,sex,died\na,1,{one},0\na,2,x,1\na,3,{other},0\n"
+    found = read_table(write(tmp_path, table, about))
+    assert len(found.schema.columns["sex"]) == 3
+    said = f"{sorted((one, other))[0]!r} and {sorted((one, other))[1]!r} are two categories of sex"
+    assert said in capsys.readouterr().err
+
+
+def test_what_a_table_is_taken_for_is_told_as_in_training(tmp_path, capsys):
+    """By a client and a batch job in the words of a training, whatever follows the words."""
+    cells = ["1.5", "unknown", "", "?", "2", "NA", "3"]
+    rows = [f"p{n % 2},{1_700_000_000 + n},{x},f,{n % 2}\n" for n, x in enumerate(cells)]
+    path = write(tmp_path, "patient,day,bili,sex,died\n" + "".join(rows))
+    names = ["time", *read_table(path).schema.inputs()]
+    wanted = sorted(capsys.readouterr().err.splitlines())
+    assert len(wanted) == 2
+    found = sorted(client.read_table(path, "patient", "day").notes(names))
+    assert found[0] == wanted[0]
+    assert found[1].partition(": let")[0] == wanted[1].partition(": let")[0]
+    assert list(client.read_table(path, "patient", "day").notes(["time"])) == found[1:]

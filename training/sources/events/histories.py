@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,7 @@ PLACEHOLDERS = MISSING | {
     *("-nan", "#na", "missing", "unknown", "not available", "not done", "pending"),
 }
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 
 
 def parse_number(cell: str) -> float | None:
@@ -28,6 +30,12 @@ def parse_number(cell: str) -> float | None:
     """
     number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
     return number if abs(number) <= MOST else None
+
+
+def category_of(cell: str) -> str:
+    """Return a category without its form: in NFC, and 1 for 1.0, which pandas makes of gaps."""
+    whole = _WHOLE.fullmatch(cell)
+    return unicodedata.normalize("NFC", whole[1] if whole else cell)
 
 
 def input_name(column: str, category: str | None = None) -> str:

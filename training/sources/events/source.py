@@ -132,8 +132,8 @@ class EventSource(Source):
             Events float32 `(B, min(T, most), 1 + 2 * inputs)`, their places in the columns, int32
             `(B, min(T, most))`, and whether a history has more, boolean `(B,)`.
 
-        Raises InvalidArgumentError, which names history and column, for a number below 0 whose
-        logarithm is taken.
+        Raises InvalidArgumentError, which names the column, for a number below 0 whose logarithm is
+        taken.
         """
         import tensorflow as tf
 
@@ -141,11 +141,8 @@ class EventSource(Source):
         events = tf.stack([tf.ensure_shape(columns[name], [None, None]) for name in names], axis=-1)
         there = ~tf.math.is_nan(events[:, :, 0])
         below = tf.where((events < 0) & np.array([False, *self.schema.logged()]))[:1]
-        words = [
-            *("history", tf.strings.as_string(below[:, 0] + 1) + ": expected"),
-            *(tf.gather(names, below[:, 2]), "to be a number, 0 to 1e30. Received:"),
-            tf.strings.as_string(tf.gather_nd(events, below), shortest=True),
-        ]
+        words = ["expected", tf.gather(names, below[:, 2]), "to be a number, 0 to 1e30. Received:"]
+        words += [tf.strings.as_string(tf.gather_nd(events, below), shortest=True)]
         right = tf.debugging.Assert(tf.size(below) == 0, [tf.strings.join(words, " ")])
         with tf.control_dependencies([right]):
             values = tf.transpose(events[:, :, 1:], [0, 2, 1])  # (B, inputs, T)

@@ -30,6 +30,7 @@ import math
 import re
 import sys
 import tomllib
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from training.data.pair_files import CorpusError, read_text
-from training.sources.events.histories import MISSING, PLACEHOLDERS, Histories, Schema, parse_number
+from training.sources.events.histories import (
+    MISSING,
+    PLACEHOLDERS,
+    Histories,
+    Schema,
+    category_of,
+    input_name,
+    parse_number,
+)
 
 MOST_CATEGORIES = 50  # of a column that is not declared as one of categories
 LOST = 0.01  # share of a time between events, and of these times, that rounding may take
@@ -165,6 +174,13 @@ def _events_of(
             f"an empty {about['value']} where it was never measured. It has "
             f"{', '.join(sorted(names - {outcome}))}"
         )
+    for name in columns:
+        served = input_name(name)
+        alike = [each for each in names if each != name and input_name(each) == served]
+        if alike and served != name:  # else it is the one that is meant
+            raise CorpusError(
+                f"{path} has {name!r} and {alike[0]!r}, both {served} to a served model: rename one"
+            )
     people: dict[str, list[_Event]] = {}
     clashes = []
     for line, row in rows:
@@ -223,9 +239,9 @@ def _schema_of(path: Path, about: dict[str, Any], people: dict[str, list[_Event]
 
 def _categories(path: Path, name: str, cells: list[_Cell], declared: bool) -> list[str] | None:
     """Return the categories of a column, None for one of numbers."""
-    categories = sorted({cell.text for cell in cells if cell.text.lower() not in MISSING})
+    categories = sorted({category_of(c.text) for c in cells if c.text.lower() not in MISSING})
     if declared:
-        return categories
+        return _told(path, name, categories)
     words = [cell for cell in cells if cell.text.lower() not in PLACEHOLDERS]
     count = len(words)
     words = [cell for cell in words if not _LIKE_NUMBER.fullmatch(cell.text)]
@@ -242,6 +258,20 @@ def _categories(path: Path, name: str, cells: list[_Cell], declared: bool) -> li
             f"{path}: {name} has {len(categories)} categories, such as {categories[0]!r}: expected "
             f"numbers, at most {MOST_CATEGORIES} categories, {declare}"
         )
+    return _told(path, name, categories)
+
+
+def _told(path: Path, name: str, categories: list[str]) -> list[str]:
+    """Return the categories; two that differ in form alone, such as F and f, are printed."""
+    forms: dict[str | float, str] = {}
+    for category in categories:
+        number = parse_number(category)
+        words = " ".join(unicodedata.normalize("NFKC", category).casefold().split())
+        first = forms.setdefault(words if number is None else number, category)
+        if first != category:
+            print(
+                f"{path}: {first!r} and {category!r} are two categories of {name}", file=sys.stderr
+            )
     return categories
 
 
@@ -260,13 +290,19 @@ def _numbers(
             yield math.nan
         elif cell.text.lower() in MISSING:
             yield from [math.nan] * len(categories)
-        elif cell.text not in categories:
+        elif (found := _found(cell.text, categories)) is None:
             raise CorpusError(
                 f"{path}, line {cell.line}: {name} was never {cell.text!r} in training; known are "
                 f"{', '.join(categories)}"
             )
         else:
-            yield from (float(cell.text == category) for category in categories)
+            yield from (float(found == category) for category in categories)
+
+
+def _found(text: str, categories: list[str]) -> str | None:
+    """Return the category that a cell names, in its very form or in another."""
+    alike = (category for category in categories if category_of(category) == category_of(text))
+    return text if text in categories else next(alike, None)
 
 
 def _number(path: Path, name: str, cell: _Cell, least: float = -1e30) -> float:
