@@ -7,8 +7,8 @@ import json
 import shlex
 from pathlib import Path
 
+import training.command.extras  # noqa: F401
 from training.command.errors import ConfigError, UsageError
-from training.command.extras import need
 from training.command.native import keep_programs
 from training.command.options import Parser, going_on, main_guard
 from training.config.keys import is_unicode
@@ -38,6 +38,11 @@ def main(arguments: list[str] | None = None) -> None:
         help="go on with the run in --output from its last epoch, with its own settings; --set "
         f"changes some from now on: {', '.join(later_keys())}",
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what is recognised in the data and chosen from it, and end",
+    )
     parser.add_argument("--init", type=Path, metavar="RUN", help="fine-tune from this run")
     parser.add_argument(
         "--force",
@@ -50,22 +55,21 @@ def main(arguments: list[str] | None = None) -> None:
             raise UsageError(f"--{name} expected text of Unicode. Received: {str(value)!a}")
     if options.resume:
         output = _to_resume(options)
-        RunFiles(output).begun(options.settings)
     else:
         if options.init and not RunFiles(options.init).best.is_file():
             raise ConfigError(f"--init expected a trained run. Received: {options.init}")
         config = configuration(options)
         output = options.output or default_output(options)
-    with RunFiles(output).locked():  # another process has it, or it cannot be written
-        if not options.resume:
-            RunFiles(output).check_free()
-    need("training", "; training.train_arrays trains on it")
     with going_on(lambda: _how_to_go_on(RunFiles(output))):
         keep_programs()
         import training.command.startup  # noqa: F401
 
         from training.fit.train import resume, train
+        from training.runs.start import preview
 
+        if options.dry_run:
+            preview(config, options.init)
+            return
         if options.resume:
             resume(output, options.settings, options.force)
         else:
@@ -83,9 +87,10 @@ def _how_to_go_on(files: RunFiles) -> str:
 
 def _to_resume(options: argparse.Namespace) -> Path:
     """Return the run that is to go on."""
-    for name in ("init", "data", "dev", "test"):
+    for name in ("init", "data", "dev", "test", "dry_run"):
         if getattr(options, name):
-            raise UsageError(f"--resume expected no --{name}: a run goes on with its own")
+            option = name.replace("_", "-")
+            raise UsageError(f"--resume expected no --{option}: a run goes on with its own")
     if options.output and options.preset:
         raise UsageError("--resume expected no --preset beside --output: a run goes on as it is")
     if not options.output and not options.preset:

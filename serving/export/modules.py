@@ -13,8 +13,7 @@ import tensorflow as tf
 from keras_attention import SearchResult
 from training.data.store import END_ID, PAD_ID
 from training.decode.labels import attends, predict
-from training.decode.search import Encoded, encode, score_targets, search
-from training.decode.settings import SearchSettings
+from training.decode.search import Encoded, Search, bound_of, encode, score_targets, search
 from training.decode.steps import PlainStep, fixed_steps
 from training.decode.texts import dense_ids, replace_unknown, tokens_to_copy, words_of
 from training.graphs import graph
@@ -39,13 +38,14 @@ class Exported(tf.Module):
     runs are given and `precision` is "bfloat16".
     """
 
-    def __init__(self, runs: Sequence[Run], search_settings: SearchSettings) -> None:
+    def __init__(self, runs: Sequence[Run], search_settings: Search) -> None:
         super().__init__()
         models = [run.model for run in runs]
         self._models, self._run = _Untracked(models), _Untracked(runs[0])
         steps = fixed_steps(models, search_settings.beam_width, search_settings.precision)
         constants = [weight for step in steps or () for weight in step.taken]
         self._settings, self._steps = _Untracked(search_settings), _Untracked(steps)
+        self._bound = _Untracked(bound_of(runs))
         self._copies = runs[0].config.copy or search_settings.replaces_unknown
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
@@ -134,7 +134,10 @@ class Exported(tf.Module):
         equal = tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
         with tf.control_dependencies([equal]):
             target = self.target_tokenizer.tokenize(translation)
-        most = 2 * self._settings.value.max_source_length + 9  # of a search, without the end
+        factor, more = self._bound.value
+        most = (
+            factor * self._settings.value.max_source_length + more - 1
+        )  # of a search, without END
         truncated |= target.row_lengths() > most
         target = target[:, :most]
         end = tf.fill([tf.shape(text)[0], 1], END_ID)
@@ -168,7 +171,7 @@ class Exported(tf.Module):
     def _search(
         self,
         encoded: Encoded,
-        search_settings: SearchSettings | None = None,
+        search_settings: Search | None = None,
         *,
         return_attention_weights: bool = False,
     ) -> SearchResult:
@@ -181,6 +184,7 @@ class Exported(tf.Module):
             encoded,
             search_settings,
             steps=self._steps.value,
+            bound=self._bound.value,
             return_attention_weights=return_attention_weights or search_settings.replaces_unknown,
         )
         if not search_settings.replaces_unknown:
@@ -230,7 +234,7 @@ class _Untracked:
 class ExportedReader(tf.Module):
     """Variables, tokenizer and signatures of a reader, without the Keras models."""
 
-    def __init__(self, runs: Sequence[Run], search_settings: SearchSettings) -> None:
+    def __init__(self, runs: Sequence[Run], search_settings: Search) -> None:
         super().__init__()
         models, config = [run.model for run in runs], runs[0].config
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served

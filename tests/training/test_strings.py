@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from training.presets.options import configuration, default_output, survey
+from training.presets.options import choose, configuration, default_output
+from training.presets.recognise import crossed, recognise
 
 RNG = random.Random(7)
 
@@ -19,32 +20,65 @@ WORDS = [word("abcdefghéç") for _ in range(307)]
 SYLLABLES = [word([chr(code) for code in range(0xAC00, 0xD700)], 5) for _ in WORDS]  # of 24 letters
 FEW_IDEOGRAPHS = [word([chr(code) for code in range(0x4E00, 0x4F90)], 5) for _ in WORDS]
 IDEOGRAPHS = [word([chr(code) for code in range(0x4E00, 0x9000)], 5) for _ in WORDS]
-PHONES = [" ".join([*word("abcdeɑ"), "t͡ʃ"]) for _ in WORDS]
-LETTERS = ["target_tokenizer=letters", "metric=characters"]
-LETTERS += ["attention=additive", "label_smoothing=0.1"]
+SOUNDS = dict(zip("abcdefghéç", ["a", "b", "t͡ʃ", "d", "ɑ", "f", "g", "h", "e", "ʃ"], strict=True))
+PHONES = [" ".join(SOUNDS[letter] for letter in text) for text in WORDS]
+OTHER_PHONES = [" ".join([*word("abcdeɑ"), "t͡ʃ"]) for _ in WORDS]
+BACKWARDS = [text[::-1] for text in WORDS]
+LETTERS = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
+ADDITIVE = ["attention=additive"]
+LOW = ["epochs=150", "keep_by=score"]
 DAYS = [datetime.date.fromordinal(RNG.randrange(712_000, 754_000)) for _ in WORDS]
 DATES = [
     day.strftime("%A, the %dth of %B %Y" if n % 7 else "%d.%m.%Y") for n, day in enumerate(DAYS)
 ]
 ISO = [day.isoformat() for day in DAYS]
-LOW_LETTERS = ("g2p-medium", [*LETTERS, "epochs=150", "keep_by=score"])
 SENTENCES = [" ".join(word("abcdefgh") for _ in range(7)) for _ in WORDS]
+CODES = [(RNG.randrange(100, 10**6), RNG.choice("ABCDEF"), RNG.randrange(10, 99)) for _ in WORDS]
+TAGS = [" ".join(RNG.choice(["DET", "NOUN", "VERB"]) for _ in range(7)) for _ in WORDS]
+
+
+def chosen(sources, targets):
+    """The preset and the settings of pairs."""
+    return choose(recognise(list(zip(sources, targets, strict=True))), len(sources))[1:3]
 
 
 @pytest.mark.parametrize(
     ("sources", "targets", "found"),
     [
         (WORDS, PHONES, ("g2p-low", [])),
-        (SYLLABLES, PHONES, ("g2p-low", [])),
-        (FEW_IDEOGRAPHS, PHONES, ("g2p-low", [])),
-        (WORDS, WORDS, LOW_LETTERS),
-        (DATES, ISO, LOW_LETTERS),
-        (PHONES, WORDS, LOW_LETTERS),
+        (WORDS * 10, PHONES * 10, ("g2p-medium", [])),
+        (SYLLABLES, OTHER_PHONES, ("g2p-medium", [*LOW, *ADDITIVE])),  # nothing is explained
+        (FEW_IDEOGRAPHS, OTHER_PHONES, ("g2p-medium", [*LOW, *ADDITIVE])),
+        (WORDS, BACKWARDS, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),
+        (WORDS, WORDS, ("g2p-medium", [*LETTERS, *LOW])),
+        (DATES, ISO, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),
+        (PHONES, WORDS, ("g2p-medium", [*LETTERS, *LOW])),
         (WORDS * 66, WORDS * 66, ("g2p-high", [*LETTERS, "epochs=30"])),
+        (SENTENCES, TAGS, (None, ["target_tokenizer=symbols", "metric=symbols"])),
     ],
 )
 def test_words_are_short_strings(sources, targets, found):
-    assert survey(zip(sources, targets, strict=True))[:2] == (len(sources), found)
+    assert chosen(sources, targets) == found
+
+
+def test_codes_in_a_template_are_spelled_though_its_words_are_few():
+    """As numbers that no pair has are asked for, too."""
+    sources = [f"{a}-{b}{c}" for a, b, c in CODES]
+    targets = [f"part {c} of kind {b}, from the store of number {a % 50}" for a, b, c in CODES]
+    assert chosen(sources, targets) == ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])
+    names = [f"the one with the name {b} is in the list" for _, b, _ in CODES]
+    assert chosen(sources, names)[1][0] != LETTERS[0]
+
+
+@pytest.mark.parametrize(
+    ("targets", "share"),
+    [(PHONES, 0.0), (BACKWARDS, 1.0), ([" ".join(text) for text in BACKWARDS], 1.0)],
+)
+def test_places_that_are_crossed_are_counted(targets, share):
+    pairs = list(zip(WORDS, targets, strict=True))
+    found, points = crossed(pairs, list if targets is BACKWARDS else str.split)
+    assert found == share
+    assert points > 1
 
 
 @pytest.mark.parametrize("times", [1, 10, 66])
@@ -58,9 +92,8 @@ def test_letters_that_change_places_are_not_learned_in_order(tmp_path, times):
 @pytest.mark.parametrize(
     ("sources", "targets"),
     [
-        (SENTENCES, PHONES),
         (WORDS, SENTENCES),
-        (IDEOGRAPHS, PHONES),
+        (IDEOGRAPHS, WORDS),
         (WORDS, IDEOGRAPHS),
         (WORDS[:199], PHONES[:199]),
         (DATES, SENTENCES),
@@ -68,17 +101,16 @@ def test_letters_that_change_places_are_not_learned_in_order(tmp_path, times):
     ],
 )
 def test_sentences_large_alphabets_and_few_pairs_are_not(sources, targets):
-    assert survey(zip(sources, targets, strict=True)) == (len(sources), None, False)
+    assert chosen(sources, targets) == (None, [])
 
 
 def test_short_targets_of_long_sources_are_named(tmp_path, capsys):
     long = [f"{sentence} {sentence}" for sentence in SENTENCES]
-    assert survey(zip(long, WORDS, strict=True)) == (len(long), None, True)
     file = tmp_path / "words.tsv"
     file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(long, WORDS, strict=True)))
     options = argparse.Namespace(preset=None, data=f"tsv:{file}", dev=None, test=None, settings=[])
     assert configuration(options).target_tokenizer == "sentencepiece"
-    assert "--set target_tokenizer=letters would spell them" in capsys.readouterr().out
+    assert "--set target_tokenizer=letters would spell the targets" in capsys.readouterr().out
 
 
 def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
@@ -90,7 +122,7 @@ def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
     config = configuration(options)
     assert (config.source_tokenizer, config.target_tokenizer) == ("letters", "symbols")
     assert (config.data, config.epochs, config.metric) == (f"tsv:{file}", 3, "symbols")
-    assert "307 pairs of short strings, so with the settings of" in capsys.readouterr().out
+    assert "learned as strings to symbols, with the settings of" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

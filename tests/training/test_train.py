@@ -152,9 +152,10 @@ def test_own_files_are_trained_on_scored_and_given_more_epochs(tmp_path, monkeyp
     with without_steps():
         script.main(["--data", "tsv:pairs.tsv", "--test", "0.2", *chosen])
     said = capsys.readouterr().out
-    assert "100 pairs, so with the settings of training/presets/own/small.toml" in said
+    assert "100 pairs\n" in said
+    assert "learned as sentences, with the settings of" in said
     assert "1 lines without a pair" in said
-    assert "best epoch is chosen by perplexity" in said  # as dev is so small
+    assert "the best by perplexity is kept" in said  # as dev is so small
     run = tmp_path / "data" / "runs" / "pairs"
     monkeypatch.chdir(tmp_path / "elsewhere")
     with without_steps():

@@ -6,6 +6,7 @@ One bar is shown at a time: work within other work that is shown has none.
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -53,6 +54,14 @@ def stages(first: str) -> Iterator[Tell]:
             bar.update(task, description=what, total=share and 1.0, completed=share)
 
         yield tell
+
+
+def print_choice(name: str, chosen: str, way_out: str = "") -> None:
+    """Print a row of the block that says what the program recognised and chose, and the way out."""
+    lines = textwrap.wrap(chosen, 68, break_long_words=False, break_on_hyphens=False)
+    for line in lines:
+        print(f"  {name:<10} {line:<68}  {way_out}".rstrip(), flush=True)
+        name = way_out = ""
 
 
 def _is_shown() -> bool:

@@ -70,14 +70,6 @@ def is_unicode(text: str) -> bool:
     return text.encode(errors="ignore").decode() == text
 
 
-# Of `keras_attention.mechanisms`, which would import Keras; and the decoder's own.
-ATTENTIONS = (
-    *("none", "additive", "normalized_additive", "dot", "scaled_dot", "general", "location"),
-    *("local_m", "local_p", "location_sensitive", "coverage", "monotonic", "chunkwise"),
-    "hard_monotonic",
-)
-
-
 @dataclass(frozen=True)
 class Shared:
     """See `training.model` and `training.fit`."""
@@ -88,15 +80,12 @@ class Shared:
         "additive",
         "attention mechanism, see docs/mechanisms.md; hard_monotonic: one place for each token, in "
         "order; none: the encoder's last state instead",
-        choices=ATTENTIONS,
     )
     attention_units: int = key(
         512, "units of the attention's hidden layer, in mechanisms that have one"
     )
     distribution: str = key(
-        "softmax",
-        "distribution of the attention weights; the last two are sparse",
-        choices=("softmax", "sparsemax", "entmax15"),
+        "softmax", "distribution of the attention weights: softmax; sparse: sparsemax or entmax15"
     )
     dropout: float = key(
         0.2,
@@ -131,7 +120,7 @@ class Shared:
     batch_shapes: int = key(
         0,
         "most shapes of batches in training, for each of which XLA compiles the step; 0 for any, "
-        "and where XLA compiles for 8, or on a GPU as many as pay",
+        "and for 8 where XLA compiles",
         least=0,
     )
     seed: int = key(1, "seed of everything random", least=0, most=2**32 - 1)
@@ -171,6 +160,12 @@ class Text(Recurrent):
     source_tokenizer: str = key("sentencepiece", "tokenizer of sources", choices=TOKENIZERS)
     source_vocab_size: int = key(8000, "largest source vocabulary")
     max_source_length: int = key(60, "longest source, in tokens; longer pairs are left out")
+    target_bound: str = key(
+        "auto",
+        "most tokens of an answer, such as 2x+10: twice its tokens and 10; auto takes "
+        "what the training targets need, and some more",
+        later=True,
+    )
     join: float = key(
         0.0,
         "share of batches in which several pairs are joined to one, for longer texts",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import re
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -42,7 +43,6 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
     "copy_hidden": {"copy": True},
     "batch_tokens": {"join": 0.0},
 }
-OTHER_NAMES = {"bahdanau": "additive", "luong": "general", "multiplicative": "general"}
 _OWNED = {field.name for part in (*SOURCES.values(), Target) for field in dataclasses.fields(part)}
 
 
@@ -68,6 +68,11 @@ class Config(Target, Events, Image, Text, Shared):
         for field in keys:
             if getattr(self, field.name) != field.default:
                 self.check_key(field.name)
+        if not re.fullmatch(r"auto|\d{1,4}x\+[1-9]\d{0,4}", self.target_bound, re.ASCII):
+            raise ConfigError(
+                f"target_bound expected auto, or a bound such as 2x+10. Received: "
+                f"{self.target_bound}"
+            )
         self.attention_arguments()
         self._check_needs()
         if self.tie_embeddings and self.readout_units != self.embedding_size:
@@ -107,6 +112,17 @@ class Config(Target, Events, Image, Text, Shared):
                     f"copy expected {name} of whole words, words, characters or symbols: "
                     "sentencepiece spells what it does not know. Received: sentencepiece"
                 )
+
+    @property
+    def bound(self) -> tuple[int, int]:
+        """The most tokens of an answer: for each token of its source, and beside.
+
+        Twice the source's and 10 of a run that did not measure its targets.
+        """
+        factor, _, more = ("2x+10" if self.target_bound == "auto" else self.target_bound).partition(
+            "x+"
+        )
+        return int(factor), int(more)
 
     def attention_arguments(self) -> dict[str, Any]:
         """Return what `keras_attention.mechanisms.make` takes beside the name.
@@ -259,11 +275,6 @@ def _with_values(config: Config, values: Mapping[str, Any]) -> Config:
             near = difflib.get_close_matches(name, types, n=3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise ConfigError(f"unknown key {name!r}{hint}")
-        if name == "attention" and value in OTHER_NAMES:
-            print(
-                f"attention = {value} means {OTHER_NAMES[value]}; by its own name another is taken"
-            )
-            value = OTHER_NAMES[value]
         checked[name] = _parse(name, value, types[name])
     replaced = dataclasses.replace(config, **checked)
     for name in checked:

@@ -11,22 +11,23 @@ import keras
 import numpy as np
 
 from keras_attention import plot_attention
+from training.command.errors import RunError
 from training.command.files import replacing
 from training.command.native import keep_programs
-from training.config.schema import Config
+from training.config.schema import Config, changed_later, load_config
 from training.data.pair_files import Split
 from training.data.pipeline import make_dataset
 from training.decode.labels import make_predictor
-from training.decode.settings import SearchSettings
+from training.decode.search import Search
 from training.decode.texts import make_attender, make_translator
-from training.fit.optimizer import as_reckoned, compile_model, configure_keras, make_judge
+from training.fit.optimizer import compile_model, configure_keras, make_judge
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import METRICS, score
 from training.model.seq2seq import build_model
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
-from training.runs.start import Opened, as_init_reads, open_run, reopen, write_run
+from training.runs.start import Opened, as_init_reads, check_free, open_run, reopen, write_run
 from training.score import labels as label_scores
 from training.sources.events.histories import Histories
 from training.sources.kinds import KINDS
@@ -43,7 +44,7 @@ class DevSet:
         limit = run.config.validation_limit or len(dev.sources)
         chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
         self.split = dev.select(sorted(chosen))
-        self.translate = make_translator([run], SearchSettings(beam_width=1))
+        self.translate = make_translator([run], Search(beam_width=1))
         self.judge = make_judge(run.model)
         attends = KINDS[run.config.source].tokens and run.config.attention != "none"
         self.attend = make_attender([run]) if attends else None
@@ -79,7 +80,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
     """
     files = RunFiles(output)
     with files.locked():
-        files.check_free()
+        check_free(files)
         if init is not None:
             config = as_init_reads(config, init)
         configure_keras(config)
@@ -99,7 +100,9 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
     sentences than the run began with. Raises ConfigError where a key cannot change, or as `train`.
     """
     files = RunFiles(output)
-    config = files.begun(changes)
+    if not files.config.is_file():
+        raise RunError(f"nothing to resume: {files.config} does not exist")
+    config = changed_later(load_config(files.config), changes)
     with files.locked():
         configure_keras(config)
         opened = reopen(files, config, force)
@@ -113,8 +116,7 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
 def _build(opened: Opened) -> keras.Model:
     """Return the compiled model."""
     model = build_model(opened.config, *opened.origin.vocabulary)
-    config = as_reckoned(opened.config, opened.pairs)
-    compile_model(model, config, opened.pairs.statistics.steps_per_epoch)
+    compile_model(model, opened.config, opened.pairs.statistics.steps_per_epoch)
     if opened.config.copy:  # a prepared run has no checkpoint yet that would have the words
         begin_copying(model, opened.source, opened.target)
     return model
@@ -122,24 +124,18 @@ def _build(opened: Opened) -> keras.Model:
 
 def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Record]) -> Record:
     """Train the missing epochs, and keep their files."""
-    config = as_reckoned(opened.config, opened.pairs)
-    run = Run(files.path, config, opened.source, opened.target, model)
+    run = Run(files.path, opened.config, opened.source, opened.target, model)
     describe(files, run.config, opened.origin, model, opened.pairs.shapes_line())
     if run.config.compiles():
         folder = keep_programs()
-        where = f", and keeps the programs in {folder} for the next training" if folder else ""
-        print(f"XLA compiles the step for each shape{where}.")
-    if run.config.keep_by != "auto":  # as for a label
-        by = run.config.metric if run.config.keep_by == "score" else run.config.keep_by
-        print("The last epochs are kept." if by == "last" else f"The best epoch is chosen by {by}.")
+        where = f" and keeps the programs in {folder}" if folder else ""
+        print(f"XLA compiles the step for each shape{where}: the first minute is for that.")
     if run.target is None:
         score = _score_labels(run, opened.dev)
     else:
         score = DevSet(run, opened.dev, make_dataset(opened.dev_pairs)).score
     recorder = Recorder(files, run.config, model, opened.pairs.statistics, history, score)
-    return train_epochs(
-        recorder, functools.partial(make_dataset, opened.pairs), opened.pairs.reckoned_seconds()
-    )
+    return train_epochs(recorder, functools.partial(make_dataset, opened.pairs))
 
 
 def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
-import math
 import re
 import textwrap
-import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.command.errors import ConfigError, UsageError
 from training.command.options import Parser, add_options
+from training.command.progress import print_choice
 from training.config.schema import (
     PRESETS,
     Config,
@@ -28,82 +24,69 @@ from training.config.schema import (
 )
 from training.data import corpus
 from training.data.corpus import is_prepared
+from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, Traits, recognise
 from training.sources.kinds import KINDS
 
 FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
-MOST_LETTERS = 40  # of a target
-MOST_SOURCE_LETTERS = 60  # as the settings for short strings read
-MOST_WORDS = 3
-LARGEST_ALPHABET = 250
-LEAST_USES = 2  # of a letter of a larger alphabet, on average
-NEARLY_ALL = 0.95
-# Scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-_UNSPACED_WORD = 5  # letters
-_LETTERS = [
-    "target_tokenizer=letters",
-    "metric=characters",
-    "attention=additive",  # phones follow the order of the letters; letters may not
-    "label_smoothing=0.1",
-]
+MOST_LETTERS, MOST_WORDS = 40, 3  # of a target that is a short string
+MOST_SOURCE_LETTERS = 60  # of a source that is one
+MOST_SPELLED = 150  # letters of a text that holds codes
+_USES = 5  # of a letter of a large alphabet, where targets follow
+_SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
+_AS_SYMBOLS = ["target_tokenizer=symbols", "metric=symbols"]
 
 
-class Survey(NamedTuple):
-    """The pairs of a file."""
+class Chosen(NamedTuple):
+    """How pairs of a file are learned."""
 
-    pairs: int  # how many there are
-    # preset and settings by which they are learned as short strings, None where they are not
-    strings: tuple[str, list[str]] | None
-    short_targets: bool = False  # whether targets are short strings, of sources that are not
+    kind: str  # for people
+    preset: str | None  # None where the number of pairs decides
+    settings: list[str]
+    hint: str = ""
 
 
-def survey(pairs: Iterable[tuple[str, str]], total: int | None = None) -> Survey:
-    """Look whether pairs, all or a sample of `total`, are learned letter by letter.
+def choose(traits: Traits, count: int) -> Chosen:
+    """Choose how so many pairs are learned.
 
-    That is decided by the targets: they are symbols of a small alphabet between spaces, as phones
-    are, or have few words and letters, of a small alphabet. Sources are read letter by letter
-    where they are short; those of phones have few words, too.
+    Targets of few symbols between spaces, as phones are, are learned symbol by symbol. Short ones,
+    and those that hold what their sources hold, such as numbers and codes, are spelled letter by
+    letter, and can say what no pair has. Their sources are read by letters. Other pairs are
+    sentences. Attention is hard monotonic where targets follow their sources, else additive.
     """
-    sources, targets = zip(*pairs, strict=True)
-    count = len(sources) if total is None else total
-    if count < FEWEST:
-        return Survey(count, None)
-    preset = f"g2p-{'low' if count < 3_000 else 'medium' if count < 20_000 else 'high'}"
-    letters, uses = _alphabet(sources)
-    readable = letters <= LARGEST_ALPHABET or uses >= LEAST_USES
-    if readable and _are_symbols(targets) and _are_short(sources, MOST_LETTERS, MOST_WORDS):
-        return Survey(count, (preset, []))
-    few_letters = _alphabet(targets)[0] <= LARGEST_ALPHABET
-    if not (few_letters and _are_short(targets, MOST_LETTERS, MOST_WORDS)):
-        return Survey(count, None)
-    if not (readable and _are_short(sources, MOST_SOURCE_LETTERS)):
-        return Survey(count, None, short_targets=True)
-    if preset == "g2p-low":
-        return Survey(count, ("g2p-medium", [*_LETTERS, "epochs=150", "keep_by=score"]))
-    epochs = 40 if preset == "g2p-medium" else 30
-    return Survey(count, (preset, [*_LETTERS, f"epochs={epochs}"]))
-
-
-def _are_short(texts: Sequence[str], letters: int, words: float = math.inf) -> bool:
-    """Whether nearly all texts have at most so many letters and words."""
-    short = sum(
-        len(text) <= letters
-        and len(text.split()) + len(_UNSPACED.findall(text)) // _UNSPACED_WORD <= words
-        for text in texts
+    source, target = traits[:2]
+    copies = traits.copied >= MANY_COPY
+    symbols = target.closed and target.mean >= 2 and not copies
+    readable = source.readable and (
+        source.letters <= MOST_SOURCE_LETTERS
+        or (source.letters <= MOST_SPELLED and (copies or source.closed))
     )
-    return short >= NEARLY_ALL * len(texts)
-
-
-def _are_symbols(texts: Sequence[str]) -> bool:
-    """Whether there are few symbols, and several in a text."""
-    symbols = list(itertools.chain.from_iterable(map(str.split, texts)))
-    return len(set(symbols)) <= LARGEST_ALPHABET and len(symbols) >= 2 * len(texts)
-
-
-def _alphabet(texts: Sequence[str]) -> tuple[int, float]:
-    """Return how many letters texts have, and how often a letter is used on average."""
-    letters = Counter(unicodedata.normalize("NFD", "".join(texts)))
-    return len(letters), letters.total() / max(1, len(letters))
+    short = target.letters <= MOST_LETTERS and target.words <= MOST_WORDS
+    few = target.alphabet <= LARGEST_ALPHABET or (target.uses >= _USES and traits.follows)
+    spelled = few and (short or (copies and target.letters <= MOST_SPELLED))
+    if count < FEWEST or not (symbols or spelled):
+        return Chosen("learned as sentences", None, [])
+    tags = symbols and source.mean > MOST_WORDS and traits.alike >= NEARLY_ALL
+    if tags or not readable:
+        if symbols:
+            return Chosen("learned as sentences to symbols", None, _AS_SYMBOLS)
+        hint = "--set target_tokenizer=letters would spell the targets, which are short"
+        return Chosen("learned as sentences", None, [], hint)
+    size = "low" if count < 3_000 else "medium" if count < 20_000 else "high"
+    settings = [] if symbols else _SPELLED
+    if not (symbols and traits.follows):
+        if size == "low":
+            settings = [*settings, "epochs=150", "keep_by=score"]
+        else:
+            settings = [*settings, f"epochs={40 if size == 'medium' else 30}"]
+        size = "high" if size == "high" else "medium"
+    if not traits.follows:
+        settings = [*settings, "attention=additive"]  # a token may be said of any letter
+    for side, texts in (("source", source), ("target", target)):
+        if texts.longest > MOST_SOURCE_LETTERS and not (symbols and side == "target"):
+            most = min(texts.longest + 10, 2 * MOST_SPELLED)
+            settings = [*settings, f"max_{side}_length={most}"]
+    kind = "learned as strings to symbols" if symbols else "learned as strings, letter by letter"
+    return Chosen(kind, f"g2p-{size}", settings)
 
 
 SPECS = """SPECs name data:
@@ -175,28 +158,32 @@ def configuration(options: argparse.Namespace) -> Config:
     if spaced := [spec for spec in extra if len(spec.split()) > 1]:
         raise ConfigError(f"extra_data expected paths without spaces. Received: {spaced[0]}")
     paths["extra_data"] = " ".join(extra)
-    for spec in (paths["data"], paths["dev"], paths["test"], *extra):
-        corpus.check(spec)
     return override(config, [f"{name}={path}" for name, path in paths.items() if path])
 
 
 def _own_texts(spec: str) -> Config:
-    """Return the settings for texts: by what they are where they can be read, and their number."""
+    """Return the settings for texts: by what they are where they can be read, and their number.
+
+    What is recognised is printed: the head of the block that `training.runs.start` goes on with.
+    """
+    chosen, rows = Chosen("learned as sentences", None, []), []
     if is_prepared(spec):
-        counted = Survey(_prepared(spec).count, None)
+        total = _prepared(spec).count
     else:
         total, pairs = corpus.sample_pairs(spec)
-        counted = survey(pairs, total)
-    if counted.strings:
-        preset, settings = counted.strings
-        kind, file = "pairs of short strings", f"training/presets/{preset}.toml"
-        config = override(load_preset(preset), settings)
+        traits = recognise(pairs)
+        chosen, rows = choose(traits, total), list(traits.rows())
+    if chosen.preset:
+        config, file = load_preset(chosen.preset), f"training/presets/{chosen.preset}.toml"
     else:
-        kind, (config, file) = "pairs", own_data_preset(counted.pairs)
-    print(f"{spec}: {counted.pairs:,} {kind}, so with the settings of {file}", flush=True)
-    if counted.short_targets:
-        print("Targets are short strings: --set target_tokenizer=letters would spell them.")
-    return config
+        config, file = own_data_preset(total)
+    print(f"{spec}: {total:,} pairs")
+    for row in rows:
+        print_choice(*row)
+    print_choice("kind", f"{chosen.kind}, with the settings of {file}", "--preset NAME")
+    for text in ("".join(f"--set {setting} " for setting in chosen.settings), chosen.hint):
+        print_choice("", text)
+    return override(config, chosen.settings)
 
 
 def default_output(options: argparse.Namespace) -> Path:

@@ -6,6 +6,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import keras
@@ -24,6 +25,7 @@ from training.data.tokens import digest_of, write_tokens
 from training.model.seq2seq import build_model, check_attention
 from training.runs.card import Origin, check_corpus, write_origin
 from training.runs.checkpoints import save_checkpoint
+from training.runs.choices import fitting_bound, print_choices
 from training.runs.files import SIDES, RunFiles
 from training.runs.run import load_sides
 from training.sources.batches import make_batches
@@ -45,6 +47,20 @@ class Opened:
     dev_pairs: Batches  # batches of the dev set
     dev: Any  # the dev set as it was loaded
     origin: Origin  # what the run begins with
+
+
+def check_free(files: RunFiles) -> None:
+    """Refuse a directory that holds anything trained or prepared, or files of these names."""
+    checkpoints = files.all_checkpoints()
+    trained = files.best.exists() or any(checkpoints)  # epoch 0 is not trained
+    if trained or (files.config.is_file() and not checkpoints):
+        raise RunError(
+            f"{files.path} holds a run already: go on with it by training.train --resume, or "
+            "choose another --output"
+        )
+    written = (files.card, files.checkpoints, files.recent, files.tokens, files.history)
+    if others := [path for path in written if path.exists() and not files.digests.is_file()]:
+        raise RunError(f"{others[0]} is no run's, and would be lost: choose another --output")
 
 
 def as_init_reads(config: Config, init: Path) -> Config:
@@ -102,20 +118,20 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
         begun = None if init is None else load_sides(config, RunFiles(init))
         data = reader.load_training(config, begun and begun[0])
         sides = begun or (reader.make(config, data[0]), _train_tokenizer(config, data[0]))
-    for side, tokenizer in zip(SIDES, _tokenizers(*sides), strict=True):
-        wanted = getattr(config, f"{side}_vocab_size")
-        if init is None and tokenizer is not None and tokenizer.vocab_size < wanted:
-            print(
-                f"The {side} side has {tokenizer.vocab_size:,} tokens, not {wanted:,}: all that "
-                "its text gives."
-            )
     opened = _open(config, data, sides, init)
-    pairs: Any = opened.pairs
-    if isinstance(data, Prepared):
-        source, target = (side.lengths[pairs.plan.rows] for side in (pairs.source, pairs.target))
-        if (share := (target > 2 * source + 10).mean()) > 0.01:
-            print(f"{share:.0%} of targets would be cut, after twice their sources' tokens and 10.")
-    return opened if opened.target is None else _decided(opened)
+    if opened.target is not None:
+        opened = _decided(opened)
+    print_choices(opened.config, opened.source, opened.target, opened.origin, chosen=init is None)
+    return opened
+
+
+def preview(config: Config, init: Path | None = None) -> None:
+    """Print what is chosen for the data, and leave nothing; raises UserError as `open_run`."""
+    with TemporaryDirectory() as folder:
+        if init is not None:
+            config = as_init_reads(config, init)
+        check_attention(config)
+        open_run(RunFiles(Path(folder)), config, init)
 
 
 def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:
@@ -152,7 +168,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
 
 
 def _decided(opened: Opened) -> Opened:
-    """Return a run with the metric, and the epoch to keep, that the dev set decides.
+    """Return a run with what the data decide: metric, epoch to keep, most tokens of an answer.
 
     BLEU of few sentences is mostly chance: with 47 of them an epoch with a perplexity of 36 was
     kept, and one with 25 was not.
@@ -164,17 +180,23 @@ def _decided(opened: Opened) -> Opened:
         translated = min(len(dev.sources), config.validation_limit or len(dev.sources))
         by = "score" if translated >= ENOUGH_TO_SCORE else "perplexity"
         config = replace(config, keep_by=by)
+    if KINDS[config.source].tokens and config.target_bound == "auto":
+        pairs: Any = opened.pairs
+        lengths = (side.lengths[pairs.plan.rows] for side in (pairs.source, pairs.target))
+        config = replace(config, target_bound=fitting_bound(*lengths))
     return replace(opened, config=config)
 
 
 def prepare_run(config: Config, output: Path) -> dict[str, int]:
-    """Make a run of texts ready to be trained; return how many pairs `train` and `dev` have.
+    """Make a run directory ready to be trained; return how many pairs `train` and `dev` have.
 
     A prepared corpus stays where it is.
     """
+    if not KINDS[config.source].tokens:
+        raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
     files = RunFiles(output)
     with files.locked():
-        files.check_free()
+        check_free(files)
         check_attention(config)  # before the data are read
         opened = open_run(files, config)
         build_model(config, *opened.origin.vocabulary)  # finds out now what would fail elsewhere

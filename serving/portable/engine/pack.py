@@ -21,7 +21,7 @@ from serving.portable.read.manifest import read_vocabulary
 ENGINE = Path(__file__).parent
 _MODELS = {1: "unigram", 2: "bpe"}
 _TYPES = {1, 2, 3}  # pieces that are normal, unknown or control
-_SETTINGS = ("beam_width", "num_results", "length_penalty", "max_source_length")
+_SETTINGS = ("beam_width", "num_results", "length_penalty", "max_source_length", "target_bound")
 # The forms of imports and exports that modules of the page have.
 _IMPORT = re.compile(r'^import \{ (.+) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)

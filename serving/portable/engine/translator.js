@@ -20,13 +20,14 @@ export class Translator {
   // truncated, unknown, words, word_probabilities, hypotheses}: words are those of the first hypothesis, and
   // each is {text, score, tokens, weights (T, S)}.
   search(text, settings = {}) {
-    const { beam_width, num_results, length_penalty, max_source_length } = { ...this.model.settings, ...settings };
+    const asked = { target_bound: [2, 10], ...this.model.settings, ...settings };
+    const { beam_width, num_results, length_penalty, max_source_length, target_bound: [factor, more] } = asked;
     const results = Math.min(num_results, beam_width);
     const read = this.source.encode(written(text));
     const ids = read.slice(0, max_source_length);
     const source = { ids: tensor(Int32Array.from(ids), [1, ids.length]) };
     const options = { width: beam_width, results, penalty: length_penalty };
-    const best = ids.length ? search(this.model, source, 2 * ids.length + 10, options) : [];
+    const best = ids.length ? search(this.model, source, factor * ids.length + more, options) : [];
     const nothing = { text: "", score: 0, tokens: [], weights: [] };
     return {
       tokens: ids.map((id) => this.source.token(id)),

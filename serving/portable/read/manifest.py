@@ -41,7 +41,7 @@ _EXPECTED: dict[str, dict[str, Any]] = {
     "translate": {
         "attends": bool,
         "copies?": bool,
-        "settings": {**_SEARCH, "max_source_length": _COUNT},
+        "settings": {**_SEARCH, "max_source_length": _COUNT, "target_bound?": [_COUNT]},
         "graphs": {**dict.fromkeys(("encoder", "step", "translator"), _GRAPH), **_STATES},
         "tokenizers": {"*": _TOKENIZER, "source": _TOKENIZER, "target": _TOKENIZER},
         "source?": {},

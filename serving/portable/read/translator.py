@@ -81,6 +81,7 @@ class LocalTranslator(LocalModel):
         about = self.manifest
         self._settings = Search(about, beam_width, num_results, length_penalty)
         self._most = about["settings"]["max_source_length"]
+        self._bound = about["settings"].get("target_bound", [2, 10])
         self._source, self._target = (
             load_tokenizer(self._folder.path, about["tokenizers"][side])
             for side in ("source", "target")
@@ -149,7 +150,8 @@ class LocalTranslator(LocalModel):
             )
         texts, translations = checked_pairs(texts, translations)
         read, targets = self._read(texts), self._target.encode(_written(translations))
-        most = 2 * self._most + 9  # what a search may find, without the end
+        factor, more = self._bound
+        most = factor * self._most + more - 1  # what a search may find, without the end
         scores: list[Any] = [None] * len(targets)
 
         def work(rows: Sequence[int]) -> None:

@@ -71,15 +71,18 @@ class TextEncoder(Encoder):
         super().__init__(config, model, bits)
         self._embeddings = array(self._model.get_layer("source_embedding").embeddings)
         self._layers, self._copies = read_layers(self._model), config.copy
+        self._bound = config.bound
 
     def input(self, g: Graph) -> Value:
         """Add ids."""
         return g.input("ids", "int64", "B", "S")
 
     def limits(self, g: Graph, source: Value) -> Value:
-        """Return the most tokens of a translation, float32 `(B, 1)`: twice the source's and 10."""
+        """Return the most tokens of a translation, float32 `(B, 1)`, by the run's bound."""
         there = g.cast(~g("Equal", source, PAD_ID), "float32")
-        return g.over("ReduceSum", there, 1, keep=True) * 2.0 + 10.0
+        return g.over("ReduceSum", there, 1, keep=True) * float(self._bound[0]) + float(
+            self._bound[1]
+        )
 
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
         """Read ids."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from training.config.schema import Config
 from training.data.pieces import KIND, model_of
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import Tokenizer, character_classes
+from training.decode.search import bound_of
 from training.decode.texts import inside_characters
 from training.runs.run import Run
 from training.sources.kinds import KINDS
@@ -247,7 +249,12 @@ def write_folder(
     and `tables` see `serving.portable.write.products`. Raises UserError for a part of the model
     that has no form in ONNX here.
     """
-    run, parts = runs[0], [(run.config, run.model) for run in runs]
+    run, (factor, more) = runs[0], bound_of(runs)
+    settings, config = dict(card["settings"]), run.config
+    if KINDS[config.source].tokens:
+        settings["target_bound"] = factor, more
+        config = dataclasses.replace(config, target_bound=f"{factor}x+{more}")
+    parts = [(config, run.model), *((run.config, run.model) for run in runs[1:])]
     bits = BITS[weights]
     if run.config.target == "label":
         graphs, sides = write_predictor(parts, folder, bits), {}
@@ -260,6 +267,7 @@ def write_folder(
         **card,
         "format": "onnx",
         "task": TASKS[run.config.source],
+        "settings": settings,
         "copies": run.config.copy,
         "attends": all(run.config.attention != "none" for run in runs),
         "graphs": graphs,

@@ -4,14 +4,17 @@ import os
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
 from training.command.errors import ConfigError, RunError
+from training.config.schema import load_config
 from training.data import tokens as writing
 from training.data.pair_files import CorpusError
 from training.fit import train as texts
 from training.fit.arrays import train_arrays
+from training.runs.choices import fitting_bound
 from training.runs.files import RunFiles
 from training.runs.start import prepare_run
 
@@ -55,11 +58,28 @@ def test_a_pronouncer_is_prepared_too(pairs, tmp_path):
         prepare_run(replace(config, attention="unheard"), tmp_path / "other")
 
 
-def test_targets_longer_than_a_search_writes_are_counted(pairs, tmp_path, capsys):
+def test_answers_may_be_as_long_as_targets_are(pairs, tmp_path, capsys):
+    """And longer, where sources are; which the run remembers."""
     pairs.write_text("".join(f"{n}\tnumber number {n}\n" for n in range(211)))
     letters = ("source_tokenizer=letters", "target_tokenizer=letters", "train_limit=0")
     prepare_run(tiny_config(*letters, f"data=tsv:{pairs}"), tmp_path / "run")
-    assert "100% of targets would be cut" in capsys.readouterr().out
+    factor, more = load_config(tmp_path / "run" / "config.toml").bound
+    for n in (7, 77, 210, 9999):
+        assert factor * len(str(n)) + more >= len(f"number number {n}") + 5
+    said = f"--set target_bound={factor}x+{more}"
+    assert said in capsys.readouterr().out
+    prepare_run(tiny_config("target_bound=3x+1", f"data=tsv:{pairs}"), tmp_path / "own")
+    assert load_config(tmp_path / "own" / "config.toml").bound == (3, 1)
+
+
+@pytest.mark.parametrize("slope", [0.5, 1.6, 4])
+def test_no_target_is_longer_than_its_bound(slope):
+    rng = np.random.default_rng(3)
+    source = rng.integers(1, 40, 503)
+    target = np.maximum(1, (slope * source + rng.normal(0, 5, 503)).astype(int))
+    factor, more = map(int, fitting_bound(source, target).split("x+"))
+    assert all(factor * s + more >= t + 10 for s, t in zip(source, target, strict=True))
+    assert factor <= 2 * slope + 1
 
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):

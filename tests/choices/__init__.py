@@ -1,0 +1,1 @@
+"""Own data of many kinds, each learned by README's command alone."""

@@ -1,0 +1,259 @@
+"""Kinds of own data that nobody tuned to, each generated in a few lines: pairs to learn, to test.
+
+`python -m tests.choices.kinds NAME FOLDER` writes `train.tsv` and `test.tsv`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+Pair = tuple[str, str]
+LEARNED, TESTED = 2000, 200
+
+_MONTHS = {
+    "en": "January February March April May June July August September October November December",
+    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+}
+_FIRST = "Anna Ben Carla David Emma Felix Greta Hugo Ida Jonas Klara Leo Mia Noah Olga Paul"
+_SYLLABLES = "ba ber da dor fel gan hol ka lin ma mer nor pel ra sen tor ul win wal zim"
+
+
+_SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen"
+)
+_TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety"
+_BEGINNINGS = "b c d f g h l m n p r s t w bl ch st tr"
+_CHINESE = (
+    "wo3我 ni3你 ta1他 men2们 shi4是 bu4不 le5了 zai4在 you3有 ren2人 zhong1guo2中国 bei3jing1北京 "
+    "xue2sheng1学生 lao3shi1老师 xue2xiao4学校 da4xue2大学 peng2you3朋友 jin1tian1今天 "
+    "ming2tian1明天 zuo2tian1昨天 chi1fan4吃饭 he1shui3喝水 gong1zuo4工作 dian4hua4电话 "
+    "dian4nao3电脑 shi2jian1时间 xian4zai4现在 zhi1dao4知道 xi3huan1喜欢 hen3很 hao3好 shu1书 "
+    "kan4看 mai3买 mai4卖 tian1qi4天气 gao1xing4高兴 piao4liang5漂亮 shi4qing2事情 ban4fa3办法 "
+    "wen4ti2问题 yi1sheng1医生"
+)
+
+
+def _one(r: random.Random, words: str) -> str:
+    return r.choice(words.split())
+
+
+def _word(r: random.Random, syllables: int = 2) -> str:
+    return "".join(r.choices(_SYLLABLES.split(), k=syllables))
+
+
+def _numeral(n: int) -> str:
+    """Return the English words of a number below a million."""
+    small, tens = _SMALL.split(), _TENS.split()
+    if n < 20:
+        return small[n]
+    if n < 100:
+        return tens[n // 10] + (f"-{small[n % 10]}" if n % 10 else "")
+    size, name = (100, "hundred") if n < 1000 else (1000, "thousand")
+    rest = f" {_numeral(n % size)}" if n % size else ""
+    return f"{_numeral(n // size)} {name}{rest}"
+
+
+def _product(r: random.Random, sizes: list[int], ordered: bool) -> Pair:
+    kind, part = r.choice(
+        [("SCR", "screw"), ("NUT", "nut"), ("WSH", "washer"), ("BLT", "bolt"), ("RVT", "rivet")]
+    )
+    head, shape = r.choice(
+        [("HX", "hexagon"), ("CS", "countersunk"), ("PN", "pan"), ("SK", "socket")]
+    )
+    short, metal = r.choice([("A2", "stainless A2"), ("ZN", "zinc plated"), ("BR", "brass")])
+    wide, long, pack = (
+        r.choice([3, 4, 5, 6, 8, 10, 12]),
+        r.choice(sizes),
+        r.choice([10, 25, 50, 100]),
+    )
+    code = f"{kind}{head}-M{wide}X{long}-{short}/{pack}"
+    if ordered:
+        return code, f"{part} {shape} M{wide} x {long} mm {metal} pack of {pack}"
+    return code, f"pack of {pack} {metal} {part}s, {long} x M{wide} mm, {shape}"
+
+
+def products(r: random.Random, tested: bool) -> Pair:
+    return _product(r, list(range(4, 121, 2)), ordered=True)
+
+
+def products_reordered(r: random.Random, tested: bool) -> Pair:
+    return _product(r, list(range(4, 121, 2)), ordered=False)
+
+
+def products_new_sizes(r: random.Random, tested: bool) -> Pair:
+    """Sizes that no pair to learn from has."""
+    return _product(r, [n for n in range(4, 200, 2) if (n % 14 == 0) == tested], ordered=False)
+
+
+def _date(r: random.Random, language: str) -> Pair:
+    year, month, day = r.randrange(1900, 2030), r.randrange(12), r.randrange(1, 29)
+    name = _MONTHS[language].split()[month]
+    text = {"en": f"{name} {day}, {year}", "de": f"{day}. {name} {year}"}
+    return text.get(language, f"{day} {name} {year}"), f"{year}-{month + 1:02}-{day:02}"
+
+
+def dates(r: random.Random, tested: bool) -> Pair:
+    return _date(r, r.choice(list(_MONTHS)))
+
+
+def dates_said(r: random.Random, tested: bool) -> Pair:
+    """ISO and the language to a date as people write it."""
+    language = r.choice(list(_MONTHS))
+    said, iso = _date(r, language)
+    return f"{iso} {language}", said
+
+
+def numerals(r: random.Random, tested: bool) -> Pair:
+    n = r.randrange(10 ** r.randrange(2, 7))
+    return str(n), _numeral(n)
+
+
+def numbers(r: random.Random, tested: bool) -> Pair:
+    return numerals(r, tested)[::-1]
+
+
+def transliteration(r: random.Random, tested: bool) -> Pair:
+    latin = dict(zip("абвгдезиклмнопрстуфы", "abvgdeziklmnoprstufy", strict=True))
+    latin |= {
+        "ж": "zh",
+        "ш": "sh",
+        "щ": "shch",
+        "ч": "ch",
+        "ю": "yu",
+        "я": "ya",
+        "х": "kh",
+        "ь": "",
+    }
+    word = "".join(r.choices(list(latin), k=r.randrange(3, 12)))
+    return word, "".join(latin[letter] for letter in word)
+
+
+def pig_latin(r: random.Random, tested: bool) -> Pair:
+    rest = _word(r)
+    begin = r.choice(["", *_BEGINNINGS.split()])
+    word = "aeiou"[r.randrange(5)] + rest
+    return begin + word, word + (begin or "w") + "ay"
+
+
+def emails(r: random.Random, tested: bool) -> Pair:
+    first, last = _one(r, _FIRST), _word(r, r.randrange(2, 4)).title()
+    firm = _word(r).title()
+    return f"{first} {last}, {firm} GmbH", f"{first[0]}.{last}@{firm}.de".lower()
+
+
+def addresses(r: random.Random, tested: bool) -> Pair:
+    street = _one(r, "Linden Bahnhof Haupt Garten Berg Mühlen Kirch Schul")
+    street += r.choice(["straße", "weg", "platz", "allee"])
+    number, code = f"{r.randrange(1, 200)}{r.choice(['', '', 'a', 'b'])}", r.randrange(10000, 99999)
+    city = _one(r, "Neu Alt Ober Unter Groß") + _one(r, "dorf stadt hausen bach feld")
+    lines = f"{street} {number}, {code} {city}", f"{code} {city}, {street} {number}"
+    return r.choice(lines), f"street={street} number={number} zip={code} city={city}"
+
+
+def formulas(r: random.Random, tested: bool) -> Pair:
+    metals = {"Na": "sodium", "K": "potassium", "Li": "lithium", "Ca": "calcium", "Mg": "magnesium"}
+    metals |= {"Al": "aluminium", "Fe": "iron", "Cu": "copper", "Zn": "zinc", "Ag": "silver"}
+    acids = {
+        "Cl": "chloride",
+        "Br": "bromide",
+        "SO4": "sulfate",
+        "NO3": "nitrate",
+        "PO4": "phosphate",
+    }
+    acids |= {
+        "CO3": "carbonate",
+        "O": "oxide",
+        "S": "sulfide",
+        "ClO3": "chlorate",
+        "CrO4": "chromate",
+    }
+    counts = {1: "", 2: "di", 3: "tri", 4: "tetra", 5: "penta", 6: "hexa", 7: "hepta"}
+    waters = {0: "", **{n: f" {counts[n] or 'mono'}hydrate" for n in counts}}
+    (m, metal), (a, acid) = r.choice(list(metals.items())), r.choice(list(acids.items()))
+    i, j, n = r.randrange(1, 5), r.randrange(1, 5), r.randrange(8)
+    left = m + (str(i) if i > 1 else "")
+    right = a if j == 1 else f"({a}){j}" if any(map(str.isdigit, a)) else f"{a}{j}"
+    water = f"·{n if n > 1 else ''}H2O" if n else ""
+    return left + right + water, f"{counts[i]}{metal} {counts[j]}{acid}{waters[n]}"
+
+
+def pinyin(r: random.Random, tested: bool) -> Pair:
+    """Words of Chinese by their syllables: which character depends on the word."""
+    drawn = r.choices(_CHINESE.split(), k=r.randrange(2, 7))
+    sound = "".join(x for word in drawn for x in word if x.isascii())
+    syllables = "".join(x + " " * x.isdigit() for x in sound).split()
+    return " ".join(syllables), "".join(x for word in drawn for x in word if not x.isascii())
+
+
+def tags(r: random.Random, tested: bool) -> Pair:
+    """As many tags as words; many words are new ones, with their endings."""
+    words, said = [], []
+    for _ in range(r.randrange(1, 3)):
+        phrase = [(r.choice(["the", "a", "this"]), "DET")]
+        phrase += [(_word(r) + "ous", "ADJ")] * r.randrange(2)
+        phrase += [(_word(r) + "ness", "NOUN"), (_word(r) + "ize", "VERB")]
+        phrase += [(r.choice(["in", "on"]), "ADP"), (_word(r) + "ness", "NOUN")] * r.randrange(2)
+        words += [word for word, _ in phrase]
+        said += [tag for _, tag in phrase]
+    return " ".join(words), " ".join(said)
+
+
+def sentences(r: random.Random, tested: bool) -> Pair:
+    """Few sentences of one pattern."""
+    nouns = {"dog": "Hund", "man": "Mann", "king": "König", "tree": "Baum", "day": "Tag"}
+    verbs = {"sees": "sieht", "loves": "liebt", "finds": "findet", "knows": "kennt"}
+    words = {"small": "kleine", "old": "alte", "good": "gute"}
+    (a, b), (c, d), (e, f) = (r.choice(list(x.items())) for x in (nouns, verbs, words))
+    g, h = r.choice(list(nouns.items()))
+    return f"The {e} {a} {c} the {g}.", f"Der {f} {b} {d} den {h}en."
+
+
+KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
+    f.__name__: f
+    for f in (
+        products,
+        products_reordered,
+        products_new_sizes,
+        dates,
+        dates_said,
+        numerals,
+        numbers,
+        transliteration,
+        pig_latin,
+        emails,
+        addresses,
+        formulas,
+        pinyin,
+        tags,
+        sentences,
+    )
+}
+
+
+def draw(name: str, swapped: bool = False) -> tuple[list[Pair], list[Pair]]:
+    """Return pairs to learn from and pairs to test, whose sources are others."""
+    r, seen = random.Random(7), set[str]()
+
+    def new(tested: bool) -> Iterator[Pair]:
+        for _ in range(100_000):
+            source, target = KINDS[name](r, tested)
+            if source not in seen:
+                seen.add(source)
+                yield (target, source) if swapped else (source, target)
+
+    learned = 100 if name == "sentences" else LEARNED
+    test = list(itertools.islice(new(True), TESTED))
+    return list(itertools.islice(new(False), learned)), test
+
+
+if __name__ == "__main__":
+    for part, pairs in zip(("train", "test"), draw(sys.argv[1]), strict=True):
+        lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+        Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
+        Path(sys.argv[2], f"{part}.tsv").write_text(lines, encoding="utf-8")

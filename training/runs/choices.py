@@ -1,0 +1,89 @@
+"""What a run chooses by itself, said before anything is learned, each with the way out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from training.command.progress import print_choice
+from training.config.schema import Config
+from training.data.pieces import KIND
+from training.data.store import END_ID
+from training.data.tokenizers import ALPHABETS, Tokenizer
+from training.runs.card import Origin
+from training.runs.files import SIDES
+from training.sources.kinds import KINDS
+from training.sources.source import Source
+
+SHARE = 0.99  # of targets, by which the tokens for each source token are measured
+
+
+def fitting_bound(source: np.ndarray, target: np.ndarray) -> str:
+    """Return the most tokens of an answer that targets need, as the key `target_bound`.
+
+    The factor is what nearly all pairs need whose sources are no shorter than most; a tenth more
+    and ten tokens are added to what the other pairs then lack.
+
+    Args:
+        source: tokens of each source, `(N,)`, from 1.
+        target: tokens of each target, `(N,)`.
+    """
+    source, target = source.astype(np.int64), target.astype(np.int64)
+    longer = source >= np.median(source)
+    factor = max(1, math.ceil(np.quantile(target[longer] / source[longer], SHARE)))
+    lacking = max(0, int((target - factor * source).max()))
+    return f"{factor}x+{lacking + math.ceil(target.max() / 10) + 10}"
+
+
+def print_choices(
+    config: Config, source: Source, target: Tokenizer | None, origin: Origin, chosen: bool
+) -> None:
+    """Print the settings of a run that begins; `chosen`: whether its tokenizers are new ones."""
+    units = KINDS[config.source].unit
+    left = f", {origin.dropped:,} left out as too long or empty" if origin.dropped else ""
+    print_choice("learned", f"{origin.train:,} {units}{left}", "--set max_source_length=N")
+    print_choice("held out", f"{origin.dev:,} {units} to measure progress on", "--dev SHARE")
+    for side, tokenizer in zip(SIDES, (getattr(source, "tokenizer", None), target), strict=True):
+        if tokenizer is not None:
+            way_out = f"--set {side}_tokenizer=KIND" if chosen else ""
+            print_choice(side, _vocabulary(tokenizer), way_out)
+            if side == "target":
+                print_choice("", _said(tokenizer, config.copy), way_out and "=letters spells them")
+    for row in _settings(config):
+        print_choice(*row)
+
+
+def _vocabulary(tokenizer: Tokenizer) -> str:
+    kind = "subwords" if tokenizer.kind == KIND else tokenizer.kind
+    return f"{kind}, {tokenizer.vocab_size:,} tokens in all"
+
+
+def _said(tokenizer: Tokenizer, copies: bool) -> str:
+    """Say of a closed vocabulary that other words have no token."""
+    if tokenizer.kind in (KIND, *ALPHABETS) or copies:
+        return ""
+    words = f"answers are made of these {tokenizer.vocab_size - END_ID - 1:,} {tokenizer.kind}: "
+    return words + "a number or name that is none of them cannot be said"
+
+
+def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yield rows: a name, what is chosen, and the way out."""
+    yield "attention", config.attention.replace("_", " "), "--set attention=NAME"
+    if config.target == "text":
+        if KINDS[config.source].tokens:
+            factor, more = config.bound
+            answers = f"at most {factor} x the source's tokens + {more}"
+            yield "answers", answers, f"--set target_bound={config.target_bound}"
+        else:
+            most = f"at most {config.max_target_length} tokens"
+            yield "answers", most, "--set max_target_length=N"
+    batch = f"{config.batch_size:,} in a batch"
+    if config.batch_tokens:
+        batch = f"{config.batch_tokens:,} tokens in a batch"
+    yield "batches", batch, "--set batch_size=N"
+    kept = {"score": config.metric, "perplexity": "perplexity", "last": "the last"}
+    by = kept[config.keep_by] if config.target == "text" else "the loss of dev"
+    how = "the last are kept" if by == "the last" else f"the best by {by} is kept"
+    yield "epochs", f"{config.epochs} at most; {how}", "--set epochs=N --set keep_by=…"
