@@ -16,6 +16,7 @@ from training.decode.labels import attends, predict
 from training.decode.search import Encoded, Search, bound_of, encode, score_targets, search
 from training.decode.steps import PlainStep, fixed_steps
 from training.decode.texts import dense_ids, replace_unknown, tokens_to_copy, words_of
+from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run
 
@@ -42,6 +43,7 @@ class Exported(tf.Module):
         super().__init__()
         models = [run.model for run in runs]
         self._models, self._run = _Untracked(models), _Untracked(runs[0])
+        self._spelling = _Untracked(spelling_of(runs))
         steps = fixed_steps(models, search_settings.beam_width, search_settings.precision)
         constants = [weight for step in steps or () for weight in step.taken]
         self._settings, self._steps = _Untracked(search_settings), _Untracked(steps)
@@ -84,7 +86,7 @@ class Exported(tf.Module):
         sure each is: see `words_of`.
         """
         ids, empty, truncated = self._read.value(text)
-        result, copied = self._search(self._encode.value(ids)), self._copied(text)
+        result, copied = self._search(ids), self._copied(text)
         return {
             "translation": self._text(result.ids[:, 0], empty, copied),
             "score": tf.where(empty, 0.0, result.scores[:, 0]),
@@ -97,7 +99,7 @@ class Exported(tf.Module):
         """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
         ids, empty, _ = self._read.value(text)
         count = self._settings.value.num_results
-        result = self._search(self._encode.value(ids), self._settings.value)
+        result = self._search(ids, self._settings.value)
         each, copied = tf.repeat(empty, count), self._copied(text, count)
         flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])
         return {
@@ -108,7 +110,7 @@ class Exported(tf.Module):
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translation` `(B,)`, the tokens of both sides, and the weights."""
         ids, empty, _ = self._read.value(text)
-        result = self._search(self._encode.value(ids), return_attention_weights=True)
+        result = self._search(ids, return_attention_weights=True)
         assert result.attention_weights is not None
         target = result.ids[:, 0]
         written = (target != PAD_ID) & (target != END_ID) & ~empty[:, None]
@@ -170,7 +172,7 @@ class Exported(tf.Module):
 
     def _search(
         self,
-        encoded: Encoded,
+        ids: tf.Tensor,
         search_settings: Search | None = None,
         *,
         return_attention_weights: bool = False,
@@ -179,14 +181,19 @@ class Exported(tf.Module):
         search_settings = search_settings or dataclasses.replace(
             self._settings.value, num_results=1
         )
+        spelling = self._spelling.value
+        parts = windows(ids, spelling.whole) if spelling else None
+        weighs = return_attention_weights or search_settings.replaces_unknown
         result = search(
             self._models.value,
-            encoded,
+            self._encode.value(parts.ids if parts else ids),
             search_settings,
             steps=self._steps.value,
             bound=self._bound.value,
-            return_attention_weights=return_attention_weights or search_settings.replaces_unknown,
+            return_attention_weights=weighs or parts is not None,
         )
+        if parts:
+            result = join(result, parts, search_settings.length_penalty)
         if not search_settings.replaces_unknown:
             return result
         size = self.target_tokenizer.vocab_size

@@ -14,6 +14,7 @@ from training.data.store import PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import LETTERS, Tokenizer, composed
 from training.decode.search import Search, bound_of, force_decode, search
 from training.decode.steps import fixed_steps
+from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run
 from training.sources.batches import source_batches
@@ -124,6 +125,7 @@ def make_nbest(
     source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
     reads_texts = KINDS[config.source].tokens
     rounded = settings.precision == "bfloat16"
+    spelling = spelling_of(runs)
     steps = fixed_steps(models, settings.beam_width, settings.precision) if rounded else None
     compiled = config.compiles() and not rounded  # constant kernels are a CPU's
     size = batch_size or (COMPILED_BATCH_SIZE if compiled else BATCH_SIZE)
@@ -131,14 +133,19 @@ def make_nbest(
         "steps": steps,
         "max_length": None if reads_texts else config.max_target_length,
         "bound": bound_of(runs),
-        "return_attention_weights": settings.replaces_unknown,
+        "return_attention_weights": settings.replaces_unknown or spelling is not None,
     }
     copies = config.copy or settings.replaces_unknown
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
     def search_ids(ids):
-        outputs = search(models, ids, settings, **arguments)
+        if spelling:
+            parts = windows(ids, spelling.whole)
+            outputs = search(models, parts.ids, settings, **arguments)
+            outputs = join(outputs, parts, settings.length_penalty)
+        else:
+            outputs = search(models, ids, settings, **arguments)
         ids = outputs.ids
         if settings.replaces_unknown:
             ids = replace_unknown(ids, outputs.attention_weights, target_tokenizer.vocab_size)

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import keras
+import numpy as np
 
 from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import move, sync, write_json
@@ -20,7 +21,7 @@ from training.data.corpus import is_prepared
 from training.data.encoding import train_state
 from training.data.prepared import Prepared, read_batches
 from training.data.splits import fitting_metric
-from training.data.tokenizers import Tokenizer, tokenizer_of
+from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.data.tokens import digest_of, write_tokens
 from training.model.seq2seq import build_model, check_attention
 from training.runs.card import Origin, check_corpus, write_origin
@@ -249,6 +250,11 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         corpus = source_class(config.source).fingerprint(train, dev)
         unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
     counts = pairs.statistics
+    spelling: dict[str, Any] = {}
+    if config.source_tokenizer in ALPHABETS and isinstance(data, Prepared):
+        letters, said = (side.lengths[pairs.plan.rows] for side in (pairs.source, pairs.target))
+        longest = int(np.quantile(letters, 0.99, method="lower"))
+        spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}
     origin = Origin(
         data=config.data,
         corpus=corpus,
@@ -259,5 +265,6 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         target_tokens=counts.target_tokens,
         vocabulary=(source.size, target.vocab_size if target else 0),
         init=None if init is None else str(init.absolute()),
+        **spelling,
     )
     return Opened(config, source, target, pairs, dev_pairs, dev, origin)

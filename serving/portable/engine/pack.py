@@ -43,6 +43,7 @@ def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
         "state": manifest["graphs"]["state"],
         "settings": {name: settings[name] for name in _SETTINGS if name in settings},
         "attends": manifest["attends"],
+        "spelling": manifest.get("spelling"),
         "page": page,
     }
     if manifest["task"] == "read":

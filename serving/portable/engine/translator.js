@@ -3,6 +3,7 @@
 import { search } from "./search.js";
 import { tensor } from "./tensors.js";
 import { described, makeTokenizer } from "./tokenizers.js";
+import { cut, join } from "./windows.js";
 import { wordsBy } from "./words.js";
 
 // What has no UTF-8 form, half of a pair, becomes "?".
@@ -25,9 +26,11 @@ export class Translator {
     const results = Math.min(num_results, beam_width);
     const read = this.source.encode(written(text));
     const ids = read.slice(0, max_source_length);
-    const source = { ids: tensor(Int32Array.from(ids), [1, ids.length]) };
     const options = { width: beam_width, results, penalty: length_penalty };
-    const best = ids.length ? search(this.model, source, factor * ids.length + more, options) : [];
+    const windows = cut(ids, this.model.spelling);
+    const found = windows.map(({ ids: own }) => search(
+      this.model, { ids: tensor(Int32Array.from(own), [1, own.length]) }, factor * own.length + more, options));
+    const best = found.length < 2 ? found[0] ?? [] : join(windows, found, length_penalty);
     const nothing = { text: "", score: 0, tokens: [], weights: [] };
     return {
       tokens: ids.map((id) => this.source.token(id)),

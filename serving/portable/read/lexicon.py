@@ -170,6 +170,11 @@ class Pronouncer(LocalTranslator):
         small = word.lower()
         return small != word and self._letters.encode([word]) == self._letters.encode([small])
 
+    def is_cut(self, word: str, phones: Sequence[str]) -> bool:
+        """Return whether a word has fewer phones for its letters than nearly all of training."""
+        (ids,) = self._letters.encode([word])
+        return len(phones) < (self._spelling or {"fewest": 0.0})["fewest"] * len(ids)
+
     def pronounce(
         self, words: Sequence[str], count: int = 1, threads: int = 1
     ) -> Iterator[tuple[str, list[Pronunciation]]]:
@@ -310,9 +315,10 @@ def _ask(
         spoken[word] = pronunciations
         if sys.stderr.isatty() and (len(spoken) % step == 0 or len(spoken) == len(asked)):
             _draw_progress(len(spoken), len(asked), time.monotonic() - started)
-    _warn(
-        "left out, the model says nothing", [w for w, bare in readable.items() if not spoken[bare]]
-    )
+    silent = [word for word, bare in readable.items() if not spoken[bare]]
+    _warn("left out, the model says nothing", silent)
+    few = [w for w in asked if spoken[w] and model.is_cut(w, spoken[w][0].phones)]
+    _warn("fewer phones for their letters than nearly all words of training have", few)
     return spoken
 
 

@@ -37,9 +37,16 @@ _SEARCH = {
     "coverage_penalty?": float,
     "replaces_unknown?": bool,
 }
+_SPELLING = {
+    "whole": range(12, 2**31),
+    "window": range(12, 13),
+    "context": range(3, 4),
+    "fewest": float,
+}
 _EXPECTED: dict[str, dict[str, Any]] = {
     "translate": {
         "attends": bool,
+        "spelling?": _SPELLING,
         "copies?": bool,
         "settings": {**_SEARCH, "max_source_length": _COUNT, "target_bound?": [_COUNT]},
         "graphs": {**dict.fromkeys(("encoder", "step", "translator"), _GRAPH), **_STATES},

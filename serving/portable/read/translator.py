@@ -40,6 +40,7 @@ from serving.portable.read.model import (
     tokens_of,
 )
 from serving.portable.read.tokenizers import END_ID, START_ID, Vocabulary, Words, load_tokenizer
+from serving.portable.read.windows import cut, join
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ class LocalTranslator(LocalModel):
             load_tokenizer(self._folder.path, about["tokenizers"][side])
             for side in ("source", "target")
         )
-        self._copies = about.get("copies", False)
+        self._copies, self._spelling = about.get("copies", False), about.get("spelling")
         self._replaces = about["settings"].get("replaces_unknown", False)
 
     def signatures(self) -> Signatures:
@@ -197,25 +198,33 @@ class LocalTranslator(LocalModel):
     ) -> list[T | None]:
         """Return what is answered to each text, None for one without a token."""
         answers: list[T | None] = [None] * len(read.ids)
-        weights = with_weights or self._replaces
+        windows = [cut(ids, self._spelling) if ids else [] for ids in read.ids]
+        parts = [(row, part) for row, each in enumerate(windows) for part in each]
+        found: dict[int, list[Result | None]] = {
+            row: [None] * len(each) for row, each in enumerate(windows) if len(each) > 1
+        }
+        first = np.cumsum([0, *map(len, windows)])
 
-        def work(rows: Sequence[int]) -> None:
-            rows = [row for row in rows if read.ids[row]]
-            if not rows:
-                return
-            ids = padded([read.ids[row] for row in rows])
-            source = {"ids": ids}
+        def work(numbers: Sequence[int]) -> None:
+            weights = with_weights or self._replaces
+            weights |= any(parts[number][0] in found for number in numbers)
+            source = {"ids": padded([parts[number][1].ids for number in numbers])}
             out = self._settings.run(self._folder, "translator", source, results, weights)
             if not self._copies:
                 check_ids(out["found"], self._target.size)
             if self._replaces:
                 out["found"] = replaced(out["found"], out["weights"], self._target.size)
             each = (out[name] for name in ("found", "log_probs", "scores", "weights"))
-            copied = [read.tokens[row] for row in rows]
-            for row, *of_row in zip(rows, *each, copied, strict=True):
-                answers[row] = answer(Result(*of_row))
+            for number, *of_part in zip(numbers, *each, strict=True):
+                row = parts[number][0]
+                if row in found:
+                    found[row][number - first[row]] = Result(*of_part)
+                else:
+                    answers[row] = answer(Result(*of_part, read.tokens[row]))
 
-        self._each(_by_length(read.ids), work)
+        self._each(_by_length([part.ids for _, part in parts]), work)
+        for row, each in found.items():
+            answers[row] = answer(join(windows[row], each, self._settings.penalty))
         return answers
 
     def _best(self, result: Result) -> Translation:

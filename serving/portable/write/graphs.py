@@ -25,6 +25,7 @@ from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import Tokenizer, character_classes
 from training.decode.search import bound_of
 from training.decode.texts import inside_characters
+from training.decode.windows import spelling_of
 from training.runs.run import Run
 from training.sources.kinds import KINDS
 
@@ -270,6 +271,7 @@ def write_folder(
         "settings": settings,
         "copies": run.config.copy,
         "attends": all(run.config.attention != "none" for run in runs),
+        **({"spelling": spelling._asdict()} if (spelling := spelling_of(runs)) else {}),
         "graphs": graphs,
         "source": _about_source(run),
         "tokenizers": {side: _write_tokenizer(t, folder, side) for side, t in sides.items()},
