@@ -18,7 +18,8 @@ from tests.serving.portable.engine.test_translator import TRANSLATE
 from tests.training.conftest import untrained
 from training.config.schema import load_preset, override
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
-from training.decode.search import Search, search
+from training.decode.search import search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.decode.windows import spelling_of
 from training.runs.run import load_run
@@ -66,7 +67,9 @@ def case(request, tmp_path_factory):
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def ask(ids):
-        return search([model.model], ids, Search(WIDTH, RESULTS), return_attention_weights=True)
+        return search(
+            [model.model], ids, SearchSettings(WIDTH, RESULTS), return_attention_weights=True
+        )
 
     return model, words, [by_loop(model, ask, word) for word in words]
 
@@ -133,7 +136,7 @@ def test_a_run_remembers_the_lengths_that_it_learned_from(case):
 
 def test_keras_reads_long_words_by_windows(case):
     model, words, wanted = case
-    found = make_nbest([model], Search(WIDTH, RESULTS), 7)(words)
+    found = make_nbest([model], SearchSettings(WIDTH, RESULTS), 7)(words)
     check(wanted, *([[getattr(x, n) for x in each] for each in found] for n in ("text", "score")))
 
 
@@ -143,7 +146,7 @@ def test_xla_reads_long_words_by_windows(case, monkeypatch):
     if model.config.attention != "additive":
         return
     monkeypatch.setattr(type(model.config), "compiles", lambda config: True)
-    found = make_nbest([model], Search(WIDTH, RESULTS), 16)(words)
+    found = make_nbest([model], SearchSettings(WIDTH, RESULTS), 16)(words)
     check(wanted, *([[getattr(x, n) for x in each] for each in found] for n in ("text", "score")))
 
 
