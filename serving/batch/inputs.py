@@ -246,7 +246,7 @@ class Events:
             except ValueError as error:
                 answers.append(error)
         if good := [place for place, row in enumerate(answers) if isinstance(row, dict)]:
-            found = _each(ask, [answers[place] for place in good], '(expected [^\n"]+)')
+            found = _each(ask, [answers[place] for place in good], r"(expected [^\]\n]+)")
             for place, answer in zip(good, found, strict=True):
                 answers[place] = answer
         return answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zlib
 from typing import Any
@@ -12,7 +13,15 @@ import numpy as np
 MOST_PIXELS = 1 << 24  # of an image as it comes, as in training: 16.8 million
 _TAIL = 1024  # bytes at the end of a file among which its end mark is looked for
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
-_CUT = "is cut off: its end is missing"
+_CUT, _DAMAGED = "is cut off: its end is missing", "cannot be decoded"
+_CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by PNG's colour type
+# First column and row of the passes of an interlaced PNG, and the steps to the next ones.
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2))
+_PASSES += ((0, 1, 1, 2),)
+# Marks of a JPEG; within a scan, FF before 0 is a byte of its own.
+_MARK = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])")
+_SEGMENTS = frozenset((*range(0xC0, 0xD0), *range(0xDA, 0xF0), 0xFE))
 _TIFF = 4096  # bytes of EXIF data that are read
 _SRGB = 45455  # its gamma, in the units of PNG's chunk gAMA
 _ONE = 100_000  # a gamma of 1 in these units
@@ -64,16 +73,58 @@ def _check_size(height: int, width: int) -> None:
         )
 
 
+def check_png(contents: bytes) -> None:
+    """Raise ValueError where a chunk is cut or not as its checksum says, or pixels are missing."""
+    if b"IEND" not in contents[-_TAIL:]:
+        raise ValueError(_CUT)
+    place, kind, packed, right = 8, b"", b"", True
+    try:
+        while right and kind != b"IEND":
+            size, kind = struct.unpack_from(">I4s", contents, place)
+            (checksum,) = struct.unpack_from(">I", contents, place + 8 + size)
+            body = contents[place + 8 : place + 8 + size]
+            right = zlib.crc32(kind + body) == checksum and (kind[0] > 96 or kind in _CRITICAL)
+            packed += body if kind == b"IDAT" else b""
+            place += 12 + size
+        width, height, depth, color, _, _, interlaced = struct.unpack_from(">IIBBBBB", contents, 16)
+        stream, expected = zlib.decompressobj(), 0
+        for x, y, across, down in _PASSES if interlaced else ((0, 0, 1, 1),):
+            columns, rows = -((x - width) // across), -((y - height) // down)
+            bits = columns * depth * _CHANNELS.get(color, 1)
+            expected += rows * (1 - -bits // 8) if columns > 0 and rows > 0 else 0
+        whole = len(stream.decompress(packed, expected)) == expected
+        # After the pixels there is more, or the stream's end, with its checksum.
+        right &= whole and (stream.decompress(stream.unconsumed_tail, 1) != b"" or stream.eof)
+    except (struct.error, zlib.error):
+        right = False
+    if not right:
+        raise ValueError(_DAMAGED)
+
+
+def check_jpeg(contents: bytes) -> None:
+    """Raise ValueError where segments do not follow one another up to the end."""
+    if b"\xff\xd9" not in contents[-_TAIL:]:
+        raise ValueError(_CUT)
+    place, kind, right = 2, 0, True
+    while right and kind != 0xD9:
+        mark = _MARK.search(contents, place)
+        if right := mark is not None and (mark.start() == place or kind == 0xDA):
+            kind, size = mark[1][0], int.from_bytes(contents[mark.end() : mark.end() + 2], "big")
+            place = mark.end() + size
+            right = kind == 0xD9 or (kind in _SEGMENTS and size > 1)
+    if not right:
+        raise ValueError(_DAMAGED)
+
+
 def _decode_jpeg(contents: bytes, channels: int) -> np.ndarray:
     """Decode with libjpeg-turbo's fast DCT, which TensorFlow takes and Pillow does not."""
     import simplejpeg
 
-    if b"\xff\xd9" not in contents[-_TAIL:]:
-        raise ValueError(_CUT)
+    check_jpeg(contents)
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(contents, strict=False)
     except (ValueError, KeyError):  # this where not even the colours are known
-        raise ValueError("cannot be decoded") from None
+        raise ValueError(_DAMAGED) from None
     _check_size(height, width)
     if space in ("CMYK", "YCCK"):
         raise ValueError(f"expected a JPEG in gray or RGB. Received: {space}")
@@ -81,7 +132,7 @@ def _decode_jpeg(contents: bytes, channels: int) -> np.ndarray:
     try:
         image: np.ndarray = simplejpeg.decode_jpeg(contents, wanted, fastdct=True, strict=False)
     except ValueError:
-        raise ValueError("cannot be decoded") from None
+        raise ValueError(_DAMAGED) from None
     return image
 
 
@@ -90,13 +141,12 @@ def _decode_png(contents: bytes, channels: int) -> np.ndarray:
 
     width, height = struct.unpack(">II", (contents + bytes(24))[16:24])
     _check_size(height, width)
-    if b"IEND" not in contents[-_TAIL:]:
-        raise ValueError(_CUT)
+    check_png(contents)
     try:
         image = Image.open(io.BytesIO(contents))
         image.load()
     except (OSError, SyntaxError, ValueError):
-        raise ValueError("cannot be decoded") from None
+        raise ValueError(_DAMAGED) from None
     depth, color = contents[24:26]
     if depth == 16:
         return _composite(*_sixteen_bits(image, contents), channels)

@@ -174,9 +174,9 @@ def _events_of(
             f"an empty {about['value']} where it was never measured. It has "
             f"{', '.join(sorted(names - {outcome}))}"
         )
-    for name in columns:
+    for name in sorted(columns):
         served = input_name(name)
-        alike = [each for each in names if each != name and input_name(each) == served]
+        alike = [each for each in sorted(names) if each != name and input_name(each) == served]
         if alike and served != name:  # else it is the one that is meant
             raise CorpusError(
                 f"{path} has {name!r} and {alike[0]!r}, both {served} to a served model: rename one"

@@ -10,7 +10,9 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from serving.portable.read.pixels import read_image, resize
+from training.command.errors import UserError
 from training.config.schema import load_preset, override
+from training.sources.image import decode
 from training.sources.image.source import ImageSource
 
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}
@@ -158,3 +160,60 @@ def test_images_of_all_sizes_are_resized_as_tensorflow_does(rng):
     for h, w, height, width in [*rng.integers(1, 130, (40, 4)).tolist(), [9, 14, 18, 7]]:
         image = rng.integers(0, 256, (h, w, 3)).astype("uint8")
         np.testing.assert_array_equal(resize(image, height, width), wanted(image, [height, width]))
+
+
+def damaged(contents):
+    """Files of a PNG with a changed bit, cut, or with a hole, and what an attacker makes of it."""
+    for place in [*range(8, 260, 3), *range(len(contents) - 40, len(contents))]:
+        yield contents[:place] + bytes([contents[place] ^ 1 << place % 8]) + contents[place + 1 :]
+    yield from (contents[:place] for place in range(len(contents) - 30, len(contents)))
+    yield from (contents[:place] + contents[place + 3 :] for place in range(40, 300, 7))
+
+
+def test_a_png_that_is_not_whole_is_refused_by_both(rng):
+    """Whatever bit is changed, in what is decoded or in what says how it is read."""
+    pixels = np.minimum(rng.integers(0, 256, (23, 31, 3)), np.arange(31)[:, None] * 8)
+    gamma = chunk(b"gAMA", struct.pack(">I", 45_455))
+    whole = png(pixels, 8, 2, gamma, chunk(b"tRNS", bytes([0, 1, 0, 2, 0, 3])))
+    lines = zlib.compress(b"".join(b"\0" + bytes(93) for _ in range(22)))
+    head, end = whole[:33], chunk(b"IEND", b"")
+    others = [head + chunk(b"IDAT", lines) + end]  # a line is missing
+    others += [head + chunk(b"ABCD", b"x") + whole[33:]]  # a part that a decoder must know
+    size = ["image_height=23", "image_width=31", "image_channels=3", "convolutions=3:2x2"]
+    source = ImageSource(override(load_preset("captcha"), size))
+    source.rows([whole, whole + b"trailing"])
+    read_image(whole + b"trailing", 23, 31, 3)
+    for contents in [*damaged(whole), *others]:
+        with pytest.raises(ValueError, match=r"cut off|cannot be decoded|pixels|neither PNG"):
+            read_image(contents, 23, 31, 3)
+        with pytest.raises(UserError):
+            source.rows([contents])
+
+
+def test_a_jpeg_whose_segments_do_not_fit_is_refused_by_both(rng):
+    for name, whole in files(rng).items():
+        if "JPEG" not in name:
+            continue
+        size = ["image_height=53", "image_width=71", "image_channels=3", "convolutions=3:2x2"]
+        source = ImageSource(override(load_preset("captcha"), size))
+        scan = whole.index(b"\xff\xda")
+        marks = [whole.index(bytes([0xFF, mark])) for mark in (0xE0, 0xDB, 0xC4)]
+        broken = [whole[:-2], whole[: scan + 90], whole[: scan + 90] + b"\xff\x13\xff\xd9"]
+        for mark in marks:  # the length of a segment, then bytes between two
+            broken.append(whole[: mark + 3] + bytes([whole[mark + 3] ^ 1]) + whole[mark + 4 :])
+            broken.append(whole[:mark] + b"\0" + whole[mark:])
+        for contents in broken:
+            with pytest.raises(ValueError, match=r"cut off|cannot be decoded|neither"):
+                read_image(contents, 53, 71, 3)
+            with pytest.raises(UserError):
+                source.rows([contents])
+        filled = whole[:scan] + b"\xff\xff" + whole[scan:]  # which may stand before a mark
+        wanted = read_image(whole, 53, 71, 3)
+        np.testing.assert_array_equal(read_image(filled, 53, 71, 3), wanted)
+        np.testing.assert_array_equal(source.rows([filled]).values[0], wanted)
+
+
+@pytest.mark.parametrize("size", [4, 5, 63, 64, 1000])
+def test_a_checksum_is_that_of_zlib(size, rng):
+    contents = rng.integers(0, 256, size).astype("uint8")
+    assert int(decode._checksum(tf.constant(contents))) == zlib.crc32(contents.tobytes())
