@@ -24,7 +24,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.runs.run import load_run
 
 LEVEL = 0.05  # of the verdict
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> dict:
     systems = []
     for number, each in enumerate(runs):
         file = options.output / "translations" / f"{number}.json"
-        translate = shared.make_kept_translator(each, Search(options.beam_width))
+        translate = shared.make_kept_translator(each, SearchSettings(options.beam_width))
         systems.append((str(each.path), translate(str(each.path), split.sources, file)))
     rows = compare(metric, systems, split.references, options.lowercase)
     shared.write_table(options.output / "compare.csv", rows)

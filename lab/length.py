@@ -22,7 +22,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.metrics import bootstrap_interval, figures, lowered
 
 ATTENTIONS = ("none", "additive", "general")
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> dict:
     sets = load_sets(config)
     rows = []
     for name, found in runs.items():
-        translated = shared.make_kept_translator(found, Search(options.beam_width))
+        translated = shared.make_kept_translator(found, SearchSettings(options.beam_width))
         for set_name, split in sets.items():
             file = options.output / "translations" / f"{set_name}-{name}.json"
             hypotheses = translated(f"{name}, {set_name}", split.sources, file)

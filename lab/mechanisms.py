@@ -22,7 +22,7 @@ from training.command.errors import UsageError
 from training.command.options import add_options as add_common
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.metrics import METRICS, deciding
 from training.runs.files import best, read_history
 from training.runs.run import Run
@@ -74,7 +74,7 @@ def score(options: argparse.Namespace, name: str, run: Run, split: Split) -> dic
     return shared.kept(
         options.output / "evaluations" / f"{name}.json",
         shared.key_of(run, options.beam_width, split.sources, split.references),
-        lambda: evaluate([run], split, Search(options.beam_width), bootstrap=True),
+        lambda: evaluate([run], split, SearchSettings(options.beam_width), bootstrap=True),
     )
 
 

@@ -24,7 +24,7 @@ from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.token_ids import WORD, replace_words
 from training.data.tokenizers import VocabularyTokenizer
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.metrics import bootstrap_interval, figures, ratio
 from training.runs.run import Run, load_run
 
@@ -154,7 +154,7 @@ def table_row(
 ) -> dict:
     """The table's row of a model."""
     row: dict = {"model": name, "weights": found.model.count_params()}
-    asked = Search(options.beam_width, replaces_unknown=replaces_unknown)
+    asked = SearchSettings(options.beam_width, replaces_unknown=replaces_unknown)
     translated = shared.make_kept_translator(found, asked)
     for kind, sentences in sets.items():
         sources, references = sentences.split.sources, sentences.split.references

@@ -20,7 +20,7 @@ from training.command.errors import UserError
 from training.config.schema import Config, load_preset, override
 from training.data.pair_files import Split
 from training.data.pipeline import reader
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.runs.files import best, read_history
 from training.runs.run import Run
 from training.score.evaluation import evaluate, region_weights
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         result = shared.kept(
             options.output / "evaluations" / f"{name}.json",
             shared.key_of(found),
-            partial(evaluate, [found], split, Search(beam_width=1)),
+            partial(evaluate, [found], split, SearchSettings(beam_width=1)),
         )
         history = read_history(found.files.history)
         rows.append(

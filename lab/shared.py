@@ -19,7 +19,7 @@ from training.command.files import read_json, write_json
 from training.command.options import add_options
 from training.command.progress import progress
 from training.config.schema import Config, load_config, load_preset, override
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
 from training.fit.train import resume, train
 from training.runs.files import RunFiles, read_history, reason_to_stop
@@ -171,7 +171,7 @@ def kept(file: Path, key: Any, make: Callable[[], Any]) -> Any:
 
 
 def make_kept_translator(
-    run: Run, asked: Search
+    run: Run, asked: SearchSettings
 ) -> Callable[[str, Sequence[str], Path], list[str]]:
     """Return a function to translations by a run, or to those that an earlier try kept in a file.
 

@@ -25,7 +25,7 @@ from training.command.options import positive_int
 from training.config.schema import Config, load_preset, override
 from training.data import corpus
 from training.data.download import LANGUAGES
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
 from training.metrics import score
 from training.runs.run import Run, load_run
@@ -157,7 +157,7 @@ def _word_error_rate(runs: Sequence[Run], width: int, file: Path) -> float:
     others = [hashlib.sha1(each.files.best.read_bytes()).hexdigest() for each in runs[1:]]
 
     def say() -> list[str]:
-        return make_translator(runs, Search(beam_width=width))(dev.sources)
+        return make_translator(runs, SearchSettings(beam_width=width))(dev.sources)
 
     said = shared.kept(file, shared.key_of(runs[0], width, others, dev.sources), say)
     return float(score("symbols", said, dev.references)["wer"])

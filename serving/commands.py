@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib.metadata
 import runpy
 import sys
 
-from training.command.errors import install
+from serving.api.printing import not_installed
 
 COMMANDS = {
     "train": ("training.train", "train a model"),
@@ -32,7 +33,7 @@ OURS = {module.split(".")[0] for module, _ in COMMANDS.values()} | {"keras_atten
 WIDTH = max(map(len, COMMANDS)) + 2
 USAGE = """usage: keras-attention COMMAND [ARGUMENT ...]
 
-Each command has a --help of its own:
+Each command has a --help of its own; --version prints the version:
 
 """ + "".join(f"  {name:{WIDTH}}{about}\n" for name, (_, about) in COMMANDS.items())
 
@@ -44,10 +45,13 @@ def main(arguments: list[str] | None = None) -> None:
         print(USAGE, end="")
         raise SystemExit(0 if arguments else 2)
     name, *rest = arguments
+    if name == "--version":
+        print(f"keras-attention {importlib.metadata.version('keras-attention-rnn')}")
+        return
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
-        expected = near[0] if near else f"a command, {', '.join(COMMANDS)}"
-        print(f"error: expected {expected}. Received: {name}", file=sys.stderr)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+        print(f"error: {name} is no command; {hint}", file=sys.stderr)
         raise SystemExit(2)
     module, _ = COMMANDS[name]
     sys.argv = [name, *rest]
@@ -58,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
         if missing in OURS:
             raise
         extra = name if name in EXTRAS else module.split(".")[0].rpartition("_")[2]
-        raise SystemExit(f"error: {missing} is not installed: {install(extra)}") from None
+        raise SystemExit(f"error: {not_installed(missing, extra)}") from None
 
 
 if __name__ == "__main__":

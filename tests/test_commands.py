@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import re
 import shlex
 import subprocess
@@ -26,6 +27,9 @@ MISTAKES = [
     ("training.train", ["--preset", "nothing", "--output", "NEW"], "unknown preset 'nothing'"),
     ("training.train", ["--data", "tsv:/no.tsv", "--output", "NEW"], "Cannot read /no.tsv"),
     ("training.train", ["--preset", "cmudict", "--set", "clip_norm=-1"], "clip_norm expected more"),
+    ("training.train", [*CMUDICT, "--set", "attention=what"], "expected one of none, additive,"),
+    ("training.train", [*CMUDICT, "--set", "distribution=what"], "expected one of softmax, sparse"),
+    ("training.train", [*CMUDICT, "--dev", "tsv:/no.tsv"], "Cannot read /no.tsv"),
     ("training.train", ["--preset", "cmudict", "--output", "FILE/r"], "cannot write to FILE/r"),
     ("training.train", ["--resume", "--output", "NEW"], "nothing to resume"),
     ("training.train", ["--preset", "phrasebook-en-fr", "--output", "FULL"], "README.md is no run"),
@@ -56,6 +60,7 @@ MISTAKES = [
     ("training.evaluate", [*SCORED, *COVERING], "expected a --beam-width of at least 2"),
     ("training.translate", ["--run", "RUN", *COVERING], "expected a --beam-width of at least 2"),
     ("training.evaluate", [*SCORED, "--split", "what"], "no split 'what'"),
+    ("training.evaluate", ["--run", "RUN", "--data", "prepared:NEW"], "not a prepared corpus"),
     ("training.translate", ["--run", "NEW"], "is not a run"),
     ("training.translate", ["--run", "RUN", "RUN/best.weights.h5"], "line 1: expected UTF-8 text"),
     ("training.translate", ["--run", "RUN", "/no.txt"], "No such file or directory: /no.txt"),
@@ -65,18 +70,19 @@ MISTAKES = [
     ("training.phrasebook", ["--count", "-1"], "at least 1. Received: -1"),
     ("training.presets", ["one"], "unrecognized arguments: one"),
     ("training.pictures", ["digits", "--output", "NEW", "--count", "0"], "Received: 0"),
-    ("training.pictures", ["digits", "--output", "FILE/d"], "Not a directory"),
+    ("training.pictures", ["digits", "--output", "FILE/d"], "FILE is no directory"),
     ("training.pictures", ["digits", "--output", "FULL"], "a new or empty directory"),
     ("serving.export", ["--run", "NEW", "--output", "NEW"], "is not a run"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--length-penalty", "-1"], "-1"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--nbest", "9"], "--nbest expected"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--weights", "int8"], "int8"),
-    ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "Not a directory"),
+    ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "FILE is no directory"),
     ("serving.export", [*EXPORT, *COVERING, "--nbest", "1"], "--beam-width of at least 2"),
     ("serving.export", [*EXPORT, "--format", "onnx", *BFLOAT16], "--precision float32. Received"),
     ("serving.export", [*EXPORT, "--run", "RUN", *BFLOAT16], "bfloat16 expected one --run"),
     ("serving.check", [], "required: models/NAME/1"),
     ("serving.check", ["NEW"], "NEW holds no saved_model.pb"),
+    ("serving.check", ["ONNX", "--run", "NEW"], "NEW is not a run"),
     ("serving.server", ["--model_base_path=/no", "--port=99999"], "expected a port"),
     ("serving.server", ["--port=0"], "--model_base_path and --model_config_file"),
     ("serving.server", ["--max_request_bytes=0"], "expected a whole number of 1 to"),
@@ -118,7 +124,7 @@ MISTAKES = [
 
 def filled(text, folder):
     places = {"RUNS": RUN.parent, "RUN": RUN, "NEW": folder / "new"}
-    places |= {name: folder / "kept" / name.lower() for name in ("FILE", "FULL", "MODEL")}
+    places |= {name: folder / "kept" / name.lower() for name in ("FILE", "FULL", "MODEL", "ONNX")}
     for name, place in places.items():
         text = text.replace(name, str(place))
     return text
@@ -127,7 +133,12 @@ def filled(text, folder):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A user's directory with files in it."""
-    for name in ("kept/file", "kept/full/README.md", "kept/model/1/saved_model.pb"):
+    for name in (
+        "kept/file",
+        "kept/full/README.md",
+        "kept/model/1/saved_model.pb",
+        "kept/onnx/manifest.json",
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("hers")
@@ -160,8 +171,6 @@ def fails(name, words, capsys):
     line = said.err
     if isinstance(status, str):  # which Python prints, and exits with status 1
         line += status
-    elif name == "serving.check" and not line:
-        line = said.out  # what it has found
     assert line.strip().count("\n") == 0
     return line
 
@@ -258,3 +267,22 @@ def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(name, words, said
     found = fails(name, [filled(word, folder) for word in words], capsys)
     assert filled(said, folder) in found
     assert (everything(folder), everything(RUN)) == before
+
+
+def test_a_mistake_is_told_before_keras_is_imported(folder):
+    """One process makes all mistakes, and at its end neither Keras nor TensorFlow is there."""
+    code = (
+        "import contextlib, importlib, io, sys\n"
+        "from pathlib import Path\n"
+        "from tests.test_commands import MISTAKES, filled, module_of\n"
+        "from training.command.options import main_guard\n"
+        "for name, words, _ in MISTAKES:\n"
+        "    words = [filled(word, Path(sys.argv[1])) for word in words]\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):\n"
+        "        main_guard(lambda: sys.exit(module_of(name).main(words)))\n"
+        "    found = {'keras', 'tensorflow'} & set(sys.modules)\n"
+        "    assert not found, (name, words, found)\n"
+    )
+    words, environment = [sys.executable, "-c", code, folder], {**os.environ, "PYTHONPATH": ROOT}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -165,19 +165,21 @@ def test_a_users_folders_do_not_shadow_the_installed_package(python):
     assert done.stdout.startswith("usage: keras-attention train")
 
 
-def test_the_command_lists_the_scripts(python):
+def test_the_command_lists_the_scripts(package, python):
     done = python("site/bin/keras-attention", "--help")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^  train +train a model$", done.stdout, re.MULTILINE)
     done = python("site/bin/keras-attention", "phrasebook", "--count", "1", "--seed", "7")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
+    done = python("site/bin/keras-attention", "--version")
+    assert done.stdout == f"keras-attention {metadata(package[0])['Version']}\n"
     done = python("site/bin/keras-attention", "tain")
     assert done.returncode == 2
-    assert done.stderr == "error: expected train. Received: tain\n"
+    assert done.stderr == "error: tain is no command; did you mean train?\n"
     done = python("site/bin/keras-attention", "nothing")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: expected a command, train, ")
+    assert done.stderr.startswith("error: nothing is no command; there are train, ")
 
 
 def test_the_client_alone_works_without_the_package(client, tmp_path):

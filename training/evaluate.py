@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import training.command.extras  # noqa: F401
+import argparse
+
+from training.command.errors import UserError
+from training.command.extras import need
 from training.command.native import keep_programs
 from training.command.options import SEARCH, Parser, add_options, count, file_to_write, main_guard
+from training.data import corpus
+from training.runs.files import RunFiles
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -44,12 +49,33 @@ def main(arguments: list[str] | None = None) -> None:
         help="write the JSON to FILE; for an outcome, add the calibration as a PNG",
     )
     options = parser.parse_args(arguments)
+    _check(options)
+    need("training")
     keep_programs()
     import training.command.startup  # noqa: F401
 
     from training.score.evaluation import report
 
     report(options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise a UserError where the runs cannot be scored so, before TensorFlow is imported."""
+    from training.decode.settings import SearchSettings
+
+    runs = [RunFiles(path).trained() for path in options.runs]
+    settings, config = SearchSettings.of(options), runs[0].config
+    if config.target == "label":
+        for name in ("hypotheses", "errors", "lowercase", "replace_unknown"):
+            if getattr(options, name):
+                wanted = f"--{name.replace('_', '-')} expected runs that write texts"
+                raise UserError(f"{wanted}. Received: runs that predict an outcome")
+    else:
+        settings.check(runs)
+    spec = options.data or config.data
+    if options.data and corpus.is_file(spec) and options.split != "test":
+        raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
+    corpus.check(spec, options.split)
 
 
 if __name__ == "__main__":

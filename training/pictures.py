@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from training.command.errors import UserError
-from training.command.options import Parser, count, main_guard, positive_int
+from training.command.options import Parser, count, folder_to_write, main_guard, positive_int
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -17,7 +15,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("task", choices=("digits", "captcha"), help="the task")
     parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="a new or empty directory"
+        "--output",
+        type=folder_to_write,
+        required=True,
+        metavar="DIR",
+        help="a new or empty directory",
     )
     parser.add_argument(
         "--count", type=positive_int, default=100, metavar="N", help="number of images"

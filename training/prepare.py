@@ -11,10 +11,12 @@ import json
 import time
 from pathlib import Path
 
-import training.command.extras  # noqa: F401
-from training.command.errors import UsageError
+from training.command.errors import ConfigError, UsageError
+from training.command.extras import need
 from training.command.options import Parser, main_guard, positive_int
 from training.presets.options import add_configuration, configuration, default_output
+from training.runs.files import RunFiles
+from training.sources.kinds import KINDS
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -52,9 +54,10 @@ def main(arguments: list[str] | None = None) -> None:
     if options.corpus:
         if options.output:
             raise UsageError("--corpus expected no --output, for it makes no run")
+        started, config = time.monotonic(), configuration(options)
+        need("training")
         from training.data.tokens import prepare_corpus  # without TensorFlow, 600 MB a worker
 
-        started, config = time.monotonic(), configuration(options)
         corpus = prepare_corpus(options.corpus, config, options.tokenizers, options.workers)
         for reason, number in corpus.manifest["left_out"].items():
             print(f"left out: {number:,} {reason}")
@@ -65,12 +68,18 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("workers", "tokenizers"):
         if getattr(options, name):
             raise UsageError(f"--{name} expected --corpus: a run is prepared without")
+    config = configuration(options)
+    output = options.output or default_output(options)
+    if not KINDS[config.source].tokens:
+        raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
+    with RunFiles(output).locked():
+        RunFiles(output).check_free()
+    need("training")
     import training.command.startup  # noqa: F401
 
     from training.runs.start import prepare_run
 
-    output = options.output or default_output(options)
-    print(json.dumps({"run": str(output), **prepare_run(configuration(options), output)}))
+    print(json.dumps({"run": str(output), **prepare_run(config, output)}))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import json
 import shlex
 from pathlib import Path
 
-import training.command.extras  # noqa: F401
 from training.command.errors import ConfigError, UsageError
+from training.command.extras import need
 from training.command.native import keep_programs
 from training.command.options import Parser, going_on, main_guard
 from training.config.keys import is_unicode
@@ -55,11 +55,16 @@ def main(arguments: list[str] | None = None) -> None:
             raise UsageError(f"--{name} expected text of Unicode. Received: {str(value)!a}")
     if options.resume:
         output = _to_resume(options)
+        RunFiles(output).begun(options.settings)
     else:
         if options.init and not RunFiles(options.init).best.is_file():
             raise ConfigError(f"--init expected a trained run. Received: {options.init}")
         config = configuration(options)
         output = options.output or default_output(options)
+    with RunFiles(output).locked():  # another process has it, or it cannot be written
+        if not options.resume:
+            RunFiles(output).check_free()
+    need("training", "; training.train_arrays trains on it")
     with going_on(lambda: _how_to_go_on(RunFiles(output))):
         keep_programs()
         import training.command.startup  # noqa: F401

@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="the run directory")
     options = parser.parse_args(arguments)
     check_backend()
+    RunFiles(options.run).check_prepared()
     if (os.environ.get("KERAS_BACKEND") or "tensorflow") == "tensorflow":
         set_gpu_flags()
         keep_programs()

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import training.command.extras  # noqa: F401
 from training.command.errors import UsageError
+from training.command.extras import need
 from training.command.native import keep_programs
 from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import progress
 from training.data.pair_files import clean, decoded
+from training.runs.files import RunFiles
 
 if TYPE_CHECKING:
     from training.decode.texts import Translation
@@ -49,15 +50,19 @@ def main(arguments: list[str] | None = None) -> None:
         raise UsageError(
             f"--nbest expected at most --beam-width, {options.beam_width}. Received: {count}"
         )
+    from training.decode.settings import SearchSettings
+
+    settings = SearchSettings.of(options, count)
+    settings.check([RunFiles(path).trained() for path in options.runs])
+    texts = [_lines(path.read_bytes(), path) for path in options.files]
+    need("training")
     keep_programs()
     import training.command.startup  # noqa: F401
 
-    from training.decode.search import Search
     from training.decode.texts import make_nbest, say_cut
     from training.runs.run import load_translators
 
-    texts = [_lines(path.read_bytes(), path) for path in options.files]
-    runs, settings = load_translators(options.runs), Search.of(options, count)
+    runs = load_translators(options.runs)
     translate = make_nbest(runs, settings, options.batch_size)
     if not options.files and sys.stdin.isatty():
         print("Each line is translated at once; Ctrl-D ends.", file=sys.stderr)

@@ -119,13 +119,14 @@ def _train(case: dict[str, Any], steps: int) -> dict[str, Any]:
 
 def _search(case: dict[str, Any]) -> dict[str, Any]:
     """Translate a batch; return the figures of a call."""
-    from training.decode.search import Search, search
+    from training.decode.search import search
+    from training.decode.settings import SearchSettings
     from training.graphs import graph
 
     keras.utils.clear_session()
     config = config_of(case)
     model = build_model(config, case["vocab"], case["vocab"])
-    options = Search(beam_width=case["beam_width"])
+    options = SearchSettings(beam_width=case["beam_width"])
     (inputs, _), *_ = _batches(case, config, 1).epoch()
     source = keras.ops.convert_to_tensor(inputs["source"])
 

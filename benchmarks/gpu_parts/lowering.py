@@ -17,7 +17,8 @@ import numpy as np
 
 from gpu_parts import cases
 from training.data.store import END_ID
-from training.decode.search import Search, search
+from training.decode.search import search
+from training.decode.settings import SearchSettings
 from training.model.seq2seq import build_model
 
 
@@ -49,7 +50,7 @@ def _trained(case: dict[str, Any]) -> tuple[keras.Model, Any]:
 
 def _search(case: dict[str, Any]) -> Callable[..., Any]:
     model = build_model(cases.config_of(case), case["vocab"], case["vocab"])
-    options = Search(beam_width=case["beam_width"])
+    options = SearchSettings(beam_width=case["beam_width"])
     return lambda source: search([model], source, options, max_length=case["shape"][1]).ids
 
 

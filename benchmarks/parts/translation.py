@@ -45,9 +45,9 @@ def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Cal
     import tensorflow as tf
 
     from serving.export import modules
-    from training.decode.search import Search
+    from training.decode.settings import SearchSettings
 
-    module = modules.Exported([run], Search(**{"num_results": 5, **settings}))
+    module = modules.Exported([run], SearchSettings(**{"num_results": 5, **settings}))
     text = tf.TensorSpec([None], tf.string, name="text")
     forced = functools.partial(modules.search, max_length=length)
     with mock.patch.object(modules, "search", forced):  # while it is traced

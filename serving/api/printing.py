@@ -12,6 +12,7 @@ from typing import Any
 
 # Controls, line ends, halves of surrogate pairs, and what turns the order of the text around.
 _UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
+PACKAGES = {"google": "protobuf", "grpc": "grpcio", "PIL": "pillow"}  # of modules
 _BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
@@ -27,7 +28,9 @@ def printable(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error, or its class where it has none."""
+    """Return the first line of an error, or its class where it has none, and a file last."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {error.filename}"
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -59,9 +62,11 @@ def _escaped(match: re.Match[str]) -> str:
 
 def print_error(error: object) -> None:
     """Print an error as one line."""
-    print(f"error: {printable(str(error))}", file=sys.stderr)
+    text = first_line(error) if isinstance(error, OSError) else str(error)
+    print(f"error: {printable(text)}", file=sys.stderr)
 
 
-def install(extra: str) -> str:
-    """Return the command that installs an extra."""
-    return f"pip install -e '.[{extra}]' in the repository"
+def not_installed(module: str, extra: str) -> str:
+    """Return the line for a module that is missing: its package, and the extra that brings it."""
+    package = PACKAGES.get(module, module)
+    return f"{package} is not installed: pip install -e '.[{extra}]' in the repository"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.command.options import Parser, going_on, main_guard, positive_int
+from training.command.options import Parser, folder_to_write, going_on, main_guard, positive_int
 from training.command.progress import progress
 
 
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "several times"
     )
     add("--input", dest="inputs", action="append", required=True, metavar="GLOB", help=text)
-    add("--output", type=Path, required=True, metavar="DIR", help="of the answers")
+    add("--output", type=folder_to_write, required=True, metavar="DIR", help="of the answers")
     add("--id", default="id", metavar="COLUMN", help="of a table: whose a row is")
     add("--time", default="time", metavar="COLUMN", help="of a table: when it was")
     number: dict[str, Any] = {"type": positive_int, "metavar": "N"}

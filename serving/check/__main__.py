@@ -21,10 +21,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import training.command.extras  # noqa: F401
 from serving.api.printing import printable
+from training.command.errors import UserError
+from training.command.extras import need
 from training.command.options import Parser, main_guard
 from training.command.progress import Tell, stages
+from training.runs.files import RunFiles
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--against expected a SavedModel. Received: {version_dir}")
     if options.against and not version_dir.name.isdecimal():
         parser.error(f"expected the directory of a version. Received: {version_dir}")
+    if options.run:
+        RunFiles(options.run).trained()
+    if not onnx and not (version_dir / "saved_model.pb").is_file():
+        raise UserError(f"{version_dir} holds no saved_model.pb: expected a version directory")
+    need("serving")
     with stages("starting the runtime") as tell:
         findings, good = _check(options, version_dir, onnx, tell)
     print("\n".join(map(printable, findings)) or good)

@@ -84,11 +84,11 @@ def _histories(manifest: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _said_by_run(runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
-    from training.decode.search import Search
+    from training.decode.settings import SearchSettings
     from training.decode.texts import make_translator
 
-    names = {field.name for field in fields(Search)} - {"num_results", "precision"}
-    search = Search(**{name: settings[name] for name in names & set(settings)})
+    names = {field.name for field in fields(SearchSettings)} - {"num_results", "precision"}
+    search = SearchSettings(**{name: settings[name] for name in names & set(settings)})
     return [*make_translator(runs, search)(sources)]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from serving.api.printing import install, print_error, print_json, printable
+from serving.api.printing import not_installed, print_error, print_json, printable
 from serving.client.options import (
     Parser,
     add_connection,
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.png and not arguments.align:
         parser.error("--png needs --align")
     if arguments.png and importlib.util.find_spec("matplotlib") is None:
-        print_error(f"--png needs matplotlib: {install('plot')}")
+        print_error(f"--png: {not_installed('matplotlib', 'plot')}")
         return 1
     return ended(_ask, arguments)
 

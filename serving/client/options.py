@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from serving.api.arguments import MOST_RETRIES, MOST_SECONDS
 from serving.api.errors import ServingError
-from serving.api.printing import escape_missing, install, print_error
+from serving.api.printing import escape_missing, not_installed, print_error
 
 _EXTRAS = {
     **dict.fromkeys(("grpc", "google"), "client"),
@@ -148,7 +148,7 @@ def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespac
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         extra = _EXTRAS.get(missing, "plot")
-        print_error(f"{missing} is not installed: {install(extra)}")
+        print_error(not_installed(missing, extra))
     except (ServingError, OSError, ValueError, ImportError) as error:
         print_error(error)
     return 1

@@ -22,10 +22,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import training.command.extras  # noqa: F401
 from serving.api.errors import ServingError
 from training.command.errors import UserError
-from training.command.options import Parser, count, main_guard
+from training.command.extras import need
+from training.command.options import Parser, count, folder_to_write, main_guard
 
 LIST = "made-by-the-demo.txt"  # names what a later demo may replace
 _MADE = ("run", "evaluation.json", "server.log", "picture.png", "onnx", "images", "visits.csv")
@@ -271,11 +271,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         examples=("", "digits --output /tmp/demo"),
     )
     parser.add_argument("task", nargs="?", default="en-fr", choices=DEMOS, help="default: en-fr")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/TASK")
+    parser.add_argument("--output", type=folder_to_write, metavar="DIR", help="default: demo/TASK")
     parser.add_argument(
         "--seed", type=count, default=7, metavar="N", help="of the served model's questions"
     )
     options = parser.parse_args(arguments)
+    need("serving")
     output = options.output or Path("demo") / options.task
     run(options.task, DEMOS[options.task], output, options.seed)
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
-import training.command.extras  # noqa: F401
-from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
+from training.command.extras import need
+from training.command.options import (
+    SEARCH,
+    Parser,
+    add_options,
+    folder_to_write,
+    main_guard,
+    positive_int,
+)
 from training.command.progress import stages
+from training.runs.files import RunFiles
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -25,12 +32,16 @@ def main(arguments: list[str] | None = None) -> None:
             f"--nbest expected at most --beam-width, {options.beam_width}. "
             f"Received: {options.num_results}"
         )
+    if options.precision != "float32" and options.format == "onnx":
+        parser.error(f"--format onnx expected --precision float32. Received: {options.precision}")
+    from training.decode.settings import SearchSettings
+
+    SearchSettings.of(options).check([RunFiles(path).trained() for path in options.runs])
+    need("serving")
     # Imported here because TensorFlow takes seconds.
     from serving.export.version import MANIFEST, export
-    from training.decode.search import check_precision
     from training.runs.run import load_ensemble
 
-    check_precision(options.precision, options.runs)
     with stages("loading the run") as tell:
         version = export(
             load_ensemble(options.runs),
@@ -79,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     add_options(parser, "--run")
     add = parser.add_argument
     text = "the model's base path; a new version is a directory in it"
-    add("--output", required=True, metavar="models/NAME", type=Path, help=text)
+    add("--output", required=True, metavar="models/NAME", type=folder_to_write, help=text)
     add_options(parser, *SEARCH, "--precision")
     number: dict[str, Any] = {"type": positive_int, "metavar": "N"}
     names = "--nbest", "--num-results"

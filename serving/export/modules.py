@@ -13,7 +13,8 @@ import tensorflow as tf
 from keras_attention import SearchResult
 from training.data.store import END_ID, PAD_ID
 from training.decode.labels import attends, predict
-from training.decode.search import Encoded, Search, bound_of, encode, score_targets, search
+from training.decode.search import Encoded, bound_of, encode, score_targets, search
+from training.decode.settings import SearchSettings
 from training.decode.steps import PlainStep, fixed_steps
 from training.decode.texts import dense_ids, replace_unknown, tokens_to_copy, words_of
 from training.decode.windows import join, spelling_of, windows
@@ -39,7 +40,7 @@ class Exported(tf.Module):
     runs are given and `precision` is "bfloat16".
     """
 
-    def __init__(self, runs: Sequence[Run], search_settings: Search) -> None:
+    def __init__(self, runs: Sequence[Run], search_settings: SearchSettings) -> None:
         super().__init__()
         models = [run.model for run in runs]
         self._models, self._run = _Untracked(models), _Untracked(runs[0])
@@ -173,7 +174,7 @@ class Exported(tf.Module):
     def _search(
         self,
         ids: tf.Tensor,
-        search_settings: Search | None = None,
+        search_settings: SearchSettings | None = None,
         *,
         return_attention_weights: bool = False,
     ) -> SearchResult:
@@ -241,7 +242,7 @@ class _Untracked:
 class ExportedReader(tf.Module):
     """Variables, tokenizer and signatures of a reader, without the Keras models."""
 
-    def __init__(self, runs: Sequence[Run], search_settings: Search) -> None:
+    def __init__(self, runs: Sequence[Run], search_settings: SearchSettings) -> None:
         super().__init__()
         models, config = [run.model for run in runs], runs[0].config
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served

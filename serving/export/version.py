@@ -38,7 +38,8 @@ from training.command.errors import UserError
 from training.command.files import move, remove, remove_empty
 from training.command.progress import Tell
 from training.data.splits import load_split
-from training.decode.search import Search
+from training.decode.search import check_search
+from training.decode.settings import SearchSettings
 from training.runs.files import kept, read_history
 from training.runs.run import Run
 from training.sources.events.histories import Histories
@@ -55,7 +56,7 @@ MANIFEST = "assets.extra/manifest.json"
 
 
 @dataclass(frozen=True)
-class Settings(Search):
+class Settings(SearchSettings):
     """The search of an export, and how its numbers are written."""
 
     num_results: int = 5
@@ -69,7 +70,7 @@ class Settings(Search):
 
     def written(self, run: Run, form: str) -> dict[str, Any]:
         """Return the settings that exports of such a run in such a form have, for a manifest."""
-        names = [field.name for field in fields(Search)]
+        names = [field.name for field in fields(SearchSettings)]
         if not KINDS[run.config.source].tokens:
             names = ["beam_width", "num_results", "length_penalty"]
         if run.config.target == "label":
@@ -216,7 +217,7 @@ def export(
     """
     check_finite(runs)
     settings = Settings(**keywords)
-    replace(settings, precision="float32").check(runs)
+    check_search(replace(settings, precision="float32"), runs)
     if form == "onnx":
         return _export_onnx(runs, output, tell, settings)
     with _aside(output) as aside:

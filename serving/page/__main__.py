@@ -9,9 +9,8 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.api.printing import escape_missing, print_error
+from serving.api.printing import escape_missing, not_installed, print_error
 from serving.page.card import Card, read_card
-from training.command.errors import install
 from training.command.options import Parser, port, seconds
 
 _EXTRAS = {
@@ -37,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = (missing.name or "").split(".")[0]
         if name not in _EXTRAS:
             raise
-        print_error(f"{name} is not installed: {install(_EXTRAS[name])}")
+        print_error(not_installed(name, _EXTRAS[name]))
     except (OSError, ValueError) as error:
         print_error(error)
     return 1

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from serving.api.printing import print_error, printable
+from serving.api.printing import first_line, print_error, printable
 from serving.savedmodel.status import StatusError
 from serving.server.settings import build_parser
 from training.command.errors import refuse_windows
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     while thread.is_alive():
         thread.join(0.5)
     for error in errors:
-        print_error(f"Failed to start server. Error: {error}")
+        print_error(f"Failed to start server. Error: {first_line(error)}")
     return len(errors)
 
 

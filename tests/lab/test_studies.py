@@ -13,7 +13,7 @@ from lab.readings import Reading, read
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender
 from training.metrics import ratio
 from training.model.seq2seq import build_seq2seq
@@ -94,7 +94,7 @@ def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_pat
     command += ["--run", f"additive={tiny_run.path}", "--run", f"general={general}"]
     main(command)
     first, second = read_table(output / "mechanisms.csv")
-    expected = evaluation.evaluate([tiny_run], split, Search(beam_width=1))
+    expected = evaluation.evaluate([tiny_run], split, SearchSettings(beam_width=1))
     assert float(first["bleu"]) == pytest.approx(expected["bleu"], rel=1e-4)
     assert float(first["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
     assert int(first["weights"]) == tiny_run.model.count_params()
@@ -151,7 +151,9 @@ def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monk
     main(["alignment", "--output", str(output), "--run", f"tiny={tiny_run.path}"])
     rows = read_table(output / "readings.csv")
     assert len(rows) == 4 + 5
-    scores = evaluation.evaluate([tiny_run], split, Search(beam_width=1))  # by the first reading
+    scores = evaluation.evaluate(
+        [tiny_run], split, SearchSettings(beam_width=1)
+    )  # by the first reading
     for row in (rows[0], rows[4]):
         assert float(row["aer"]) == pytest.approx(scores["aer"], rel=1e-4)
         assert float(row["diagonal"]) == pytest.approx(scores["aer_diagonal"], rel=1e-4)

@@ -30,7 +30,7 @@ from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for e
 from training.config.schema import Config
 from training.data.pair_files import clean
 from training.data.store import END_ID, PAD_ID, START_ID
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
@@ -125,7 +125,7 @@ def executions(tmp_path_factory):
 
 def in_training(run):
     """A search with Keras, on a text as `training.translate` reads it."""
-    translate = make_nbest([run], Search(**SEARCH))
+    translate = make_nbest([run], SearchSettings(**SEARCH))
 
     def ask(sources):
         read = [clean(text.encode("utf-8", "replace").decode()) for text in sources]

@@ -7,7 +7,8 @@ import onnxruntime
 from serving.portable.write.graphs import write_graphs
 from training.config.schema import load_preset, override
 from training.data.store import END_ID
-from training.decode.search import Search, search
+from training.decode.search import search
+from training.decode.settings import SearchSettings
 from training.model.seq2seq import build_seq2seq
 
 SOURCE, TARGET = 19, 23
@@ -75,7 +76,7 @@ def expected(model, ids, width, results=1, penalty=1.0, others=(), coverage_pena
     found = search(
         [model, *others],
         ids.astype("int32"),
-        Search(width, results, penalty, coverage_penalty),
+        SearchSettings(width, results, penalty, coverage_penalty),
         return_attention_weights=True,
     )
     return [keras.ops.convert_to_numpy(x) for x in found]

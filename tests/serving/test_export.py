@@ -23,7 +23,7 @@ from tests.training.conftest import (  # noqa: F401 - fixtures
 from training.command.errors import UserError
 from training.command.files import move
 from training.data.store import END_ID, START_ID
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest, make_translator
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★"]
@@ -55,7 +55,7 @@ def test_the_export_passes_the_gate(version):
 
 def test_translations_are_those_of_the_run(call, tiny_run):  # noqa: F811
     found = call("translate", TEXTS)
-    search = Search(beam_width=3, max_source_length=LENGTH)
+    search = SearchSettings(beam_width=3, max_source_length=LENGTH)
     expected = [best for best, *_ in make_nbest([tiny_run], search)(TEXTS)]
     scores = [best.score for best in expected]
     texts = [best.text for best in expected]
@@ -116,7 +116,9 @@ def test_versions_are_numbered_and_nothing_half_written_is_left(tiny_run, tmp_pa
     assert settings.items() <= manifest["settings"].items()
     assert check_graph(read_meta_graph(output / "4")) == []
     # Two of one run agree.
-    expected = make_translator([tiny_run], Search(beam_width=1, max_source_length=LENGTH))(TEXTS)
+    expected = make_translator([tiny_run], SearchSettings(beam_width=1, max_source_length=LENGTH))(
+        TEXTS
+    )
     expected[1] = ""
     with ModelSession(output / "4") as session:
         found = session.run("translate", {"text": TEXTS})
@@ -161,7 +163,9 @@ def test_products_in_bfloat16_keep_the_translations(
     with ModelSession(quick) as session:
         found = session.run("translate", {"text": TEXTS})
         assert "score" not in session.signatures  # a step knows the best tokens alone
-    expected = make_translator([tiny_run], Search(beam_width=3, precision="bfloat16"))(TEXTS)
+    expected = make_translator([tiny_run], SearchSettings(beam_width=3, precision="bfloat16"))(
+        TEXTS
+    )
     expected[1] = ""
     assert [text.decode() for text in found["translation"]] == expected
 
@@ -232,12 +236,13 @@ def test_weights_that_are_not_finite_are_not_exported(tiny_run, tmp_path, monkey
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
     weight = tiny_run.model.get_layer("decoder").cell.kernel
     before = weight.numpy()
+    words = ["--run", str(tiny_run.path), "--output", str(tmp_path / "models" / "x")]
     try:
         weight.assign(np.where(np.arange(weight.shape[1]) == 3, value, before))
         with pytest.raises(
             UserError, match=rf"{len(before)} values of its weight .*kernel are not"
         ):
-            script.main(["--run", "run", "--output", str(tmp_path / "models" / "x")])
+            script.main(words)
     finally:
         weight.assign(before)
     assert list(tmp_path.iterdir()) == []

@@ -1,14 +1,18 @@
 """The message of a command where a package is not installed."""
 
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from serving import commands
+from serving.api.printing import PACKAGES
 from serving.commands import main
 
+RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
 WITHOUT = """
 import importlib.abc, runpy, sys
 
@@ -35,33 +39,37 @@ def run(module, *arguments, missing=()):
 @pytest.mark.parametrize(
     ("module", "missing", "extra"),
     [
-        ("serving.client --model m text", "grpc", "client"),
+        ("serving.client --model m text", "google", "client"),
         ("serving.client --local m text", "onnxruntime", "onnx"),
-        ("serving.export", "rich", "serving"),
-        ("serving.check", "tensorflow_serving", "serving"),
-        ("serving.demo", "tensorflow_text", "serving"),
-        ("training.evaluate", "sacrebleu", "training"),
+        (f"serving.export --run {RUN} --output NEW", "rich", "serving"),
+        ("serving.check MODEL", "tensorflow_serving", "serving"),
+        ("serving.demo --output NEW", "tensorflow_text", "serving"),
+        (f"training.evaluate --run {RUN} --data phrasebook-en-fr", "sacrebleu", "training"),
+        ("training.train --preset cmudict --output NEW", "tensorflow", "training"),
+        ("training.prepare --preset cmudict --corpus NEW", "sentencepiece", "training"),
     ],
 )
-def test_a_command_names_the_extra_that_it_needs(module, missing, extra):
-    module, *words = module.split()  # the client's own --help needs nothing
-    status, said = run(module, *(words or ["--help"]), missing=[missing])
+def test_a_command_names_the_extra_that_it_needs(module, missing, extra, tmp_path):
+    (tmp_path / "saved_model.pb").touch()
+    places = {"NEW": str(tmp_path / "new"), "MODEL": str(tmp_path)}
+    module, *words = [places.get(word, word) for word in module.split()]
+    assert run(module, "--help", missing=[missing]) == (0, "")
+    status, said = run(module, *words, missing=[missing])
     assert status == 1
-    assert said.startswith(f"error: {missing}")
+    assert said.startswith(f"error: {PACKAGES.get(missing, missing)}")
     assert said.endswith(f" is not installed: pip install -e '.[{extra}]' in the repository\n")
     assert said.count("\n") == 1
 
 
-def test_a_command_that_needs_tensorflow_runs_on_it(monkeypatch):
+def test_a_command_that_needs_tensorflow_runs_on_it(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    status, said = run("training.translate", "--run", "/none")
-    assert (status, said.splitlines()) == (
-        1,
-        [
-            "note: this command runs on TensorFlow, not on jax",
-            "error: /none is not a run: it has no config.toml",
-        ],
-    )
+    shutil.copytree(RUN, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "best.weights.h5").write_bytes(b"")
+    (tmp_path / "digests.json").unlink(missing_ok=True)
+    status, said = run("training.translate", "--run", str(tmp_path))
+    note, *_, error = said.splitlines()
+    assert (status, note) == (1, "note: this command runs on TensorFlow, not on jax")
+    assert error.startswith(f"error: cannot read {tmp_path}/best.weights.h5 as the weights")
 
 
 def test_a_heat_map_needs_matplotlib_and_neither_keras_nor_tensorflow(shared_server, tmp_path):
@@ -70,7 +78,7 @@ def test_a_heat_map_needs_matplotlib_and_neither_keras_nor_tensorflow(shared_ser
     drawn = ("serving.client", *words, "--png", str(path), "one two")
     assert run(*drawn, missing=[*without, "matplotlib"]) == (
         1,
-        "error: --png needs matplotlib: pip install -e '.[plot]' in the repository\n",
+        "error: --png: matplotlib is not installed: pip install -e '.[plot]' in the repository\n",
     )
     assert run(*drawn, missing=without) == (0, "")
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -90,6 +98,6 @@ def test_a_library_that_a_module_misses_is_one_line_that_names_the_extra(monkeyp
         raise ModuleNotFoundError("No module named 'grpc'", name="grpc.part")
 
     monkeypatch.setattr(commands.runpy, "run_module", run)
-    said = "error: grpc is not installed: pip install -e '.[client]' in the repository"
+    said = "error: grpcio is not installed: pip install -e '.[client]' in the repository"
     with pytest.raises(SystemExit, match=re.escape(said)):
         main(["client", "--help"])

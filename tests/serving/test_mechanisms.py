@@ -11,7 +11,7 @@ from serving.client.clients import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving
 from tests.training.conftest import tiny_config
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
 from training.fit.train import train
 from training.runs.run import load_run
@@ -51,7 +51,7 @@ def test_it_is_trained_exported_checked_and_served(name, data, tmp_path):
     flags = ["--model_name=tiny", f"--model_base_path={base}"]
     with serving(*flags) as server, Translator(f"localhost:{server.port}", "tiny") as client:
         (found,) = client.align(TEXT)
-    assert [found.translation] == make_translator([run], Search(beam_width=2))(TEXT)
+    assert [found.translation] == make_translator([run], SearchSettings(beam_width=2))(TEXT)
     assert list(found.source_tokens) == ["▁three", "▁two", "▁one"]
     weights = np.reshape(found.attention_weights, (len(found.target_tokens), 3))
     assert (weights >= 0).all()

@@ -21,7 +21,8 @@ from serving.export.version import export
 from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate
-from training.decode.search import Search, search
+from training.decode.search import search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.score.evaluation import region_weights
 from training.sources.image import data as images
@@ -69,12 +70,12 @@ def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_p
 
 def test_what_is_served_is_what_the_run_reads(image_run, image_target):
     images = pictures()
-    wanted = make_nbest([image_run], Search(beam_width=3, num_results=3))(images)
+    wanted = make_nbest([image_run], SearchSettings(beam_width=3, num_results=3))(images)
     rows = image_run.source.rows(images)
     best = search(
         [image_run.model],
         rows.read(tf.range(3)),
-        Search(beam_width=3),
+        SearchSettings(beam_width=3),
         max_length=image_run.config.max_target_length,
         return_attention_weights=True,
     )
@@ -174,7 +175,8 @@ def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, ca
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     split = images.load("digits", "test", limit=6)
     texts = [
-        found[0].text for found in make_nbest([image_run], Search(beam_width=1))(split.sources)
+        found[0].text
+        for found in make_nbest([image_run], SearchSettings(beam_width=1))(split.sources)
     ]
     wanted = [references[0] for references in split.references]
     exact = np.mean([text == gold for text, gold in zip(texts, wanted, strict=True)])

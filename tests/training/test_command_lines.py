@@ -2,13 +2,17 @@
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from training import translate
 from training.command.options import main_guard
+
+RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
 
 
 def run(*words, **settings):
@@ -21,10 +25,9 @@ def test_an_interrupted_command_ends_with_130(monkeypatch, capsys):
     def interrupted(*words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(translate, "_lines", interrupted)
     monkeypatch.setattr("training.runs.run.load_translators", interrupted)
     with pytest.raises(SystemExit) as ended:
-        main_guard(lambda: translate.main(["--run", "x"]))
+        main_guard(lambda: translate.main(["--run", str(RUN)]))
     assert ended.value.code == 130
     assert capsys.readouterr().err == "\nInterrupted.\n"
 
@@ -52,10 +55,12 @@ def test_an_interrupted_training_says_how_to_go_on(begun, said, tmp_path, monkey
     assert capsys.readouterr().err == f"\nInterrupted: {said}\n"
 
 
-def test_a_resumed_run_has_no_preset_beside_its_place(monkeypatch, capsys):
+def test_a_resumed_run_has_no_preset_beside_its_place(tmp_path, monkeypatch, capsys):
     """A preset alone names the place; nothing else of it is read."""
     train = importlib.import_module("training.train")
     gone_on = []
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(RUN, "runs/cmudict")
     monkeypatch.setattr("training.fit.train.resume", lambda path, *more: gone_on.append(path))
     monkeypatch.setattr(train, "summary", lambda files: {})
     train.main(["--resume", "--preset", "cmudict"])

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from keras_attention import distributions, mechanisms
 from training.command.errors import ConfigError
+from training.config.keys import ATTENTIONS
 from training.config.schema import (
     Config,
     changed_later,
@@ -132,3 +134,17 @@ def test_a_key_that_a_source_does_not_have_is_refused_and_not_written(tmp_path):
     assert load_config(tmp_path / "config.toml") == config
     Config().save(tmp_path / "config.toml")
     assert "image" not in (tmp_path / "config.toml").read_text()
+
+
+def test_mechanisms_and_distributions_are_those_of_the_layers():
+    others = {"none", "hard_monotonic"}
+    assert set(ATTENTIONS) - others == set(mechanisms.BY_NAME)
+    assert Config.__dataclass_fields__["distribution"].metadata["choices"] == tuple(
+        distributions.BY_NAME
+    )
+
+
+@pytest.mark.parametrize(("said", "meant"), [("bahdanau", "additive"), ("luong", "general")])
+def test_a_mechanism_by_its_authors_is_taken_and_told(said, meant, capsys):
+    assert override(Config(), [f"attention={said}"]).attention == meant
+    assert f"attention = {said} means {meant}" in capsys.readouterr().out

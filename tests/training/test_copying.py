@@ -16,7 +16,8 @@ from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
 from training.data.token_ids import hide_names, shared_words, tokenize_to_copy
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
-from training.decode.search import Search, force_decode, search
+from training.decode.search import check_search, force_decode, search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
 from training.fit.train import resume, train
 from training.runs.run import load_run
@@ -79,7 +80,7 @@ def test_what_cannot_copy_is_refused(changes, said):
 def test_more_hypotheses_than_words_are_one_clear_line():
     run = SimpleNamespace(path="run", config=Config(**SETTINGS), target_tokenizer=TARGET)
     with pytest.raises(UserError, match=r"--beam-width expected at most 8\. Received: 9"):
-        Search(beam_width=9).check([run])
+        check_search(SearchSettings(beam_width=9), [run])
 
 
 def test_a_prepared_run_knows_the_words_of_both_sides(tmp_path):
@@ -150,7 +151,7 @@ def copying_run(tmp_path_factory):
 @pytest.mark.slow
 def test_names_and_numbers_that_were_never_seen_are_copied(copying_run):
     pairs = names_task(np.random.default_rng(2), 100)
-    translate = make_translator([copying_run], Search(beam_width=3))
+    translate = make_translator([copying_run], SearchSettings(beam_width=3))
     found = translate([source for source, _ in pairs])
     right = [text == target for text, (_, target) in zip(found, pairs, strict=True)]
     assert np.mean(right) > 0.9
@@ -160,9 +161,9 @@ def test_names_and_numbers_that_were_never_seen_are_copied(copying_run):
 @pytest.mark.slow
 def test_a_search_that_xla_compiles_for_a_gpu_copies_the_same(copying_run, monkeypatch):
     sources = [source for source, _ in names_task(np.random.default_rng(2), 7)]
-    expected = make_translator([copying_run], Search(beam_width=3))(sources)
+    expected = make_translator([copying_run], SearchSettings(beam_width=3))(sources)
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
-    assert make_translator([copying_run], Search(beam_width=3))(sources) == expected
+    assert make_translator([copying_run], SearchSettings(beam_width=3))(sources) == expected
 
 
 def test_what_is_hidden_are_names_and_numbers_of_both_sides():
@@ -192,7 +193,10 @@ def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_ru
     model = copying_run.model
     ids = copying_run.source_tokenizer.tokenize(tf.constant([source])).to_tensor().numpy()
     found = search(
-        [model], ids, Search(beam_width=1, length_penalty=0.0), return_attention_weights=True
+        [model],
+        ids,
+        SearchSettings(beam_width=1, length_penalty=0.0),
+        return_attention_weights=True,
     )
     said = np.array(found.ids)[:, 0]
     assert (said >= copying_run.target_tokenizer.vocab_size).sum() == 3
@@ -211,7 +215,7 @@ def test_a_served_model_copies(copying_run, tmp_path):
     assert check_version(version) == []
     pairs = names_task(np.random.default_rng(4), 20)
     sources = [source for source, _ in pairs]
-    expected = make_translator([copying_run], Search(beam_width=3))(sources)
+    expected = make_translator([copying_run], SearchSettings(beam_width=3))(sources)
     base = tmp_path / "names"
     flags = ["--model_name=names", f"--model_base_path={base}"]
     with serving(*flags) as server, Translator(f"localhost:{server.port}", "names") as client:

@@ -3,7 +3,6 @@ import dataclasses
 import io
 import json
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +10,13 @@ import sacrebleu
 
 from training import evaluate, translate
 from training.command.errors import UserError
+from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
-from training.decode.search import Search, score_targets, search
+from training.decode.search import score_targets, search
+from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, make_translator
+from training.runs.files import RunFiles, Trained
 from training.score import evaluation
 from training.sources.batches import source_batches
 
@@ -63,7 +65,7 @@ def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run
     assert probabilities == sorted(probabilities, reverse=True)  # all are wrong
     ids = tiny_run.source.rows([rows[0][0]])
     ((_, source),) = source_batches(ids, 1, 99)
-    found = search([tiny_run.model], source, Search())
+    found = search([tiny_run.model], source, SearchSettings())
     target = np.array(found.ids)[:, 0, : int(found.lengths[0, 0])]
     total = np.array(score_targets([tiny_run.model], source, target)).sum()
     assert probabilities[0] == pytest.approx(np.exp(total), abs=1e-4)
@@ -100,8 +102,8 @@ def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
 def test_translations_come_back_in_order_whatever_the_batches(tiny_run):
     texts = corpus.load("phrasebook-en-fr", "test", limit=13).sources
     texts[5] = ""
-    together = make_translator([tiny_run], Search(beam_width=3))(texts)
-    apart = make_translator([tiny_run], Search(beam_width=3), batch_size=2)(texts)
+    together = make_translator([tiny_run], SearchSettings(beam_width=3))(texts)
+    apart = make_translator([tiny_run], SearchSettings(beam_width=3), batch_size=2)(texts)
     assert together == apart
 
 
@@ -132,7 +134,7 @@ def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_p
     words = ["--run", str(tiny_run.path), "--beam-width", "3"]
     translate.main([*files, *words])
     best = capsys.readouterr().out.splitlines()
-    assert best == make_translator([tiny_run], Search(beam_width=3))(lines)
+    assert best == make_translator([tiny_run], SearchSettings(beam_width=3))(lines)
     translate.main([*files, *words, "--nbest", "2", "--scores"])
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3"]
@@ -149,7 +151,7 @@ def test_translate_reads_lines_as_training_does(tiny_run, tmp_path, capsys, monk
     (tmp_path / "other").write_bytes(other.encode())
     words = ["--run", str(tiny_run.path), "--beam-width", "2"]
     words += ["--coverage-penalty", "5", "--length-penalty", "0.5"]
-    settings = Search(beam_width=2, coverage_penalty=5.0, length_penalty=0.5)
+    settings = SearchSettings(beam_width=2, coverage_penalty=5.0, length_penalty=0.5)
     read, nbest = [], make_nbest([tiny_run], settings)
 
     def recorded(runs, asked, batch_size):
@@ -188,10 +190,12 @@ def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch)
 def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
     lines = ["She is eating a green apple.", "He sleeps.", "The boys sleep."]
     settings = {"beam_width": 3, "length_penalty": 0.0, "coverage_penalty": 0.7}
-    nbest = make_nbest([terse_run], Search(**settings))(lines)
+    nbest = make_nbest([terse_run], SearchSettings(**settings))(lines)
     most = 0.0
     for (row,), ids in source_batches(terse_run.source.rows(lines), 1, 99):
-        found = search([terse_run.model], ids, Search(**settings), return_attention_weights=True)
+        found = search(
+            [terse_run.model], ids, SearchSettings(**settings), return_attention_weights=True
+        )
         length = int(found.lengths[0, 0])
         target = np.array(found.ids)[:1, 0, :length]
         total = np.array(score_targets([terse_run.model], ids, target)).sum()
@@ -224,10 +228,11 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     run = dataclasses.replace(
         tiny_run, config=dataclasses.replace(tiny_run.config, data=f"tsv:{file}")
     )
-    outcome = SimpleNamespace(config=SimpleNamespace(target="label"))
-    monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [outcome])
+    config = Config(source="events", encoder="lstm")
+    monkeypatch.setattr(RunFiles, "trained", lambda files: Trained(files.path, config))
     with pytest.raises(UserError, match=r"^--replace-unknown .* texts\. .* predict an outcome"):
         evaluate.main(["--run", "x", "--replace-unknown"])
+    config = run.config
     monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [run])
     with pytest.raises(
         UserError, match=r"no split 'test'; it has train, dev\. Name the data with --data"

@@ -8,7 +8,7 @@ import pytest
 
 from training.config.schema import Config, load_preset
 from training.data.store import END_ID
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.fit.optimizer import compile_model, configure_keras
 from training.model.seq2seq import build_model
@@ -115,7 +115,7 @@ TEXTS = ["a green apple", "", "is", "we see", *["she eats " * 5 + "a pear"] * 7,
     ],
 )
 def test_translations_are_those_of_the_graph(monkeypatch, terse_run, settings):
-    search = Search(**settings)
+    search = SearchSettings(**settings)
     check_translations(
         *on_both_devices(monkeypatch, lambda: make_nbest([terse_run], search)(TEXTS))
     )

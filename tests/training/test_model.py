@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose
 from training.command.errors import ConfigError
 from training.config.schema import Config, override
 from training.data.store import END_ID, START_ID
-from training.decode.search import Search, force_decode, search
+from training.decode.search import force_decode, search
+from training.decode.settings import SearchSettings
 from training.model.seq2seq import build_model, build_seq2seq
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19
@@ -56,7 +57,7 @@ def test_search_says_what_the_training_model_finds_most_probable(variant):
     source = ids(rng, 3, 6, SOURCE_VOCAB)
     source[1, 4:] = 0
     found = search(
-        [model], source, Search(beam_width=1), max_length=9, return_attention_weights=True
+        [model], source, SearchSettings(beam_width=1), max_length=9, return_attention_weights=True
     )
     said, lengths = np.array(found.ids)[:, 0], np.array(found.lengths)[:, 0]
     target = np.concatenate([np.full((3, 1), START_ID), said[:, :-1]], axis=1).astype("int32")
@@ -122,7 +123,7 @@ def test_without_attention_the_decoder_sees_one_vector():
 def test_an_ensemble_averages_probabilities():
     models = [build(seed) for seed in (1, 2)]
     source = ids(np.random.default_rng(5), 1, 4, SOURCE_VOCAB)
-    found = search(models, source, Search(beam_width=1, length_penalty=0.0), max_length=1)
+    found = search(models, source, SearchSettings(beam_width=1, length_penalty=0.0), max_length=1)
     first = {"source": source, "target": np.array([[START_ID]], "int32")}
     mean = np.mean([np.array(keras.ops.softmax(model(first)))[0, 0] for model in models], axis=0)
     assert int(found.ids[0, 0, 0]) == mean.argmax()
@@ -167,7 +168,7 @@ def test_tied_embeddings_have_no_output_layer():
     [
         ("attention=additiv", "attention expected one of none, additive, normalized_additive"),
         ("attention_options=half_width=3", "half_width"),
-        ("distribution=hardmax", "attention = additive: "),
+        ("distribution=hardmax", "distribution expected one of softmax"),
         (
             "attention=dot decoder_units=5",
             "attention = dot: MultiplicativeAttention expected query",

@@ -15,7 +15,8 @@ from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.store import END_ID, START_ID, UNK_ID
 from training.data.tokenizers import VocabularyTokenizer
-from training.decode.search import Search, force_decode, search
+from training.decode.search import force_decode, search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest, make_translator, replace_unknown
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
@@ -55,14 +56,16 @@ def expected(run, text, ids):
 @pytest.mark.slow
 def test_an_unknown_word_is_the_one_that_was_looked_at(run):
     sources = [source for source, _ in names_task(np.random.default_rng(2), 5)]
-    found = make_nbest([run], Search(beam_width=3, num_results=2, replaces_unknown=True))(
+    found = make_nbest([run], SearchSettings(beam_width=3, num_results=2, replaces_unknown=True))(
         [*sources, ""]
     )
-    plain = make_nbest([run], Search(beam_width=3, num_results=2))([*sources, ""])
+    plain = make_nbest([run], SearchSettings(beam_width=3, num_results=2))([*sources, ""])
     unknown, looked = 0, set()
     for text, replaced, kept in zip(sources, found, plain, strict=False):
         source = run.source_tokenizer.tokenize(tf.constant([text])).to_tensor()
-        said = np.array(search([run.model], source, Search(beam_width=3, num_results=2)).ids)[0]
+        said = np.array(
+            search([run.model], source, SearchSettings(beam_width=3, num_results=2)).ids
+        )[0]
         unknown += (said == UNK_ID).sum()
         looked |= set(" ".join(one.text for one in replaced).split()) & set(text.split())
         assert [one.text for one in replaced] == [expected(run, text, ids) for ids in said]
@@ -84,7 +87,7 @@ def test_the_command_has_the_option(run, tmp_path, capsys):
     words = ["--run", str(run.path), "--replace-unknown", "--beam-width", "1"]
     translate.main([str(tmp_path / "sources"), *words])
     said = capsys.readouterr().out.splitlines()
-    assert said == make_translator([run], Search(1, replaces_unknown=True))(
+    assert said == make_translator([run], SearchSettings(1, replaces_unknown=True))(
         [source for source, _ in pairs]
     )
 
@@ -95,7 +98,7 @@ def test_the_command_has_the_option(run, tmp_path, capsys):
         ({"attention": "none"}, "expected runs that attend to a text. .*, attention = none"),
         ({"source": "image"}, "expected runs that attend to a text. .*, source = image"),
         (
-            {},
+            {"target_tokenizer": "characters"},
             "expected words, .* as the tokenizer of both sides. Received: .*, words and characters",
         ),
     ],
@@ -106,7 +109,7 @@ def test_runs_without_what_it_takes_are_refused(run, changes, said, tmp_path):
         run, config=config, target=VocabularyTokenizer("characters", ["a", "b"])
     )
     with pytest.raises(UserError, match=f"--replace-unknown {said}"):
-        Search(replaces_unknown=True).check([run, other])
+        SearchSettings(replaces_unknown=True).check([run, other])
     with pytest.raises(UserError, match=f"--replace-unknown {said}"):
         export([other], tmp_path / "new" / "model", replaces_unknown=True)
     assert not (tmp_path / "new").exists()
@@ -114,6 +117,9 @@ def test_runs_without_what_it_takes_are_refused(run, changes, said, tmp_path):
 
 def test_pieces_that_spell_what_they_do_not_know_are_refused(run):
     pieces = train_tokenizer("sentencepiece", ["she sees it", "he sees her"], 30)
-    source = dataclasses.replace(run, source=TextSource(pieces), target=pieces)
+    config = dataclasses.replace(
+        run.config, source_tokenizer=pieces.kind, target_tokenizer=pieces.kind
+    )
+    source = dataclasses.replace(run, config=config, source=TextSource(pieces), target=pieces)
     with pytest.raises(UserError, match=r"Received: .*, sentencepiece and sentencepiece"):
-        Search(replaces_unknown=True).check([source])
+        SearchSettings(replaces_unknown=True).check([source])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,14 @@ def enough_memory(what: str) -> Iterator[None]:
             size = f": a tensor of {shape[0]}" if shape else ""
             raise UserError(f"{what} does not fit into memory{size}") from None
         raise
+
+
+def described(error: OSError) -> str:
+    """Return why a file cannot be used, which one, and the remedy of a full disk."""
+    where = f": {error.filename}" if error.filename else ""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "; free some space, or choose a place on another disk" if full else ""
+    return f"{error.strerror or error}{where}{remedy}"
 
 
 def install(extra: str) -> str:

@@ -70,6 +70,10 @@ def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
         if path.is_dir() and aside.is_dir():
             shutil.rmtree(path)
         move(aside, path)
+    except OSError as error:
+        if error.filename is None:  # as of a disk that is full
+            error.filename = str(path)
+        raise
     finally:
         remove(aside)
 

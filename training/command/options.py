@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from training.command.errors import UsageError, UserError, enough_memory
+from training.command.errors import UsageError, UserError, described, enough_memory
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -88,6 +88,19 @@ def file_to_write(text: str) -> Path:
         reason = f"there is no directory {path.parent}"
     elif not os.access(path if path.exists() else path.parent, os.W_OK):
         reason = "permission denied"
+    else:
+        return path
+    raise argparse.ArgumentTypeError(f"cannot write {path}: {reason}")
+
+
+def folder_to_write(text: str) -> Path:
+    """Read the place of a folder of results: before long work, find out whether it can be made."""
+    path = Path(text)
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        reason = f"{there} is no directory"
+    elif not os.access(there, os.W_OK):
+        reason = f"permission denied: {there}"
     else:
         return path
     raise argparse.ArgumentTypeError(f"cannot write {path}: {reason}")
@@ -206,7 +219,6 @@ def main_guard(main: Callable[[], None]) -> None:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        raise SystemExit(f"error: {error.strerror or error}{where}") from None
+        raise SystemExit(f"error: {described(error)}") from None
     except UserError as error:
         raise SystemExit(f"error: {error}") from None

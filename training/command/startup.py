@@ -1,8 +1,7 @@
 """TensorFlow with XLA's flags for a GPU, without the lines that it logs; import this before it.
 
 The lines say that there is no GPU and how to get other rounding, and come before any setting of the
-log level is looked at. `TF_CPP_MIN_LOG_LEVEL=0` shows them. Where a command is run it is Keras's
-backend as well, see `training.command.extras`.
+log level is looked at. `TF_CPP_MIN_LOG_LEVEL=0` shows them.
 
 The million objects that TensorFlow's modules are stay: the garbage collector does not look at them
 again and again, which took a second of the four that the import takes.
@@ -12,7 +11,6 @@ import gc
 import os
 import sys
 
-import training.command.extras  # noqa: F401
 from training.command.native import set_gpu_flags, without_native_log
 
 set_gpu_flags()

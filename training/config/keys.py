@@ -70,6 +70,14 @@ def is_unicode(text: str) -> bool:
     return text.encode(errors="ignore").decode() == text
 
 
+# Of `keras_attention.mechanisms`, which would import Keras; and the decoder's own.
+ATTENTIONS = (
+    *("none", "additive", "normalized_additive", "dot", "scaled_dot", "general", "location"),
+    *("local_m", "local_p", "location_sensitive", "coverage", "monotonic", "chunkwise"),
+    "hard_monotonic",
+)
+
+
 @dataclass(frozen=True)
 class Shared:
     """See `training.model` and `training.fit`."""
@@ -80,12 +88,15 @@ class Shared:
         "additive",
         "attention mechanism, see docs/mechanisms.md; hard_monotonic: one place for each token, in "
         "order; none: the encoder's last state instead",
+        choices=ATTENTIONS,
     )
     attention_units: int = key(
         512, "units of the attention's hidden layer, in mechanisms that have one"
     )
     distribution: str = key(
-        "softmax", "distribution of the attention weights: softmax; sparse: sparsemax or entmax15"
+        "softmax",
+        "distribution of the attention weights; the last two are sparse",
+        choices=("softmax", "sparsemax", "entmax15"),
     )
     dropout: float = key(
         0.2,

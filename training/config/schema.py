@@ -43,6 +43,7 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
     "copy_hidden": {"copy": True},
     "batch_tokens": {"join": 0.0},
 }
+OTHER_NAMES = {"bahdanau": "additive", "luong": "general", "multiplicative": "general"}
 _OWNED = {field.name for part in (*SOURCES.values(), Target) for field in dataclasses.fields(part)}
 
 
@@ -275,6 +276,11 @@ def _with_values(config: Config, values: Mapping[str, Any]) -> Config:
             near = difflib.get_close_matches(name, types, n=3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise ConfigError(f"unknown key {name!r}{hint}")
+        if name == "attention" and value in OTHER_NAMES:
+            print(
+                f"attention = {value} means {OTHER_NAMES[value]}; by its own name another is taken"
+            )
+            value = OTHER_NAMES[value]
         checked[name] = _parse(name, value, types[name])
     replaced = dataclasses.replace(config, **checked)
     for name in checked:

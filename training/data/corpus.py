@@ -67,6 +67,26 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     return sample(loaded, limit, seed)
 
 
+def check(spec: str, split: str | None = None) -> None:
+    """Raise a CorpusError where a file of a SPEC, or the split of a named corpus, is not there.
+
+    Nothing is read or downloaded. Names of other sources than texts are not known here.
+    """
+    form, _, path = spec.partition(":")
+    if is_prepared(spec):
+        from training.data.prepared import Prepared  # NumPy, for which no --help waits
+
+        Prepared(spec)
+    elif missing := [
+        str(file)
+        for file in files_of(spec) or ([Path(path).expanduser()] if form in FORMS else [])
+        if not file.exists()
+    ]:
+        raise CorpusError(f"Cannot read {missing[0]}: No such file or directory")
+    elif spec in _CORPORA and split and split not in splits(spec):
+        raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(splits(spec))}")
+
+
 def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:
     """Return how many training pairs a SPEC has, and those of a sample of its lines.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
@@ -12,73 +10,23 @@ from keras import ops
 
 from keras_attention import SearchResult, Shortlist, backend, beam_search
 from training.command.errors import UserError
-from training.data.pieces import KIND
 from training.data.store import END_ID, PAD_ID, START_ID
+from training.decode.settings import SearchSettings
 from training.decode.steps import FixedStep, PlainStep, embed, prepare
 from training.model.seq2seq import mean_of_heads
 from training.runs.run import Run
-from training.sources.kinds import KINDS
 
 Tensor = Any
 
 
-@dataclass(frozen=True)
-class Search:
-    """The settings of a search."""
-
-    beam_width: int = 5  # hypotheses kept for each source; 1 is greedy search
-    num_results: int = 1  # results for each source, at most `beam_width`
-    length_penalty: float = 1.0  # see `keras_attention.beam_search`
-    coverage_penalty: float = 0.0  # see there; of runs that attend to a text, and with beams alone
-    max_source_length: int = 256  # tokens after which a text is cut
-    precision: str = "float32"  # of the products, "float32" or, for one run alone, "bfloat16"
-    # whether unknown words are replaced, see `training.decode.texts`
-    replaces_unknown: bool = False
-
-    @classmethod
-    def of(cls, options: argparse.Namespace, num_results: int = 1) -> Search:
-        """Return what a command line asks for."""
-        names = ("beam_width", "length_penalty", "coverage_penalty", "precision")
-        values = {name: getattr(options, name) for name in names if hasattr(options, name)}
-        return cls(**values, num_results=num_results, replaces_unknown=options.replace_unknown)
-
-    def check(self, runs: Sequence[Run]) -> None:
-        """Raise a UserError where these runs cannot be searched so.
-
-        To replace words both sides must be cut in the same way, into tokens that a vocabulary may
-        lack: SentencePiece spells what it does not know.
-        """
-        check_precision(self.precision, runs)
-        wanted = {
-            "--coverage-penalty": self.coverage_penalty,
-            "--replace-unknown": self.replaces_unknown,
-        }
-        for option, run in ((option, run) for option in wanted if wanted[option] for run in runs):
-            if not KINDS[run.config.source].tokens or run.config.attention == "none":
-                raise UserError(
-                    f"{option} expected runs that attend to a text. Received: {run.path}, "
-                    f"source = {run.config.source}, attention = {run.config.attention}"
-                )
-        if self.coverage_penalty and self.beam_width < 2:
-            raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")
-        for run in (run for run in runs if run.config.copy):
-            if self.beam_width > (size := run.target_tokenizer.vocab_size):
-                raise UserError(
-                    f"--beam-width expected at most {size}. Received: {self.beam_width}"
-                )
-        for run in runs if self.replaces_unknown else ():
-            kinds = [side.kind for side in (run.source_tokenizer, run.target_tokenizer)]
-            if len(set(kinds)) > 1 or KIND in kinds:
-                raise UserError(
-                    "--replace-unknown expected words, characters or symbols as the tokenizer of "
-                    f"both sides. Received: {run.path}, {' and '.join(kinds)}"
-                )
-
-
-def check_precision(precision: str, runs: Sequence[Any]) -> None:
-    """Raise a UserError where an ensemble of runs is asked for in bfloat16."""
-    if precision != "float32" and len(runs) > 1:
-        raise UserError(f"--precision {precision} expected one --run. Received: {len(runs)} runs")
+def check_search(settings: SearchSettings, runs: Sequence[Run]) -> None:
+    """Raise a UserError where loaded runs cannot be searched so."""
+    settings.check(runs)
+    for run in (run for run in runs if run.config.copy):
+        if settings.beam_width > (size := run.target_tokenizer.vocab_size):
+            raise UserError(
+                f"--beam-width expected at most {size}. Received: {settings.beam_width}"
+            )
 
 
 def bound_of(runs: Sequence[Run]) -> tuple[int, int]:
@@ -104,7 +52,7 @@ def encode(steps: Sequence[PlainStep], source: Tensor) -> Encoded:
 def search(
     models: Sequence[keras.Model],
     source: Tensor | Encoded,
-    settings: Search | None = None,
+    settings: SearchSettings | None = None,
     *,
     max_length: int | None = None,
     bound: tuple[int, int] = (2, 10),
@@ -116,7 +64,7 @@ def search(
     Args:
         models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
         source: int32 `(B, S)`, padded with 0, S at least 1; or what `encode` made of it.
-        settings: beam width, penalties, and how many results; those of `Search()` by default.
+        settings: beam width, penalties, and how many results; by default `SearchSettings()`.
         max_length: most target tokens; by default, of each sentence, by `bound`.
         bound: most target tokens for each source token, and beside: see `bound_of`.
         return_attention_weights: whether to return the weights, averaged over the models.
@@ -126,7 +74,7 @@ def search(
     Returns:
         A `SearchResult` with ids `(B, settings.num_results, T)`.
     """
-    settings = settings or Search()
+    settings = settings or SearchSettings()
     steps = steps or [PlainStep(model, settings.beam_width) for model in models]
     source, memories, states = source if isinstance(source, Encoded) else encode(steps, source)
     max_steps = None

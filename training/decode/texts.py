@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from training.data.store import PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import LETTERS, Tokenizer, composed
-from training.decode.search import Search, bound_of, force_decode, search
+from training.decode.search import bound_of, check_search, force_decode, search
+from training.decode.settings import SearchSettings
 from training.decode.steps import fixed_steps
 from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
@@ -96,7 +97,7 @@ BATCH_SIZE, COMPILED_BATCH_SIZE = 64, 512  # a GPU takes as long for 512 sentenc
 
 
 def make_translator(
-    runs: Sequence[Run], settings: Search | None = None, batch_size: int | None = None
+    runs: Sequence[Run], settings: SearchSettings | None = None, batch_size: int | None = None
 ) -> Callable[..., list[str]]:
     """Return a function from texts to their best translations: see `make_nbest`."""
     nbest = make_nbest(runs, settings, batch_size)
@@ -108,7 +109,7 @@ def make_translator(
 
 
 def make_nbest(
-    runs: Sequence[Run], settings: Search | None = None, batch_size: int | None = None
+    runs: Sequence[Run], settings: SearchSettings | None = None, batch_size: int | None = None
 ) -> Callable[..., list[list[Translation]]]:
     """Return a function from texts to the best translations of each, compiled once for all calls.
 
@@ -119,8 +120,8 @@ def make_nbest(
     XLA compiles. The function is `translate(texts, progress=None)`, of which `progress` is called
     with the number of texts done. Raises UserError where these runs cannot be searched so.
     """
-    settings = settings or Search()
-    settings.check(runs)
+    settings = settings or SearchSettings()
+    check_search(settings, runs)
     models, num_results, config = [run.model for run in runs], settings.num_results, runs[0].config
     source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
     reads_texts = KINDS[config.source].tokens
@@ -188,7 +189,7 @@ def make_nbest(
     return translate
 
 
-def say_cut(run: Run, texts: Sequence[str], settings: Search) -> None:
+def say_cut(run: Run, texts: Sequence[str], settings: SearchSettings) -> None:
     """Say on standard error how many texts are not read to their end."""
     most = settings.max_source_length
     if cut := np.count_nonzero(run.source.rows(texts).lengths > most):

@@ -34,10 +34,8 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
     """
     files = RunFiles(path)
     origin = read_origin(files)
-    if not files.config.is_file() or not files.tokens.is_dir() or origin is None:
-        raise RunError(
-            f"{files.path} is not prepared: {files.tokens.name} is missing; see training.prepare"
-        )
+    files.check_prepared()
+    assert origin is not None
     config = load_config(files.config)
     processes.check_batch_size(config.batch_size)
     with files.locked() if processes.writes else nullcontext():

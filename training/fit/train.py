@@ -11,14 +11,13 @@ import keras
 import numpy as np
 
 from keras_attention import plot_attention
-from training.command.errors import RunError
 from training.command.files import replacing
 from training.command.native import keep_programs
-from training.config.schema import Config, changed_later, load_config
+from training.config.schema import Config
 from training.data.pair_files import Split
 from training.data.pipeline import make_dataset
 from training.decode.labels import make_predictor
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator
 from training.fit.optimizer import compile_model, configure_keras, make_judge
 from training.fit.recorder import Recorder, describe, train_epochs
@@ -27,7 +26,7 @@ from training.model.seq2seq import build_model
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
-from training.runs.start import Opened, as_init_reads, check_free, open_run, reopen, write_run
+from training.runs.start import Opened, as_init_reads, open_run, reopen, write_run
 from training.score import labels as label_scores
 from training.sources.events.histories import Histories
 from training.sources.kinds import KINDS
@@ -44,7 +43,7 @@ class DevSet:
         limit = run.config.validation_limit or len(dev.sources)
         chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
         self.split = dev.select(sorted(chosen))
-        self.translate = make_translator([run], Search(beam_width=1))
+        self.translate = make_translator([run], SearchSettings(beam_width=1))
         self.judge = make_judge(run.model)
         attends = KINDS[run.config.source].tokens and run.config.attention != "none"
         self.attend = make_attender([run]) if attends else None
@@ -80,7 +79,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
     """
     files = RunFiles(output)
     with files.locked():
-        check_free(files)
+        files.check_free()
         if init is not None:
             config = as_init_reads(config, init)
         configure_keras(config)
@@ -100,9 +99,7 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
     sentences than the run began with. Raises ConfigError where a key cannot change, or as `train`.
     """
     files = RunFiles(output)
-    if not files.config.is_file():
-        raise RunError(f"nothing to resume: {files.config} does not exist")
-    config = changed_later(load_config(files.config), changes)
+    config = files.begun(changes)
     with files.locked():
         configure_keras(config)
         opened = reopen(files, config, force)

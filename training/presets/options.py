@@ -158,6 +158,8 @@ def configuration(options: argparse.Namespace) -> Config:
     if spaced := [spec for spec in extra if len(spec.split()) > 1]:
         raise ConfigError(f"extra_data expected paths without spaces. Received: {spaced[0]}")
     paths["extra_data"] = " ".join(extra)
+    for spec in (paths["data"], paths["dev"], paths["test"], *extra):
+        corpus.check(spec)
     return override(config, [f"{name}={path}" for name, path in paths.items() if path])
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from training.command.errors import RunError
 from training.command.files import (
@@ -23,7 +23,7 @@ from training.command.files import (
     remove_empty,
     write_json,
 )
-from training.config.schema import Config, load_config
+from training.config.schema import Config, changed_later, load_config
 from training.metrics import METRICS, deciding
 
 SIDES = ("source", "target")
@@ -116,6 +116,49 @@ class RunFiles:
             raise RunError(f"cannot read {self.digests}: expected lists of SHA-256")
         return digests
 
+    def trained(self) -> Trained:
+        """Return the configuration of a trained run.
+
+        Raises RunError where the directory is not a run or has no finished epoch yet, and
+        ConfigError where its configuration cannot be read.
+        """
+        if not self.config.is_file():
+            below = sorted(self.path.glob(f"*/{self.config.name}"))
+            hint = f". Did you mean {below[0].parent}?" if below else ""
+            raise RunError(f"{self.path} is not a run: it has no {self.config.name}{hint}")
+        if not self.best.is_file():
+            raise RunError(f"{self.path} has no trained weights yet: {self.best.name} is missing")
+        return Trained(self.path, load_config(self.config))
+
+    def begun(self, changes: Sequence[str] = ()) -> Config:
+        """Return the configuration of a run that is to go on, with the settings `changes`.
+
+        Raises RunError where there is no run, and ConfigError for a key that cannot change.
+        """
+        if not self.config.is_file():
+            raise RunError(f"nothing to resume: {self.config} does not exist")
+        return changed_later(load_config(self.config), changes)
+
+    def check_prepared(self) -> None:
+        """Raise a RunError where `training.prepare` did not make the directory."""
+        if not (self.config.is_file() and self.tokens.is_dir() and self.origin.is_file()):
+            raise RunError(
+                f"{self.path} is not prepared: {self.tokens.name} is missing; see training.prepare"
+            )
+
+    def check_free(self) -> None:
+        """Refuse a directory that holds anything trained or prepared, or files of these names."""
+        checkpoints = self.all_checkpoints()
+        trained = self.best.exists() or any(checkpoints)  # epoch 0 is not trained
+        if trained or (self.config.is_file() and not checkpoints):
+            raise RunError(
+                f"{self.path} holds a run already: go on with it by training.train --resume, or "
+                "choose another --output"
+            )
+        written = (self.card, self.checkpoints, self.recent, self.tokens, self.history)
+        if others := [path for path in written if path.exists() and not self.digests.is_file()]:
+            raise RunError(f"{others[0]} is no run's, and would be lost: choose another --output")
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Make the directory if need be, and let no other process write to it.
@@ -138,6 +181,13 @@ class RunFiles:
         for folder in (self.path, self.checkpoints, self.recent):
             for rest in folder.glob("writing-*"):
                 remove(rest)
+
+
+class Trained(NamedTuple):
+    """A trained run that is not loaded."""
+
+    path: Path
+    config: Config
 
 
 def _by_epoch(folder: Path, ending: str = "") -> dict[int, Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import keras
 
 from training.command.errors import RunError
-from training.config.schema import Config, load_config
+from training.config.schema import Config
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.seq2seq import build_model
 from training.runs.files import RunFiles
@@ -53,17 +53,10 @@ class Run:
 def load_run(path: str | Path) -> Run:
     """Load a run with its best weights.
 
-    Raises RunError where the directory is not a run, has no finished epoch yet, or is damaged, and
-    ConfigError where its configuration cannot be read.
+    Raises as `RunFiles.trained`, and RunError where a file is damaged.
     """
     files = RunFiles(path)
-    if not files.config.is_file():
-        below = sorted(files.path.glob(f"*/{files.config.name}"))
-        hint = f". Did you mean {below[0].parent}?" if below else ""
-        raise RunError(f"{files.path} is not a run: it has no {files.config.name}{hint}")
-    if not files.best.is_file():
-        raise RunError(f"{files.path} has no trained weights yet: {files.best.name} is missing")
-    config = load_config(files.config)
+    config = files.trained().config
     source, target = load_sides(config, files)
     to_use = dataclasses.replace(config, consistency=0.0)  # which is of training alone
     model = build_model(to_use, source.size, target.vocab_size if target else 0)

@@ -50,20 +50,6 @@ class Opened:
     origin: Origin  # what the run begins with
 
 
-def check_free(files: RunFiles) -> None:
-    """Refuse a directory that holds anything trained or prepared, or files of these names."""
-    checkpoints = files.all_checkpoints()
-    trained = files.best.exists() or any(checkpoints)  # epoch 0 is not trained
-    if trained or (files.config.is_file() and not checkpoints):
-        raise RunError(
-            f"{files.path} holds a run already: go on with it by training.train --resume, or "
-            "choose another --output"
-        )
-    written = (files.card, files.checkpoints, files.recent, files.tokens, files.history)
-    if others := [path for path in written if path.exists() and not files.digests.is_file()]:
-        raise RunError(f"{others[0]} is no run's, and would be lost: choose another --output")
-
-
 def as_init_reads(config: Config, init: Path) -> Config:
     """Return the configuration with the sizes of the vocabularies of `init`, a run to start from.
 
@@ -189,15 +175,13 @@ def _decided(opened: Opened) -> Opened:
 
 
 def prepare_run(config: Config, output: Path) -> dict[str, int]:
-    """Make a run directory ready to be trained; return how many pairs `train` and `dev` have.
+    """Make a run of texts ready to be trained; return how many pairs `train` and `dev` have.
 
     A prepared corpus stays where it is.
     """
-    if not KINDS[config.source].tokens:
-        raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
     files = RunFiles(output)
     with files.locked():
-        check_free(files)
+        files.check_free()
         check_attention(config)  # before the data are read
         opened = open_run(files, config)
         build_model(config, *opened.origin.vocabulary)  # finds out now what would fail elsewhere

@@ -21,7 +21,8 @@ from training.data.pair_files import Split
 from training.data.pipeline import reader
 from training.data.splits import load_split
 from training.data.store import START_ID
-from training.decode.search import Search, check_precision, force_decode
+from training.decode.search import force_decode
+from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, say_cut
 from training.graphs import graph
 from training.metrics import (
@@ -96,7 +97,7 @@ def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
 def evaluate(
     runs: Sequence[Run],
     split: Split,
-    settings: Search | None = None,
+    settings: SearchSettings | None = None,
     *,
     batch_size: int | None = None,
     lowercase: bool = False,
@@ -109,7 +110,7 @@ def evaluate(
     Args:
         runs: a run, or several of the same data that are used as an ensemble.
         split: sources with their references, and gold links where there are.
-        settings: how they search; `Search()` by default.
+        settings: how they search; `SearchSettings()` by default.
         batch_size: sentences translated together, see `make_nbest`.
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
@@ -123,7 +124,7 @@ def evaluate(
         `beam_width`.
     """
     config = runs[0].config
-    settings = settings or Search()
+    settings = settings or SearchSettings()
     nbest = make_nbest(runs, settings, batch_size)
     started = time.perf_counter()
     with progress(len(split.sources), "sentences") as advance:
@@ -190,21 +191,15 @@ def errors(translations: Sequence[Translation], split: Split, lowercase: bool = 
 
 def report(options: argparse.Namespace) -> None:
     """Score runs by a command line; print the scores, and a JSON object as the last line."""
-    check_precision(options.precision, options.runs)
     runs = load_ensemble(options.runs)
     run, config = runs[0], runs[0].config
-    if config.target == "label":
-        for name in ("hypotheses", "errors", "lowercase", "replace_unknown"):
-            if getattr(options, name):
-                wanted = f"--{name.replace('_', '-')} expected runs that write texts"
-                raise UserError(f"{wanted}. Received: runs that predict an outcome")
     split, read = _load_split(options, run)
     if config.target == "label":
         run.source.tell_cut(split)
         figure = options.output.with_suffix(".png") if options.output else None
         scores = evaluate_labels(runs, split, bootstrap=options.bootstrap, figure=figure)
     else:
-        settings = Search.of(options)
+        settings = SearchSettings.of(options)
         if config.source == "text":
             say_cut(run, split.sources, settings)
         scores = evaluate(
@@ -230,8 +225,6 @@ def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, A
     """Read the examples to score, written as those are that the run was trained on."""
     spec, drawn = options.data or run.config.data, {"limit": options.limit, "seed": options.seed}
     is_file = corpus.is_file(spec)
-    if options.data and is_file and options.split != "test":
-        raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
     if options.data and is_file and corpus.absolute(spec) == run.config.data:
         print(f"{spec} is read whole, with all that the run learned from: that flatters it.")
     if run.config.source == "text" and not options.data:

@@ -18,7 +18,8 @@ from tests.serving.portable.engine.test_translator import TRANSLATE
 from tests.training.conftest import untrained
 from training.config.schema import load_preset, override
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
-from training.decode.search import Search, bound_of, search
+from training.decode.search import bound_of, search
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.decode.windows import spelling_of
 from training.runs.run import load_run
@@ -69,7 +70,7 @@ def case(request, tmp_path_factory):
         return search(
             [model.model],
             ids,
-            Search(WIDTH, RESULTS),
+            SearchSettings(WIDTH, RESULTS),
             bound=bound_of([model]),
             return_attention_weights=True,
         )
@@ -139,7 +140,7 @@ def test_a_run_remembers_the_lengths_that_it_learned_from(case):
 
 def test_keras_reads_long_words_by_windows(case):
     model, words, wanted = case
-    found = make_nbest([model], Search(WIDTH, RESULTS), 7)(words)
+    found = make_nbest([model], SearchSettings(WIDTH, RESULTS), 7)(words)
     check(wanted, *([[getattr(x, n) for x in each] for each in found] for n in ("text", "score")))
 
 
@@ -149,13 +150,13 @@ def test_xla_reads_long_words_by_windows(case, monkeypatch):
     if model.config.attention != "additive":
         return
     monkeypatch.setattr(type(model.config), "compiles", lambda config: True)
-    found = make_nbest([model], Search(WIDTH, RESULTS), 16)(words)
+    found = make_nbest([model], SearchSettings(WIDTH, RESULTS), 16)(words)
     check(wanted, *([[getattr(x, n) for x in each] for each in found] for n in ("text", "score")))
 
 
 def test_a_saved_model_reads_long_words_by_windows(case):
     model, words, wanted = case
-    module = Exported([model], Search(WIDTH, RESULTS))
+    module = Exported([model], SearchSettings(WIDTH, RESULTS))
     signatures = module.signatures()
     found = signatures["nbest"](text=tf.constant(words))
     texts = [[text.decode() for text in row] for row in found["translations"].numpy()]

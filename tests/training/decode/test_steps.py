@@ -7,7 +7,8 @@ from keras import ops
 
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.config.schema import Config
-from training.decode.search import Search, encode, search
+from training.decode.search import encode, search
+from training.decode.settings import SearchSettings
 from training.decode.steps import FixedStep, PlainStep, fixed_steps
 from training.model.seq2seq import build_seq2seq
 
@@ -66,7 +67,7 @@ def test_what_is_encoded_once_is_searched_as_if_it_were_read_again(rng):
     model = make_model(rng, **MODELS["gru, tied"])
     source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
     source[1, 2:] = 0
-    steps, asked = fixed_steps([model], 2, "float32"), Search(beam_width=2, num_results=2)
+    steps, asked = fixed_steps([model], 2, "float32"), SearchSettings(beam_width=2, num_results=2)
     source = ops.convert_to_tensor(source)
     found = search([model], encode(steps, source), asked, steps=steps)
     expected = search([model], source, asked, steps=steps)
@@ -78,7 +79,7 @@ def test_a_decoder_that_aligns_steps_as_it_is(rng):
     model = make_model(rng, attention="hard_monotonic", order="luong")
     source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
     results = [
-        search([model], source, Search(beam_width=3), max_length=7, steps=steps)
+        search([model], source, SearchSettings(beam_width=3), max_length=7, steps=steps)
         for steps in (None, fixed_steps([model], 3, "bfloat16"))
     ]
     np.testing.assert_array_equal(*(array(found.ids) for found in results))
@@ -105,7 +106,7 @@ def test_mechanisms_with_a_past_step_with_constant_kernels(rng, name):
 
 def test_an_ensemble_searches_with_constants_as_without(rng):
     models, width = [make_model(rng) for _ in range(2)], 3
-    asked = Search(beam_width=width, num_results=min(width, 2))
+    asked = SearchSettings(beam_width=width, num_results=min(width, 2))
     steps = fixed_steps(models, width, "float32")
     for batch in (BATCH, 1):
         source = rng.integers(1, SOURCES, (batch, 5)).astype("int32")

@@ -1,0 +1,69 @@
+"""The settings of a search, and the runs that they fit, without Keras."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from training.command.errors import UserError
+from training.sources.kinds import KINDS
+
+if TYPE_CHECKING:
+    from training.runs.files import Trained
+    from training.runs.run import Run
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """The settings of a search."""
+
+    beam_width: int = 5  # hypotheses kept for each source; 1 is greedy search
+    num_results: int = 1  # results for each source, at most `beam_width`
+    length_penalty: float = 1.0  # see `keras_attention.beam_search`
+    coverage_penalty: float = 0.0  # see there; of runs that attend to a text, and with beams alone
+    max_source_length: int = 256  # tokens after which a text is cut
+    precision: str = "float32"  # of the products, "float32" or, for one run alone, "bfloat16"
+    # whether unknown words are replaced, see `training.decode.texts`
+    replaces_unknown: bool = False
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, num_results: int = 1) -> SearchSettings:
+        """Return what a command line asks for."""
+        names = ("beam_width", "length_penalty", "coverage_penalty", "precision")
+        values = {name: getattr(options, name) for name in names if hasattr(options, name)}
+        return cls(**values, num_results=num_results, replaces_unknown=options.replace_unknown)
+
+    def check(self, runs: Sequence[Trained | Run]) -> None:
+        """Raise a UserError where these runs cannot be searched so.
+
+        To replace words both sides must be cut in the same way, into tokens that a vocabulary may
+        lack: SentencePiece spells what it does not know.
+        """
+        check_precision(self.precision, runs)
+        wanted = {
+            "--coverage-penalty": self.coverage_penalty,
+            "--replace-unknown": self.replaces_unknown,
+        }
+        for option, run in ((option, run) for option in wanted if wanted[option] for run in runs):
+            if not KINDS[run.config.source].tokens or run.config.attention == "none":
+                raise UserError(
+                    f"{option} expected runs that attend to a text. Received: {run.path}, "
+                    f"source = {run.config.source}, attention = {run.config.attention}"
+                )
+        if self.coverage_penalty and self.beam_width < 2:
+            raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")
+        for run in runs if self.replaces_unknown else ():
+            kinds = [run.config.source_tokenizer, run.config.target_tokenizer]
+            if len(set(kinds)) > 1 or "sentencepiece" in kinds:
+                raise UserError(
+                    "--replace-unknown expected words, characters or symbols as the tokenizer of "
+                    f"both sides. Received: {run.path}, {' and '.join(kinds)}"
+                )
+
+
+def check_precision(precision: str, runs: Sequence[Any]) -> None:
+    """Raise a UserError where an ensemble of runs is asked for in bfloat16."""
+    if precision != "float32" and len(runs) > 1:
+        raise UserError(f"--precision {precision} expected one --run. Received: {len(runs)} runs")
