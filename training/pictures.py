@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from training.command.errors import UserError
+from training.command.files import naming
 from training.command.options import Parser, count, folder_to_write, main_guard, positive_int
 
 
@@ -36,7 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
         made = digits.make(options.count, options.seed, test=True)
     else:
         made = captchas.make(options.count, options.seed)
-    write_folder(made, options.output)
+    with naming(options.output):
+        write_folder(made, options.output)
     print(f"Wrote {options.count} images and labels.tsv to {options.output}")
 
 

@@ -11,6 +11,7 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -239,7 +240,10 @@ def export(
             warmup = extra / "tf_serving_warmup_requests"
             _write_warmup(warmup, output.name, signatures, runs[0])
         except tf.errors.OpError as error:
-            raise UserError(f"cannot write {output}: {error.message.splitlines()[0]}") from error
+            if "No space left" in error.message:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output)) from error
+            reason = re.sub(r"{{.*?}} ?", "", error.message.splitlines()[0])
+            raise UserError(f"cannot write {output}: {reason}") from error
         return _number(aside)
 
 
@@ -266,7 +270,7 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: Settin
                     difference = local_agreement(runs[0], sources, Path(plain), aside)
                 write_manifest(aside, {"agreement": difference})
         except OSError as error:
-            raise UserError(f"cannot write {output}: {error.strerror}") from error
+            raise OSError(error.errno, error.strerror, str(output)) from error
         return _number(aside)
 
 

@@ -88,6 +88,18 @@ def test_a_closed_standard_output_and_error_end_no_command(tmp_path):
     assert file.read_text() == "kept"
 
 
+def test_a_full_disk_under_the_standard_output_is_one_line():
+    done = subprocess.run(
+        ["bash", "-c", 'exec "$0" -m training.phrasebook > /dev/full', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: No space left on device: standard output; free some")
+    assert done.stderr.count("\n") == 1
+
+
 def test_letters_without_an_encoding_are_escaped():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     words = ("-m", "training.phrasebook", "--pair", "en-zh", "--count", "3")

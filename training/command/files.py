@@ -56,6 +56,17 @@ def check_space(folder: Path, size: int) -> None:
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have an OSError that names no file, as that of a full disk, name this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
     """Write a file or folder whole or not at all.
 
@@ -66,14 +77,11 @@ def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
     aside = aside or aside_of(path)
     remove(aside)
     try:
-        yield aside
+        with naming(path):
+            yield aside
         if path.is_dir() and aside.is_dir():
             shutil.rmtree(path)
         move(aside, path)
-    except OSError as error:
-        if error.filename is None:  # as of a disk that is full
-            error.filename = str(path)
-        raise
     finally:
         remove(aside)
 
@@ -131,9 +139,10 @@ def locked_folder(folder: Path, name: Path) -> Iterator[list[Path]]:
             owner = file.read().strip() or "another one"
             raise UserError(f"{name} is in use by process {owner}") from None
         file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield made
+        with suppress(OSError):  # a full disk has no room for the number
+            os.write(file.fileno(), f"{os.getpid()}\n".encode())
+        with naming(name):
+            yield made
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import math
 import os
@@ -219,6 +220,8 @@ def main_guard(main: Callable[[], None]) -> None:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
+        if error.filename is None and error.errno == errno.ENOSPC:  # files are named, `naming`
+            error.filename = "standard output"
         raise SystemExit(f"error: {described(error)}") from None
     except UserError as error:
         raise SystemExit(f"error: {error}") from None

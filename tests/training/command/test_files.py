@@ -1,10 +1,15 @@
+import errno
 import math
 import os
+import re
 
 import pytest
 
+from training import pictures
 from training.command.errors import UserError
 from training.command.files import move, read_json, replacing, write_json, written_aside
+from training.command.options import main_guard
+from training.runs.files import RunFiles
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -25,6 +30,32 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, content):
     with pytest.raises(UserError, match=r"cannot read .*a\.json: ") as caught:
         read_json(file)
     assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_is_full_is_one_line_that_names_the_file(tmp_path, monkeypatch, capsys):
+    def full(*_, **__):  # as write(2) fails: without a name
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    said = "error: No space left on device: {}; free some space, or choose a place on another disk"
+
+    def in_a_corpus(path):
+        with written_aside(path) as aside:
+            (aside / "a").write_text("a")
+
+    def in_a_run(path):
+        with RunFiles(path).locked():
+            (path / "a").write_text("a")
+
+    for name, write in {
+        "scores.json": lambda path: write_json(path, {}),
+        "corpus": in_a_corpus,
+        "run": in_a_run,
+        "images": lambda path: pictures.main(["digits", "--output", str(path), "--count", "1"]),
+    }.items():
+        with pytest.raises(SystemExit, match=re.escape(said.format(tmp_path / name))):
+            main_guard(lambda write=write, name=name: write(tmp_path / name))
 
 
 @pytest.fixture
