@@ -117,6 +117,7 @@ DEV = [
     "pytest-xdist>=3.6,<4",
     "hypothesis>=6.120,<7",
     "psutil>=6,<8",
+    "tf2onnx>=1.17,<2",  # by which Keras exports from TensorFlow to ONNX
     "kubernetes-validate>=1.33",
     "kubeflow-trainer-api>=2.2,<3",
     "xds-protos>=1.70",

@@ -38,8 +38,9 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is not None:
         # No finite number would do: a visible score may be as low. Rows without any become 0.
+        # The infinity is a constant: a tensor tf2onnx multiplies by the condition, which is NaN.
         some = ops.any(mask, axis=-1, keepdims=True)
-        scores = ops.where(mask, scores, ops.where(some, -np.inf, 0.0))
+        scores = ops.where(ops.equal(mask, some), _visible(scores, mask), -np.inf)
     # Of one score Keras's softmax warns, and PyTorch's exports trace unknown lengths as one.
     if scores.shape[-1] == 1:
         weights = ops.exp(scores - ops.logsumexp(scores, axis=-1, keepdims=True))
@@ -119,12 +120,13 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     inside = ops.cast(thresholds <= ordered, z.dtype)
     last = ops.cast(rank == ops.sum(inside, axis=-1, keepdims=True), z.dtype)
     threshold = ops.sum(last * thresholds, axis=-1, keepdims=True)
-    root = ops.stop_gradient(ops.relu(z - threshold))
-    # As for sparsemax, one Newton step, here on the sum of squares.
-    excess = ops.sum(ops.square(ops.relu(z - threshold)), axis=-1, keepdims=True) - 1
-    slope = 2 * ops.sum(root, axis=-1, keepdims=True)
-    threshold = threshold + excess / ops.maximum(slope, 1e-6)
-    return ops.cast(_visible(ops.square(ops.relu(z - threshold)), mask), dtype)
+    # On the support that this chooses the closed form has their derivatives, of any order.
+    chosen = ops.cast(z > threshold, z.dtype)
+    size = ops.sum(chosen, axis=-1, keepdims=True)
+    mean = ops.sum(chosen * z, axis=-1, keepdims=True) / size
+    deviation = ops.sum(chosen * ops.square(z - mean), axis=-1, keepdims=True)
+    threshold = mean - ops.sqrt(ops.clip((1 - deviation) / size, 1e-12, 2.0))
+    return ops.cast(_visible(chosen * ops.square(z - threshold), mask), dtype)
 
 
 def monotonic(

@@ -338,9 +338,8 @@ class AveragingLayer(BaseLayer):
         """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
         if self.num_heads == 1:
             return x
-        batch, length = ops.shape(x)[:2]
-        x = ops.reshape(x, (batch, length, self.num_heads, x.shape[-1] // self.num_heads))
-        return ops.moveaxis(x, 2, 1)
+        # Not reshaped: tf2onnx takes a reshape after another apart by the wrong shape.
+        return ops.stack(ops.split(x, self.num_heads, axis=-1), axis=1)
 
     def dropped(self, shape: tuple[Any, ...]) -> Tensor:
         """Draw the factors of weights of this shape: 0 for what is dropped."""

@@ -340,8 +340,7 @@ class AttentionCell(BaseLayer):
         """Return the output of its linear part: the activation, or the greater of each pair."""
         if self.readout == "vector":
             return self.activation(hidden)
-        pairs = ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2))
-        return ops.maximum(pairs[..., 0], pairs[..., 1])
+        return ops.maximum(hidden[..., 0::2], hidden[..., 1::2])
 
     def output_spec(self, inputs: Any, memory: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs."""

@@ -85,6 +85,31 @@ def gradients(function, arrays):
     return [array(x) for x in found]
 
 
+def second_derivative(function):
+    """The second derivative at 0 of a scalar function of a scalar tensor."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        x = tf.constant(0.0)
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                value = function(x)
+            slope = inner.gradient(value, x)
+        return array(outer.gradient(slope, x, unconnected_gradients="zero"))
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return array(jax.grad(jax.grad(function))(0.0))
+    import torch
+
+    x = torch.zeros((), requires_grad=True)
+    (slope,) = torch.autograd.grad(function(x), x, create_graph=True)
+    found = torch.autograd.grad(slope, x, allow_unused=True)[0] if slope.requires_grad else None
+    return 0.0 if found is None else found.item()
+
+
 def weight_gradients(layer, function):
     """The gradients of what `function()` returns with respect to the weights, by path."""
     variables = layer.trainable_weights

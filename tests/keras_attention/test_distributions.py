@@ -15,6 +15,7 @@ from tests.keras_attention.helpers import (
     gradient,
     mask,
     normal,
+    second_derivative,
     weighted_sum,
 )
 
@@ -102,6 +103,24 @@ def test_gradients_are_finite_differences(rng, name, masked):
         return (rows(REFERENCE[name], scores, allowed) * upstream).sum()
 
     assert_close(gradient(loss, scores), reference.differences(exact, scores), 1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("length", [1, 5])
+def test_second_derivatives_are_differences_of_the_gradient(rng, name, length):
+    scores, upstream, direction = normal(rng, length), normal(rng, length), normal(rng, length)
+
+    def moved(along):
+        weights = rows(REFERENCE[name], scores[None] + along * direction, None)
+        return (weights * upstream).sum()
+
+    def sum_at(along):  # the scores move along a line: derivatives are numbers
+        return weighted_sum(distributions.BY_NAME[name](scores + along * direction), upstream)
+
+    step = 1e-3
+    expected = (moved(step) - 2 * moved(0.0) + moved(-step)) / step**2
+    found = second_derivative(sum_at)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)

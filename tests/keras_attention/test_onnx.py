@@ -1,4 +1,4 @@
-"""Models exported from PyTorch to ONNX say in ONNX Runtime what they say here."""
+"""Models exported to ONNX say in ONNX Runtime what they say here."""
 
 import keras
 import numpy as np
@@ -17,14 +17,15 @@ from keras_attention import (
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
     PointerGenerator,
+    SinePositionEncoding,
     greedy_search,
 )
+from tests.keras_attention import zoo
 
-pytestmark = [
-    pytest.mark.skipif(keras.backend.backend() != "torch", reason="exports from PyTorch"),
-    # PyTorch's exporters warn of one another, and of parts of themselves.
-    pytest.mark.filterwarnings("ignore"),
-]
+# Exporters warn of one another, and of parts of themselves.
+pytestmark = pytest.mark.filterwarnings("ignore")
+BACKEND = keras.backend.backend()
+from_torch = pytest.mark.skipif(BACKEND != "torch", reason="exports from PyTorch")
 
 
 def exported(model, inputs, path):
@@ -73,6 +74,7 @@ def attending(layer, steps):
     return keras.Model([query, memory], layer(query, memory))
 
 
+@from_torch
 @pytest.mark.parametrize("name", OPEN)
 def test_attention_to_all_at_once_is_exported_for_every_length(rng, tmp_path, name):
     model = attending(OPEN[name](), None)
@@ -81,6 +83,7 @@ def test_attention_to_all_at_once_is_exported_for_every_length(rng, tmp_path, na
         agrees(run, model, pair(rng, *sizes, batch=3))
 
 
+@from_torch
 @pytest.mark.parametrize("name", IN_TURN)
 def test_what_goes_step_by_step_needs_known_steps_and_takes_every_memory(rng, tmp_path, name):
     model = attending(IN_TURN[name](), None)
@@ -94,6 +97,7 @@ def test_what_goes_step_by_step_needs_known_steps_and_takes_every_memory(rng, tm
             agrees(run, model, pair(rng, steps, length, batch=3))
 
 
+@from_torch
 def test_other_layers_are_exported_for_every_length_or_refused(rng, tmp_path):
     value = keras.Input((None, 7))
     model = keras.Model(value, AttentionPooling(5)(value))
@@ -105,6 +109,7 @@ def test_other_layers_are_exported_for_every_length_or_refused(rng, tmp_path):
         model.export(str(tmp_path / "open.onnx"), format="onnx", verbose=False)
 
 
+@from_torch
 def test_a_pointer_generator_is_exported_for_every_length(rng, tmp_path):
     shapes = (None, 7), (None, 5), (None, None), (None,)
     symbols = [keras.Input(s, dtype="int32" if len(s) == 1 else "float32") for s in shapes]
@@ -121,6 +126,7 @@ def test_a_pointer_generator_is_exported_for_every_length(rng, tmp_path):
         agrees(run, model, inputs(*sizes))
 
 
+@from_torch
 def test_a_search_takes_all_steps_whatever_the_traced_input_took(rng, tmp_path):
     import onnxruntime
     import torch
@@ -159,3 +165,66 @@ def test_a_search_takes_all_steps_whatever_the_traced_input_took(rng, tmp_path):
         assert not result[:, ids.shape[1] :].any()
     with pytest.raises(ValueError, match="takes max_length steps, and expected a number"):
         torch.onnx.export(Search(True), (first,), path, input_names=["start"], dynamo=False)
+
+
+MASKS = {
+    **dict.fromkeys(zoo.MECHANISMS, ("query_mask", "value_mask")),
+    **dict.fromkeys(zoo.POOLING, ("mask",)),
+    **dict.fromkeys(zoo.RECURRENT, ("inputs_mask", "memory_mask")),
+    "cell": ["", "memory_mask"],
+    "hoisted": ["mask"],
+}
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="exports from TensorFlow")
+@pytest.mark.parametrize(
+    "chosen",
+    [["additive", "rnn heads"], pytest.param([*zoo.LAYERS], marks=pytest.mark.slow)],
+    ids=len,
+)
+def test_layers_are_exported_from_tensorflow_for_every_length_and_mask(rng, tmp_path, chosen):
+    """One model of several layers: the exporter takes its seconds once."""
+    pytest.importorskip("tf2onnx", reason="pip install tf2onnx, which the extra dev has")
+    import onnxruntime
+
+    steps, places = keras.Input((None,), dtype="bool"), keras.Input((None,), dtype="bool")
+    symbols, outputs, names = [steps, places], [], []
+    for name in chosen:
+        inputs = [keras.Input((None,) * (len(x) - 1) + x[-1:]) for x in zoo.shapes(name)]
+        masks = zip(MASKS[name], [places] if len(inputs) == 1 else [steps, places], strict=True)
+        found = zoo.call(name, zoo.LAYERS[name](), inputs, **{key: x for key, x in masks if key})
+        symbols, outputs = [*symbols, *inputs], [*outputs, *found]
+        names += [name] * len(found)
+    sequence = keras.Input((None, 6))
+    weights = keras.ops.softmax(sequence @ keras.ops.swapaxes(sequence, 1, 2))
+    ids = keras.Input((None,), dtype="int32")
+    outputs += [
+        SinePositionEncoding()(sequence, mask=places),
+        PointerGenerator()(sequence, 2 * sequence, weights, ids),
+    ]
+    model = keras.Model([*symbols, sequence, ids], outputs)
+
+    def inputs_of(batch, count, length):
+        allowed = [np.arange(n) < rng.integers(1, n + 1, (batch, 1)) for n in (count, length)]
+        allowed[1][0] = False  # nothing to attend to
+        sizes = {zoo.TQ: count, zoo.TV: length}
+        drawn = [
+            rng.normal(size=(batch, *(sizes[n] for n in shape[:-1]), shape[-1])).astype("float32")
+            for name in chosen
+            for shape in zoo.shapes(name)
+        ]
+        last = rng.normal(size=(batch, length, 6)).astype("float32")
+        return [*allowed, *drawn, last, rng.integers(0, 6 + length, (batch, length), "int32")]
+
+    model(inputs_of(2, 3, 5))
+    path = str(tmp_path / "model.onnx")
+    model.export(path, format="onnx", verbose=False)
+    session = onnxruntime.InferenceSession(path)
+    for sizes in ((2, 3, 5), (3, 1, 7), (1, 4, 2)):
+        inputs = inputs_of(*sizes)
+        by_name = zip([x.name for x in session.get_inputs()], inputs, strict=True)
+        found, expected = session.run(None, dict(by_name)), model(inputs)
+        for name, ours, wanted in zip(
+            [*names, "positions", "pointer"], found, expected, strict=True
+        ):
+            np.testing.assert_allclose(ours, wanted, atol=1e-6, err_msg=f"{name} {sizes}")
