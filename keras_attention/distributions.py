@@ -60,7 +60,8 @@ def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
     @ops.custom_gradient
     def weigh(scores: Tensor) -> tuple[Tensor, Any]:
         def by_pairs() -> Tensor:
-            ratios = ops.exp(scores[..., None, :] - scores[..., None])
+            finite = ops.maximum(scores, LEAST)
+            ratios = ops.exp(finite[..., None, :] - finite[..., None])
             total = ops.sum(ops.where(mask[..., None, :], ratios, 0.0), axis=-1)
             return ops.where(mask, 1 / total, 0.0)
 

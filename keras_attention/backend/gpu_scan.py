@@ -26,6 +26,8 @@ from keras_attention.backend.generic import PLAIN_GRAPH, Step
 
 Tensor = Any
 
+# Operations of a step that gives other values when it is taken again: it draws, or writes weights.
+DRAWS = ("Assign", "Multinomial", "Random", "RngReadAndSkip", "TruncatedNormal")
 STEPS = 4  # of an iteration: 2 launch a tenth more kernels, 8 compile twice as long
 NO_SECOND_DERIVATIVE = (
     "A second derivative expected a loop that XLA does not compile for a GPU: leave jit_compile "
@@ -65,9 +67,14 @@ def saved(make: Callable[..., Tensor], *args: Any) -> Tensor:
     return make(*args) if values is None else values.get(make, *args)
 
 
-def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
-    """Call `step` for each time step in turn: see `generic.scan`; there is at least one step."""
+def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any] | None:
+    """Call `step` for each time step in turn: see `generic.scan`; there is at least one step.
+
+    Returns None for a step that draws its own random numbers: taken again it would draw others.
+    """
     loop = _Loop(step, state, inputs)
+    if loop.draws:
+        return None
     flat_state, flat_inputs = loop.state, loop.inputs
     length = flat_inputs[0].shape[0]
     length = tf.shape(flat_inputs[0])[0] if length is None else length
@@ -92,6 +99,7 @@ class _Loop:
         variables: trainable variables that the step reads.
         outputs: a tensor like each output of a step.
         saves: a tensor like each that `saved` makes in a step.
+        draws: whether the step draws random numbers or writes weights.
         as_output: the index of an output, by that of a state that is the same tensor.
     """
 
@@ -115,6 +123,9 @@ class _Loop:
         self.tensors = [x for x in traced.captured_inputs if x.dtype.is_floating]
         self.variables = [x for x in traced.graph.variables if x.trainable]
         self.outputs, self.saves = traced.structured_outputs
+        graph = traced.graph.as_graph_def()
+        nodes = itertools.chain(graph.node, *(each.node_def for each in graph.library.function))
+        self.draws = any(node.op.startswith(DRAWS) for node in nodes)
 
     def take(self, state: Any, inputs: Any, saves: _Saved) -> tuple[list[Tensor], list[Tensor]]:
         """Take a step: the states after it, and its outputs."""
@@ -206,19 +217,21 @@ class _Loop:
                     values[: ends[0]], inputs, values[ends[0] : ends[1]], g_state, values[ends[1] :]
                 )
                 of_inputs.append([g_inputs[i] for i in floats])
-                sums = [x + y for x, y in zip(sums, more, strict=True)]
+                sums = [x + tf.cast(y, x.dtype) for x, y in zip(sums, more, strict=True)]
             return k + 1, g_state, chunks.write(rows, t, of_inputs[::-1]), sums
 
         g_last = [
             g if x.dtype.is_floating else _zeros(x) for x, g in zip(self.state, g_last, strict=True)
         ]
-        zeros = [_zeros(x) for x in (*self.tensors, *self.variables)]
+        captured = (*self.tensors, *self.variables)
+        zeros = [_zeros(tf.cast(x, tf.float32) if x.dtype.size == 2 else x) for x in captured]
         _, g_first, rows, sums = tf.while_loop(
             lambda k, *_: k < chunks.count,
             backward,
             (tf.constant(0), g_last, chunks.empty(specs), zeros),
             maximum_iterations=chunks.count,
         )
+        sums = [tf.cast(x, like.dtype) for x, like in zip(sums, captured, strict=True)]
         results = iter(_without_gradient(*g_first, *chunks.stack(rows), *sums))
         g_first = [next(results) for _ in g_first]
         g_inputs = [next(results) if i in floats else None for i in range(len(self.inputs))]

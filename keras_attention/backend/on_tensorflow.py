@@ -70,7 +70,9 @@ def for_gpu() -> bool:
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
     if for_gpu():
-        return gpu_scan.scan(_tracing_steps(gpu=True)(step), state, inputs, output_dtypes)
+        found = gpu_scan.scan(_tracing_steps(gpu=True)(step), state, inputs, output_dtypes)
+        if found is not None:
+            return found
     rows = tree.flatten(inputs)
     length = tf.shape(rows[0])[0] if rows[0].shape[0] is None else rows[0].shape[0]
     # TensorArrays on both sides: their gradients are per step, those of slices are whole tensors.

@@ -107,6 +107,12 @@ class Gates(NamedTuple):
     recurrent_activation: Activation
     dtype: str
 
+    def has_step_of(self, other: Gates) -> bool:
+        """Whether one step, of kernels side by side, computes both cells."""
+        functions = self.activation, self.recurrent_activation, self.dtype, self.kind
+        others = other.activation, other.recurrent_activation, other.dtype, other.kind
+        return functions == others and self.kernel.shape == other.kernel.shape
+
 
 class Cell:
     """A simple or LSTM cell: one product makes all its gates.

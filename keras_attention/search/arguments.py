@@ -115,10 +115,10 @@ def checked(
                 shape_of(x),
             )
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
-    if len(limits.shape):
-        longest = max_steps
-        if max_steps is None:
-            longest = ops.max(ops.pad(limits, [[0, 1]], constant_values=1))  # there may be none
+    if len(limits.shape) and max_steps is None:
+        longest = ops.max(ops.pad(limits, [[0, 1]], constant_values=1))  # there may be none
+    elif len(limits.shape):
+        longest, limits = max_steps, ops.minimum(limits, max_steps)
     start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
     return Search(
         name,

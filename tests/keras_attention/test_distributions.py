@@ -114,8 +114,11 @@ def test_second_derivatives_are_differences_of_the_gradient(rng, name, length):
         weights = rows(REFERENCE[name], scores[None] + along * direction, None)
         return (weights * upstream).sum()
 
+    def line(along):
+        return along * ops.convert_to_tensor(direction) + ops.convert_to_tensor(scores)
+
     def sum_at(along):  # the scores move along a line: derivatives are numbers
-        return weighted_sum(distributions.BY_NAME[name](scores + along * direction), upstream)
+        return weighted_sum(distributions.BY_NAME[name](line(along)), upstream)
 
     step = 1e-3
     expected = (moved(step) - 2 * moved(0.0) + moved(-step)) / step**2

@@ -135,3 +135,123 @@ def test_the_device_can_be_said(monkeypatch):
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "tpu")
     with pytest.raises(ValueError, match=r"expected cpu or gpu\. Received: tpu"):
         on_gpu()
+
+
+def test_a_step_that_draws_its_own_numbers_has_the_gradient_of_these(for_gpu):
+    import tensorflow as tf
+
+    from keras_attention import backend
+
+    drop = keras.layers.Dropout(0.5, seed=1)
+
+    @tf.function(jit_compile=True, autograph=False)
+    def differentiate(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs, _ = backend.scan(
+                lambda now, state: (drop(now, training=True), state), x[0] * 0, x, "float32"
+            )
+            loss = tf.reduce_sum(outputs)
+        return outputs, tape.gradient(loss, x)
+
+    outputs, slope = differentiate(tf.ones((8, 2, 6)))  # at 1 the factors are the outputs
+    assert set(np.unique(outputs)) == {0.0, 2.0}
+    np.testing.assert_array_equal(slope, outputs)
+
+
+def test_sums_over_steps_are_kept_in_float32(for_gpu, rng):
+    import tensorflow as tf
+
+    from keras_attention import backend
+
+    value = tf.constant(draw(rng, BATCH, UNITS), "bfloat16")
+    factors = tf.constant(rng.random((300, BATCH, UNITS)), "bfloat16")
+
+    @tf.function(jit_compile=True, autograph=False)
+    def differentiate(value):
+        with tf.GradientTape() as tape:
+            tape.watch(value)
+            outputs, _ = backend.scan(
+                lambda now, state: (now * value, state), factors[0], factors, "bfloat16"
+            )
+            loss = tf.reduce_sum(tf.cast(outputs, "float32"))
+        return tape.gradient(loss, value)
+
+    expected = np.sum(factors.numpy().astype("float64"), 0)
+    np.testing.assert_allclose(differentiate(value).numpy().astype("float64"), expected, rtol=4e-3)
+
+
+def test_a_score_of_minus_infinity_has_no_weight(for_gpu, rng):
+    import tensorflow as tf
+
+    from keras_attention import backend, distributions
+
+    scores = draw(rng, 2, BATCH, UNITS).astype("float32")
+    scores[:, :, 2] = -np.inf
+    allowed = np.ones((BATCH, UNITS), "bool")
+    allowed[0, 4:] = False
+
+    def weigh(scores):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            outputs, _ = backend.scan(
+                lambda now, state: (distributions.softmax(now, allowed), state),
+                scores[0],
+                scores,
+                "float32",
+            )
+            loss = tf.reduce_sum(outputs[..., 0])
+        return outputs, tape.gradient(loss, scores)
+
+    ours = tf.function(weigh, jit_compile=True, autograph=False)(tf.constant(scores))
+    for found, wanted in zip(ours, weigh(tf.constant(scores)), strict=True):
+        assert np.isfinite(wanted).all()
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("other", [{}, {"activation": "sigmoid"}, {"recurrent_activation": "relu"}])
+def test_directions_of_other_activations_have_loops_of_their_own(for_gpu, rng, other):
+    import tensorflow as tf
+
+    from keras_attention.recurrent.hoisted_rnn import HoistedBidirectional, HoistedRNN
+
+    cells = keras.layers.LSTMCell(UNITS), keras.layers.LSTMCell(UNITS, **other)
+    options = {"return_sequences": True}, {"return_sequences": True, "go_backwards": True}
+    one, two = (HoistedRNN(cell, **each) for cell, each in zip(cells, options, strict=True))
+    layer = HoistedBidirectional(one, backward_layer=two)
+    inputs = draw(rng, BATCH, 4, DIM).astype("float32")
+    expected = layer(inputs)  # eagerly: two layers of Keras
+    found = tf.function(layer, jit_compile=True, autograph=False)(tf.constant(inputs))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("beam_width", [1, 3])
+def test_a_search_takes_no_more_tokens_than_max_steps(for_gpu, rng, beam_width):
+    import tensorflow as tf
+
+    from keras_attention import beam_search
+
+    table = tf.nn.log_softmax(tf.constant(draw(rng, 7, 7), "float32"))
+
+    def search(lengths, steps):
+        return beam_search(
+            lambda tokens, state: (tf.gather(table, tokens), None, state),
+            (),
+            batch_size=2,
+            start_id=1,
+            end_id=2,
+            max_length=lengths,
+            max_steps=steps,
+            beam_width=beam_width,
+            num_results=beam_width,
+            return_attention_weights=False,
+        )
+
+    expected = search([3, 2], 3)
+    for compiled in (True, False):
+        run = tf.function(lambda: search([9, 2], 3), jit_compile=compiled, autograph=False)
+        found = run()
+        assert np.max(found.lengths) == 3
+        np.testing.assert_array_equal(found.lengths, expected.lengths)
+        np.testing.assert_array_equal(found.ids, expected.ids[..., : found.ids.shape[-1]])
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
