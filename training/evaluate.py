@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
         "--errors",
         type=file_to_write,
         metavar="FILE",
-        help="write a table of source, reference, output and its probability, the wrong ones first",
+        help="write a table of source, reference, output and the probability of its least probable "
+        "token, the wrong ones first",
     )
     parser.add_argument("--bootstrap", action="store_true", help="add 95 %% confidence intervals")
     parser.add_argument(

@@ -86,6 +86,11 @@ def products_reordered(r: random.Random, tested: bool) -> Pair:
     return _product(r, list(range(4, 121, 2)), ordered=False)
 
 
+def descriptions(r: random.Random, tested: bool) -> Pair:
+    """The columns swapped: descriptions to codes."""
+    return products_reordered(r, tested)[::-1]
+
+
 def products_new_sizes(r: random.Random, tested: bool) -> Pair:
     """Sizes that no pair to learn from has."""
     return _product(r, [n for n in range(4, 200, 2) if (n % 14 == 0) == tested], ordered=False)
@@ -220,6 +225,7 @@ KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
         products,
         products_reordered,
         products_new_sizes,
+        descriptions,
         dates,
         dates_said,
         numerals,
@@ -236,7 +242,7 @@ KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
 }
 
 
-def draw(name: str, swapped: bool = False) -> tuple[list[Pair], list[Pair]]:
+def draw(name: str) -> tuple[list[Pair], list[Pair]]:
     """Return pairs to learn from and pairs to test, whose sources are others."""
     r, seen = random.Random(7), set[str]()
 
@@ -245,7 +251,7 @@ def draw(name: str, swapped: bool = False) -> tuple[list[Pair], list[Pair]]:
             source, target = KINDS[name](r, tested)
             if source not in seen:
                 seen.add(source)
-                yield (target, source) if swapped else (source, target)
+                yield source, target
 
     learned = 100 if name == "sentences" else LEARNED
     test = list(itertools.islice(new(True), TESTED))

@@ -55,7 +55,7 @@ def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
 
 
 def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run):
-    _, texts, _, table = scored
+    _, texts, printed, table = scored
     head, *rows = [line.split("\t") for line in table.splitlines()]
     split = corpus.load("phrasebook-en-fr", "test", limit=23)
     assert head == ["source", "reference", "output", "probability"]
@@ -67,8 +67,19 @@ def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run
     ((_, source),) = source_batches(ids, 1, 99)
     found = search([tiny_run.model], source, SearchSettings())
     target = np.array(found.ids)[:, 0, : int(found.lengths[0, 0])]
-    total = np.array(score_targets([tiny_run.model], source, target)).sum()
-    assert probabilities[0] == pytest.approx(np.exp(total), abs=1e-4)
+    least = np.array(score_targets([tiny_run.model], source, target)).min()
+    assert probabilities[0] == pytest.approx(np.exp(least), abs=1e-4)
+    assert "23 of 23 answers are wrong" in printed
+    assert "probability of an answer is that of its least probable token" in printed
+
+
+def test_a_table_without_errors_says_so(tiny_run, tmp_path, capsys):
+    sources = ["the dog", "a cat sleeps", "one"]
+    texts = make_translator([tiny_run], Search(beam_width=1))(sources)
+    split = Split(sources, [[text] for text in texts])
+    table = tmp_path / "errors.tsv"
+    evaluation.evaluate([tiny_run], split, Search(beam_width=1), errors_file=table)
+    assert f"{table}: no errors, all 3 answers are right" in capsys.readouterr().out
 
 
 def test_wrong_answers_come_first_and_of_those_the_surest():

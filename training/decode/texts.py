@@ -90,7 +90,7 @@ class Translation:
 
     text: str  # the translation
     score: float  # see `keras_attention.beam_search`
-    probability: float  # of all its tokens, the end included, 0 to 1
+    probability: float  # of its least probable token, the end included, as of words: 0 to 1
 
 
 BATCH_SIZE, COMPILED_BATCH_SIZE = 64, 512  # a GPU takes as long for 512 sentences
@@ -150,7 +150,7 @@ def make_nbest(
         ids = outputs.ids
         if settings.replaces_unknown:
             ids = replace_unknown(ids, outputs.attention_weights, target_tokenizer.vocab_size)
-        probabilities = tf.exp(tf.minimum(tf.reduce_sum(outputs.log_probs, axis=-1), 0.0))
+        probabilities = tf.exp(tf.minimum(tf.reduce_min(outputs.log_probs, axis=-1), 0.0))
         return ids, outputs.scores, probabilities
 
     if compiled:

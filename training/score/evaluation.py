@@ -133,6 +133,7 @@ def evaluate(
     hypotheses = [translation.text for translation in best]
     if errors_file is not None:
         write_text(errors_file, errors(best, split, lowercase))
+        print(_about_errors(errors_file, hypotheses, split, lowercase, config.label_smoothing))
     if hypotheses_file is not None:
         write_text(hypotheses_file, "\n".join(hypotheses) + "\n")
 
@@ -187,6 +188,21 @@ def errors(translations: Sequence[Translation], split: Split, lowercase: bool = 
     rows.sort(key=itemgetter(0))
     table = [["source", "reference", "output", "probability"], *(cells for _, cells in rows)]
     return "".join("\t".join(" ".join(cell.split()) for cell in cells) + "\n" for cells in table)
+
+
+def _about_errors(
+    file: Path, hypotheses: list[str], split: Split, lowercase: bool, smoothing: float
+) -> str:
+    """Return what a table of errors holds, and what its probabilities are."""
+    texts: Any = hypotheses, split.references
+    matches = exact_matches(*(lowered(*texts) if lowercase else texts))
+    if not (wrong := sum(not right for right, _ in matches)):
+        return f"{file}: no errors, all {len(matches):,} answers are right"
+    sure = f"; label smoothing keeps a sure one near {1 - smoothing:g}" if smoothing else ""
+    return (
+        f"{file}: {wrong:,} of {len(matches):,} answers are wrong, the surest first. The probability "
+        f"of an answer is that of its least probable token{sure}."
+    )
 
 
 def report(options: argparse.Namespace) -> None:

@@ -1,0 +1,54 @@
+"""Each kind of own data is learned by README's command, with nothing set but a bound on epochs.
+
+`make test-choices` prints what is chosen, the figures and the processor time. Where a floor is
+missed, the choice is wrong, not the floor.
+"""
+
+import json
+import time
+
+import pytest
+
+from tests.choices.kinds import draw
+from training import evaluate, train
+
+# Epochs, and the percent of answers that a careful user has right with settings made by hand on
+# pairs that training never saw, less two.
+FLOORS = {
+    "emails": (4, 98),
+    "transliteration": (8, 98),
+    "pig_latin": (10, 96),
+    "dates": (8, 98),
+    "dates_said": (8, 98),
+    "numerals": (10, 96),
+    "numbers": (10, 96),
+    "formulas": (10, 98),
+    "pinyin": (8, 98),
+    "tags": (6, 98),
+    "products": (5, 98),
+    "products_reordered": (6, 98),
+    "products_new_sizes": (6, 96),
+    "descriptions": (6, 98),
+    "addresses": (6, 98),
+    "sentences": (40, 98),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FLOORS)
+def test_the_default_reaches_what_hands_reach(kind, tmp_path, capsys):
+    epochs, floor = FLOORS[kind]
+    learned, test = draw(kind)
+    for name, pairs in (("own", learned), ("test", test)):
+        lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+        (tmp_path / f"{name}.tsv").write_text(lines, encoding="utf-8")
+    began, run = time.process_time(), str(tmp_path / "run")
+    data = ["--data", f"tsv:{tmp_path}/own.tsv", "--output", run]
+    train.main([*data, "--set", f"epochs={epochs}"])
+    seconds, said = time.process_time() - began, capsys.readouterr().out
+    evaluate.main(["--run", run, "--data", f"tsv:{tmp_path}/test.tsv"])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    exact = found["exact"] if "exact" in found else 100 - found["wer"]
+    with capsys.disabled():
+        print(f"\n{said}{kind}: {exact:.1f} % right, at least {floor}; {seconds:.0f} s")
+    assert exact >= floor
