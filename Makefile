@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install-backends install-nightly test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo install-backends install-nightly test test-slow test-mechanisms test-guides test-benchmarks test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,12 +34,15 @@ demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-f
 # Each program that XLA compiles runs once. The workers share the cores: an op splits its work in vain.
 test test-slow: export XLA_FLAGS = --xla_backend_optimization_level=0
 test test-slow: export TF_NUM_INTRAOP_THREADS = 1
-PYTEST = $(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch --ignore tests/benchmarks --ignore tests/lab
+PYTEST = $(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch --ignore tests/benchmarks --ignore tests/lab --ignore tests/choices
 test: $(STAMP)  ## run the tests on TensorFlow
 	$(PYTEST) -m "not slow"
 
 test-slow: $(STAMP)  ## run the tests that `make test` leaves out
 	$(PYTEST) -m slow
+
+test-choices: $(STAMP)  ## train on kinds of own data by the default settings, and hold them to floors; 15 minutes of a core
+	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/choices
 
 test-lab: $(STAMP)  ## run the experiments of lab/ on tiny sizes
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/lab

@@ -75,10 +75,10 @@ def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run
 
 def test_a_table_without_errors_says_so(tiny_run, tmp_path, capsys):
     sources = ["the dog", "a cat sleeps", "one"]
-    texts = make_translator([tiny_run], Search(beam_width=1))(sources)
+    texts = make_translator([tiny_run], SearchSettings(beam_width=1))(sources)
     split = Split(sources, [[text] for text in texts])
     table = tmp_path / "errors.tsv"
-    evaluation.evaluate([tiny_run], split, Search(beam_width=1), errors_file=table)
+    evaluation.evaluate([tiny_run], split, SearchSettings(beam_width=1), errors_file=table)
     assert f"{table}: no errors, all 3 answers are right" in capsys.readouterr().out
 
 

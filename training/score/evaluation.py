@@ -200,8 +200,8 @@ def _about_errors(
         return f"{file}: no errors, all {len(matches):,} answers are right"
     sure = f"; label smoothing keeps a sure one near {1 - smoothing:g}" if smoothing else ""
     return (
-        f"{file}: {wrong:,} of {len(matches):,} answers are wrong, the surest first. The probability "
-        f"of an answer is that of its least probable token{sure}."
+        f"{file}: {wrong:,} of {len(matches):,} answers are wrong, the surest first. The "
+        f"probability of an answer is that of its least probable token{sure}."
     )
 
 

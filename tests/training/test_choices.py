@@ -1,0 +1,53 @@
+"""The page of choices is held to the code."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from training import train
+from training.command.errors import UserError
+from training.config.schema import Config
+from training.data import splits
+from training.presets import options, recognise
+
+PAGE = (Path(__file__).parents[2] / "docs" / "choices.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"at most {recognise.LARGEST_ALPHABET} different words",
+        f"at most {100 * recognise.FEW_NEW:.0f} % of the words in a tenth held out",
+        f"less than {100 * recognise.FOLLOWS:.0f} % of places crossed",
+        f"at most {options.MOST_WORDS} words and {options.MOST_LETTERS} letters",
+        f"nearly all have at most {options.MOST_SOURCE_LETTERS} letters; {options.MOST_SPELLED}",
+        f"{2 * options.MOST_SPELLED} at most",
+        f"fewer than {options.FEWEST}",
+        f"some {splits.SMALL_DEV} lines",
+        f"{100 * splits.DEV_SHARE:.0f} %, at most {splits.MOST_DEV:,}, of many",
+    ],
+)
+def test_the_page_has_the_numbers_of_the_code(said):
+    assert said in PAGE
+
+
+def test_every_setting_of_the_page_is_a_key():
+    keys = {field.name for field in dataclasses.fields(Config)}
+    assert set(re.findall(r"--set\s+(\w+)=", PAGE)) <= keys
+
+
+def test_a_dry_run_prints_the_rows_of_the_page_and_leaves_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pairs = "".join(f"{n:04}X{n % 7}\t{n % 7} parts of number {n:04}\n" for n in range(300))
+    (tmp_path / "own.tsv").write_text(pairs)
+    train.main(["--data", "tsv:own.tsv", "--dry-run"])
+    rows = re.findall(r"^  (\w[\w ]{0,9}) ", capsys.readouterr().out, re.MULTILINE)
+    names = [name.strip() for name in rows]
+    example = PAGE.split("```")[1]
+    expected = re.findall(r"^  (\w[\w ]{0,9}) ", example, re.MULTILINE)
+    assert names == [name.strip() for name in expected]
+    assert [path.name for path in tmp_path.iterdir()] == ["own.tsv"]
+    with pytest.raises(UserError, match="--resume expected no --dry-run"):
+        train.main(["--resume", "--output", "run", "--dry-run"])
