@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import SearchResult
+from serving.api.arguments import TOKEN_BYTES
 from training.data.store import END_ID, PAD_ID
 from training.decode.labels import attends, predict
 from training.decode.search import Encoded, bound_of, encode, score_targets, search
@@ -92,7 +93,9 @@ class Exported(tf.Module):
             "translation": self._text(result.ids[:, 0], empty, copied),
             "score": tf.where(empty, 0.0, result.scores[:, 0]),
             "truncated": truncated,
-            "unknown": self.source_tokenizer.unknown(text),
+            "unknown": self.source_tokenizer.unknown(
+                _cut(text, self._settings.value.max_source_length)
+            ),
             **self._words(result, empty, copied),
         }
 
@@ -136,12 +139,11 @@ class Exported(tf.Module):
         message = "as many translations as texts are expected"
         equal = tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
         with tf.control_dependencies([equal]):
-            target = self.target_tokenizer.tokenize(translation)
-        factor, more = self._bound.value
-        most = (
-            factor * self._settings.value.max_source_length + more - 1
-        )  # of a search, without END
-        truncated |= target.row_lengths() > most
+            factor, more = self._bound.value
+            # Of a search, without the end.
+            most = factor * self._settings.value.max_source_length + more - 1
+            target = self.target_tokenizer.tokenize(_cut(translation, most))
+        truncated |= _is_cut(translation, target, most)
         target = target[:, :most]
         end = tf.fill([tf.shape(text)[0], 1], END_ID)
         target = dense_ids(tf.concat([target, end], axis=1))
@@ -163,9 +165,9 @@ class Exported(tf.Module):
     def _ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return ids `(B, S)`, whether a text is empty, and whether it was cut."""
         text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
-        ids = self.source_tokenizer.tokenize(text)
-        lengths, most = ids.row_lengths(), self._settings.value.max_source_length
-        return dense_ids(ids[:, :most]), lengths == 0, lengths > most
+        most = self._settings.value.max_source_length
+        ids = self.source_tokenizer.tokenize(_cut(text, most))
+        return dense_ids(ids[:, :most]), ids.row_lengths() == 0, _is_cut(text, ids, most)
 
     def _encoded(self, ids: tf.Tensor) -> Encoded:
         models, width = self._models.value, self._settings.value.beam_width
@@ -213,7 +215,20 @@ class Exported(tf.Module):
         return tf.where(empty, "", self.target_tokenizer.detokenize(ids, copied))
 
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
-        return tokens_to_copy(self._run.value, text, results) if self._copies else None
+        if not self._copies:
+            return None
+        text = _cut(text, self._settings.value.max_source_length)
+        return tokens_to_copy(self._run.value, text, results)
+
+
+def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
+    """Cut texts `(B,)` where so many tokens surely end, before work goes into what is not read."""
+    return tf.strings.substr(text, 0, tokens * TOKEN_BYTES)
+
+
+def _is_cut(text: tf.Tensor, ids: tf.RaggedTensor, most: int) -> tf.Tensor:
+    """Return whether each text `(B,)`, of which `ids` `(B, None)` are, has more than is read."""
+    return (ids.row_lengths() > most) | (tf.strings.length(text) > most * TOKEN_BYTES)
 
 
 def traced(

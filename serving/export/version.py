@@ -14,9 +14,11 @@ import os
 import re
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from serving.export.modules import (
     traced,
 )
 from training.command.errors import UserError
-from training.command.files import move, remove, remove_empty
+from training.command.files import LOCK, locked_folder, move, remove, remove_empty
 from training.command.progress import Tell
 from training.data.splits import load_split
 from training.decode.search import check_search
@@ -244,7 +246,7 @@ def export(
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output)) from error
             reason = re.sub(r"{{.*?}} ?", "", error.message.splitlines()[0])
             raise UserError(f"cannot write {output}: {reason}") from error
-        return _number(aside)
+        return _number(aside, MANIFEST)
 
 
 def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: Settings) -> Path:
@@ -255,7 +257,6 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: Settin
     check_numbers(settings.precision, settings.weights)
     with _aside(output) as aside:
         tell("writing the ONNX graphs", 0.5)
-        aside.mkdir()
         card = _manifest(runs, settings.written(runs[0], "onnx"))
         form: dict[str, Any] = {
             "tables": settings.tables,
@@ -271,11 +272,22 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: Settin
                 write_manifest(aside, {"agreement": difference})
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(output)) from error
-        return _number(aside)
+        return _number(aside, "manifest.json")
 
 
-def _number(aside: Path) -> Path:
-    """Give a whole version its number, the next where another export took it meanwhile."""
+def _number(aside: Path, manifest: str) -> Path:
+    """Give a whole version its number, the next where another export took it meanwhile.
+
+    Its manifest gets the SHA-256 of each of the other files.
+    """
+    (aside / LOCK).unlink()
+    about, files = json.loads((aside / manifest).read_text(encoding="utf-8")), {}
+    for path in sorted(each for each in aside.rglob("*") if each.is_file()):
+        with path.open("rb") as file:
+            files[path.relative_to(aside).as_posix()] = file_digest(file, "sha256").hexdigest()
+    del files[manifest]
+    text = json.dumps({**about, "files": files}, ensure_ascii=False, indent=1)
+    (aside / manifest).write_text(text + "\n", encoding="utf-8")
     output = aside.parent
     while True:
         version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
@@ -300,28 +312,18 @@ def check_finite(runs: Sequence[Run]) -> None:
 @contextlib.contextmanager
 def _aside(output: Path) -> Iterator[Path]:
     """A directory beside the versions to write one to; without it, no directory that it needed."""
-    missing = [path for path in (output, *output.parents) if not path.exists()]
-    output.mkdir(parents=True, exist_ok=True)
-    for left in output.glob("writing-*"):  # by exports that were killed
-        number = left.name.removeprefix("writing-")
-        if number.isdecimal() and not _is_alive(int(number)):
-            remove(left)
-    aside = output / f"writing-{os.getpid()}"
-    try:
-        yield aside
-    finally:
-        remove(aside)
-        remove_empty(missing)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # another user's
-        return True
-    return True
+    for left in output.glob("writing-*"):  # by exports that were killed: nobody has their lock
+        if left.name.removeprefix("writing-").isdecimal():
+            with contextlib.suppress(UserError), locked_folder(left, left):
+                remove(left)
+    # A process's number is another's in another container.
+    aside = output / f"writing-{uuid.uuid4().int}"
+    with locked_folder(aside, output) as missing:
+        try:
+            yield aside
+        finally:
+            remove(aside)
+            remove_empty(missing[1:])
 
 
 def _module(

@@ -7,9 +7,11 @@ release the GIL. Importing this module registers the ops of tensorflow_text.
 """
 
 import ctypes
+import json
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from hashlib import file_digest
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ import tensorflow_text  # noqa: F401  (registers its ops in the process)
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from serving.savedmodel.status import Code, StatusError, invalid
+from serving.savedmodel.status import Code, StatusError, Waiting, invalid
 
 
 class _Buffer(ctypes.Structure):
@@ -31,6 +33,7 @@ class _Output(ctypes.Structure):
 
 
 _TSTRING_BYTES = 24
+_ROWS = 64  # of a heavy run of this project's exports; after them it may end, or others begin
 
 
 def _bind() -> ctypes.CDLL:
@@ -143,6 +146,31 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
     return strings.reshape(shape)
 
 
+def _check_files(export_dir: Path) -> bool:
+    """Return whether it is this project's export. Raises StatusError where a file has changed."""
+    manifest = export_dir / "assets.extra" / "manifest.json"
+    try:
+        about = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else None
+        for name, digest in about.get("files", {}).items() if isinstance(about, dict) else ():
+            with (export_dir / name).open("rb") as file:
+                if file_digest(file, "sha256").hexdigest() != digest:
+                    raise ValueError(f"{file.name} is not the file that was exported: export again")
+    except (OSError, ValueError) as error:
+        raise StatusError(Code.DATA_LOSS, str(error)) from None
+    return isinstance(about, dict) and "settings" in about
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays one below the other, padded to the widest with what exports pad with."""
+    shape = sum(map(len, arrays)), *np.max([array.shape[1:] for array in arrays], axis=0)
+    dtype, start = arrays[0].dtype, 0
+    joined = np.full([int(size) for size in shape], b"" if dtype.kind == "O" else 0, dtype)
+    for array in arrays:
+        joined[(slice(start, start + len(array)), *map(slice, array.shape[1:]))] = array
+        start += len(array)
+    return joined
+
+
 class ModelSession:
     """A loaded SavedModel: `meta_graph` is served, `signatures` are by name.
 
@@ -151,6 +179,8 @@ class ModelSession:
 
     def __init__(self, export_dir: str | Path):
         self._session = None
+        # Rows of this project's exports do not depend on one another.
+        self._has_parts = _check_files(Path(export_dir))
         self._outputs: dict[str, _Output] = {}
         self._lock = threading.Lock()
         self._graph = _tf.TF_NewGraph()
@@ -158,6 +188,9 @@ class ModelSession:
         # Idle threads that spin would take cores from the threads that send answers.
         config = config_pb2.ConfigProto()
         config.experimental.disable_thread_spinning = True
+        # Operations of one pool wait for one another: heavy runs have a pool of their own.
+        for _ in range(2):
+            config.session_inter_op_thread_pool.add()
         serialized = config.SerializeToString()
         tags = (ctypes.c_char_p * 1)(b"serve")
         try:
@@ -185,15 +218,34 @@ class ModelSession:
         name: str,
         inputs: Mapping[str, npt.ArrayLike],
         outputs: Sequence[str] = (),
-        seconds: float | None = None,
+        call: Waiting | None = None,
     ) -> dict[str, np.ndarray]:
         """Run a signature once; return its outputs by alias.
 
         `inputs` has a value for every input. Without aliases of `outputs` all are returned. All are
         computed: TensorFlow would prepare the graph again, in seconds, for every other set, and
-        keep it. After `seconds` it is DEADLINE_EXCEEDED; None waits for ever. Raises StatusError
-        with TensorFlow's status.
+        keep it. When nobody waits for the `call` it is DEADLINE_EXCEEDED; None waits for ever.
+        Raises StatusError with TensorFlow's status.
         """
+        if call is None or not call.is_heavy or not self._has_parts:
+            return self._run(name, inputs, outputs, call)
+        arrays = {alias: np.asarray(array) for alias, array in inputs.items()}
+        parts = [
+            self._run(name, {a: x[start : start + _ROWS] for a, x in arrays.items()}, outputs, call)
+            for start in range(0, max(map(len, arrays.values())) or 1, _ROWS)
+        ]
+        return {alias: _joined([part[alias] for part in parts]) for alias in parts[0]}
+
+    def _run(
+        self,
+        name: str,
+        inputs: Mapping[str, npt.ArrayLike],
+        outputs: Sequence[str],
+        call: Waiting | None,
+    ) -> dict[str, np.ndarray]:
+        seconds = call.seconds_left() if call else 0.0
+        if call and not seconds:
+            raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
         signature = self.signatures[name]
         aliases = list(signature.outputs)
         feeds = (_Output * len(inputs))(
@@ -208,8 +260,11 @@ class ModelSession:
         try:
             for array in inputs.values():
                 tensors.append(_tensor_from_array(array))
-            if seconds is not None:
-                limit = config_pb2.RunOptions(timeout_in_ms=max(1, int(seconds * 1000)))
+            if call:
+                limit = config_pb2.RunOptions(
+                    timeout_in_ms=max(1, int(seconds * 1000)),
+                    inter_op_thread_pool=int(call.is_heavy),
+                )
                 options = limit.SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))
             with _Status() as status:

@@ -1,7 +1,7 @@
 """Canonical status codes, the same in TensorFlow and gRPC, and the error that carries one."""
 
 from enum import IntEnum
-from typing import Self
+from typing import Protocol, Self
 
 _MOST_SHOWN = 1024  # characters of a message
 
@@ -26,6 +26,15 @@ class Code(IntEnum):
     UNAVAILABLE = 14
     DATA_LOSS = 15
     UNAUTHENTICATED = 16
+
+
+class Waiting(Protocol):
+    """Those that wait for a run, and whether it costs much."""
+
+    is_heavy: bool
+
+    def seconds_left(self) -> float:
+        """Seconds until nobody waits any more, at least 0."""
 
 
 class StatusError(Exception):

@@ -8,13 +8,16 @@ within `--shutdown_grace_seconds`. A second signal ends it at once.
 """
 
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
 
+if __name__ == "__main__":  # Ctrl-C while the rest is imported
+    signal.signal(signal.SIGINT, lambda *_: os.write(2, b"Interrupted.\n") and os._exit(130))
+
 from serving.api.printing import first_line, print_error, printable
-from serving.savedmodel.status import StatusError
 from serving.server.settings import build_parser
 from training.command.errors import refuse_windows
 
@@ -56,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             server.start()
             stop.wait()
-        except (StatusError, OSError) as error:
+        except Exception as error:
             errors.append(error)
         finally:
             server.close()

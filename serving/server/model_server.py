@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import os
 import socket
 import threading
 import time
@@ -13,19 +14,38 @@ from typing import Any
 import grpc
 import uvicorn
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from serving.client import serving_pb2
-from serving.savedmodel.status import StatusError, invalid
+from serving.savedmodel.status import invalid
 from serving.server import settings
 from serving.server.calls import Batcher, Metrics, Workers
 from serving.server.models import Models, load
 from serving.server.service import GrpcMethods, Rest, Service
+from serving.server.tensors import Limits
 
 _THREADS = 64
 _MOST_CONNECTIONS = 1024
 _MOST_HEAD_BYTES = 2**14
+# A connection's turn in the event loop, after which it reads less; bytes that it reads at once.
+_TURN_SECONDS, _LEAST_READ, _MOST_READ = 0.0005, 2**8, 2**18
 
 log = logging.getLogger(__name__)
+
+
+class _Http(H11Protocol):
+    """Reads less at a time where bytes take long, as those of tiny chunks: others have turns."""
+
+    def connection_made(self, transport: Any) -> None:
+        self.reads, transport.max_size = transport, _LEAST_READ
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        started = time.thread_time()
+        super().data_received(data)
+        is_slow = time.thread_time() - started > _TURN_SECONDS
+        size = self.reads.max_size // 2 if is_slow else self.reads.max_size * 2
+        self.reads.max_size = min(max(size, _LEAST_READ), _MOST_READ)
 
 
 class ModelServer:
@@ -45,7 +65,9 @@ class ModelServer:
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
         self.models = Models(lambda path: load(path, flags.max_request_seconds), self._metrics)
-        self._workers = Workers(_THREADS, flags.max_waiting_requests)
+        # Heavy requests that run in batches wait for places in their threads.
+        heavy = _THREADS if flags.enable_batching else os.cpu_count() or 1
+        self._workers = Workers(_THREADS, flags.max_waiting_requests, heavy)
         self._metrics.in_flight.set_function(lambda: self._workers.busy)
         self._loop = asyncio.new_event_loop()
         self._loop_thread = threading.Thread(target=self._loop.run_forever, name="requests")
@@ -63,7 +85,9 @@ class ModelServer:
         if flags.rest_api_port and flags.rest_api_port == flags.port:
             raise invalid("--rest_api_port cannot be same as --port.")
         configs, models = self._configs(), self.models
-        service = Service(models, self._metrics, self._workers, batcher, flags.max_request_rows)
+        metrics = settings.read_metrics_path(flags.monitoring_config_file)
+        most = (flags.max_request_rows, flags.max_request_positions, flags.max_request_bytes)
+        service = Service(models, self._metrics, self._workers, batcher, Limits(*most))
         with ExitStack() as stack:
             claimed = stack.enter_context(_claim(flags.host, flags.port))
             if flags.rest_api_port:
@@ -74,7 +98,7 @@ class ModelServer:
             self._loop_thread.start()
             self._run(self._open_grpc(service, claimed.getsockname()[1], credentials))
             if flags.rest_api_port:
-                self._run(self._open_rest(service, listening.dup()))
+                self._run(self._open_rest(service, metrics, listening.dup()))
         self._every(flags.file_system_poll_wait_seconds, models.scan)
         if flags.model_config_file:
             seconds = flags.model_config_file_poll_wait_seconds
@@ -107,7 +131,7 @@ class ModelServer:
             while not self._stop.wait(seconds):
                 try:
                     action()
-                except (StatusError, OSError) as error:
+                except Exception as error:  # the next look may find better
                     log.error("The configuration stays as it is: %s", error)
 
         if seconds:
@@ -146,13 +170,13 @@ class ModelServer:
         self._ends.append(lambda: server.stop(flags.shutdown_grace_seconds))
         log.info("Running gRPC ModelServer at %s:%d ...", flags.host, self.port)
 
-    async def _open_rest(self, service: Service, listening: socket.socket) -> None:
+    async def _open_rest(self, service: Service, metrics: str, listening: socket.socket) -> None:
         flags = self._flags
-        rest = Rest(service, flags.max_request_seconds, flags.max_request_bytes)
+        rest = Rest(service, flags.max_request_seconds)
         server = uvicorn.Server(
             uvicorn.Config(
-                rest.app(),
-                http="h11",
+                rest.app(metrics, flags.rest_api_cors_origins),
+                http=_Http,
                 ws="none",
                 lifespan="off",
                 log_config=None,

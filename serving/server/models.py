@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from serving.api.image_files import image_file
 from serving.client import serving_pb2
 from serving.client.protobuf import DTYPES
 from serving.savedmodel.status import Code, StatusError, invalid
-from serving.server.calls import Metrics
+from serving.server.calls import Call, Metrics
 from serving.server.tensors import dtype_of
 
 if TYPE_CHECKING:
@@ -47,6 +47,16 @@ def find_versions(base_path: Path) -> dict[int, Path]:
         if child.name.isascii() and child.name.isdecimal() and len(child.name) < 100
         if int(child.name) < 2**63 and child.is_dir()
     }
+
+
+def _lack(base_path: Path, pinned: Collection[int]) -> str:
+    """Why a base path has no wanted version, in one line. Raises OSError."""
+    if any((base_path / name).exists() for name in ("saved_model.pb", "manifest.json")):
+        return f"{base_path} is itself a version: expected the directory that holds it"
+    below = [child for child in sorted(base_path.iterdir()) if child.is_dir()]
+    if models := [child for child in below if find_versions(child)]:
+        return f"{base_path} holds models: expected one of them, such as {models[0]}"
+    return f"{base_path} holds no directory {' or '.join(map(str, pinned)) or 'with a number'}"
 
 
 def fingerprint(version_dir: Path) -> Fingerprint:
@@ -81,6 +91,9 @@ def load(path: Path, seconds: float) -> "LoadedModel":
         from serving.server.onnx_model import OnnxModel
 
         model = OnnxModel(path)
+    elif not any((path / f"saved_model.{ending}").is_file() for ending in ("pb", "pbtxt")):
+        message = f"{path} holds no version: neither saved_model.pb nor manifest.json"
+        raise StatusError(Code.NOT_FOUND, message)  # without importing TensorFlow
     else:
         import training.command.startup  # noqa: F401
 
@@ -92,7 +105,7 @@ def load(path: Path, seconds: float) -> "LoadedModel":
         inputs = {alias: _sample(alias, info) for alias, info in signature.inputs.items()}
         try:
             if inputs:
-                model.run(name, inputs, (), seconds)
+                model.run(name, inputs, (), Call(seconds))
         except StatusError as error:
             if error.code not in refusals:
                 model.close()
@@ -127,13 +140,14 @@ class Version:
 class Model:
     """A model of the configuration, or without a `config` one that was taken out.
 
-    `scanned` are the files of new versions in the last scan.
+    `scanned` are the files of new versions in the last scan, `lack` why there were none.
     """
 
     name: str
     config: Any
     versions: dict[int, Version] = field(default_factory=dict)
     scanned: dict[int, Fingerprint] = field(default_factory=dict)
+    lack: str = ""
 
     def available(self) -> list[int]:
         """The numbers of the versions that answer requests."""
@@ -202,20 +216,25 @@ class Models:
                 self._scan_model(model, stable)
 
     def _scan_model(self, model: Model, stable: bool) -> None:
-        config = model.config
+        config, paths, lack = model.config, dict[int, Path](), ""
+        policy = config.model_version_policy if config else None
+        pinned = {*policy.specific.versions} if policy else ()
         try:
-            paths = find_versions(Path(config.base_path)) if config else {}
+            if config:
+                paths = find_versions(Path(config.base_path))
+                if not (paths and (not pinned or pinned & {*paths})):
+                    lack = _lack(Path(config.base_path), pinned)
         except OSError as error:
-            if model.available():
-                log.error("The versions of %s stay: %s", model.name, error)
-                return
-            paths = {}
-        if config and not paths and not model.versions:
-            log.warning("No versions of %s in %s", model.name, config.base_path)
+            lack, paths = str(error), {number: Path() for number in model.available()}
+        if lack not in ("", model.lack):
+            log.warning("No versions of %s: %s", model.name, lack)
+        model.lack = lack
         before, model.scanned = model.scanned if stable else None, {}
-        limit = config.model_version_policy.latest.num_versions or 1 if config else 0
+        limit = policy.latest.num_versions or 1 if policy else 0
+        if pinned or (policy and policy.HasField("all")):
+            limit = len(paths)
         serving: list[int] = []
-        for number in sorted(paths, reverse=True):
+        for number in sorted(pinned & {*paths} if pinned else paths, reverse=True):
             if len(serving) < limit and (
                 number in model.available() or self._try(model, number, paths[number], before)
             ):

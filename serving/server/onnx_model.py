@@ -19,8 +19,8 @@ from serving.client.protobuf import DTYPES
 from serving.portable.read import MODELS
 from serving.portable.read.manifest import read_manifest
 from serving.portable.read.model import RUN_OPTIONS
-from serving.savedmodel.status import Code, StatusError, invalid
-from serving.server.calls import deadline_exceeded
+from serving.savedmodel.status import Code, StatusError, Waiting, invalid
+from serving.server.calls import POLL_SECONDS, deadline_exceeded
 from serving.server.tensors import Arrays, dtype_of
 
 _DEFAULT_SIGNATURE = "serving_default"
@@ -55,16 +55,20 @@ class OnnxModel:
             reason = f"{type(error).__name__}: {error}"
             raise StatusError(Code.DATA_LOSS, f"{path} cannot be loaded: {reason}") from error
         self._lock = threading.Lock()
-        self._running: set[onnxruntime.RunOptions] = set()
-        self._is_stopped = False
+        self._running: dict[onnxruntime.RunOptions, Waiting] = {}
+        self._is_stopped, self._is_closed = False, threading.Event()
         self._asks = {name: ask for name, ask in _SIGNATURES.items() if name in declared}
         self.signatures = {name: _signature(name, declared[name]) for name in self._asks}
         self._asks[_DEFAULT_SIGNATURE] = self._asks[task]
         self.signatures[_DEFAULT_SIGNATURE] = self.signatures[task]
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
-    def run(self, name: str, inputs: Arrays, outputs: Sequence[str], seconds: float) -> Arrays:
-        """Run a signature within a time; return the named outputs, or all. Raises StatusError."""
-        with self._time_limit(seconds):
+    def run(self, name: str, inputs: Arrays, outputs: Sequence[str], call: Waiting) -> Arrays:
+        """Run a signature while somebody waits; return the named outputs, or all.
+
+        Raises StatusError.
+        """
+        with self._while_waited_for(call):
             try:
                 answers = self._asks[name](self._model, **inputs)
             except ValueError as error:
@@ -76,17 +80,16 @@ class OnnxModel:
         }
 
     @contextmanager
-    def _time_limit(self, seconds: float) -> Iterator[None]:
-        """Within this, graphs run for at most so long; then it raises StatusError."""
+    def _while_waited_for(self, call: Waiting) -> Iterator[None]:
+        """Within this, texts are read and graphs run while somebody waits; else StatusError."""
         closed = StatusError(Code.CANCELLED, "Session has been closed.")
         options = onnxruntime.RunOptions()
+        options.log_severity_level = 4  # of a run that is stopped it would log an error
         with self._lock:
             if self._is_stopped:
                 raise closed
-            self._running.add(options)
+            self._running[options] = call
         token = RUN_OPTIONS.set(options)
-        timer = threading.Timer(seconds, setattr, (options, "terminate", True))
-        timer.start()
         try:
             yield
         except Exception as error:
@@ -94,10 +97,16 @@ class OnnxModel:
                 raise
             raise (closed if self._is_stopped else deadline_exceeded()) from error
         finally:
-            timer.cancel()
             RUN_OPTIONS.reset(token)
             with self._lock:
-                self._running.remove(options)
+                del self._running[options]
+
+    def _watch(self) -> None:
+        """Stop the runs that nobody waits for, until the model is closed."""
+        while not self._is_closed.wait(POLL_SECONDS):
+            with self._lock:
+                for options, call in self._running.items():
+                    options.terminate |= not call.seconds_left()
 
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""
@@ -109,6 +118,7 @@ class OnnxModel:
     def close(self) -> None:
         """Free the graphs."""
         self.stop()
+        self._is_closed.set()
         del self._model
 
 

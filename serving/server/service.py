@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from prometheus_client import Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,11 +24,13 @@ from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
 from serving.savedmodel.status import Code, StatusError, invalid, shortened
-from serving.server.calls import Batcher, Call, Metrics, Workers, deadline_exceeded
+from serving.server.calls import Batcher, Call, HeavyError, Metrics, Workers, deadline_exceeded
 from serving.server.models import Models
 from serving.server.tensors import (
     Arrays,
+    Limits,
     check_shapes,
+    cost,
     parse,
     read_inputs,
     read_tensors,
@@ -40,7 +43,6 @@ Choice = tuple[str, int | None]  # a model and its version, None for the newest
 log = logging.getLogger(__name__)
 Method = Callable[[bytes, Call], Awaitable[Message]]
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-METRICS = "/monitoring/prometheus/metrics"
 _HTTP_STATUS = {
     Code.INVALID_ARGUMENT: 400,
     Code.FAILED_PRECONDITION: 400,
@@ -58,7 +60,7 @@ _MOST_DIGITS = 19  # of an int64
 
 @dataclass(frozen=True)
 class Service:
-    """Answers requests, of `most_rows` at most; without a batcher each runs alone.
+    """Answers requests within limits; without a batcher each runs alone.
 
     Workers run the models; status and metadata need none.
     """
@@ -67,7 +69,7 @@ class Service:
     metrics: Metrics
     workers: Workers
     batcher: Batcher | None
-    most_rows: int
+    limits: Limits
 
     def predict(
         self,
@@ -82,7 +84,8 @@ class Service:
         `read` makes the inputs, by the signature's `infos`; `names` are of the outputs, none for
         all; the name of the signature may be "", for the default.
         """
-        name, started, code = choice[0], time.perf_counter(), Code.INTERNAL
+        name, started = choice[0], time.perf_counter()
+        code: Code | None = Code.INTERNAL
         try:
             call.check()
             with self.models.acquire(*choice) as (number, model):
@@ -95,24 +98,26 @@ class Service:
                     expected = f"some of the outputs {sorted(signature.outputs)}, each once"
                     raise invalid(f"expected {expected}. Received: {sorted(names)}")
                 inputs = read(signature.inputs)
-                check_shapes(inputs, signature.inputs, self.most_rows)
+                check_shapes(inputs, signature.inputs, self.limits)
+                call.weigh(cost(inputs))
                 ran, run = time.perf_counter(), partial(model.run, key)
                 if self.batcher:
                     outputs = self.batcher.run((id(model), key), run, inputs, call)
                     outputs = {alias: outputs[alias] for alias in names or outputs}
                 else:
-                    outputs = run(inputs, names, call.seconds_left)
+                    outputs = run(inputs, names, call)
                 _observe(self.metrics.runtime.labels(name, "Predict"), ran)
             code = Code.OK
             return number, outputs
-        except StatusError as error:
+        except (StatusError, HeavyError) as error:
             code = error.code
             raise
         finally:
             # Clients choose names freely: only those of the configuration become labels.
             label = name if self.models.has(name) else ""
-            self.metrics.requests.labels(label, code.name).inc()
-            _observe(self.metrics.latency.labels(label, "Predict", call.entrypoint), started)
+            if code is not None:
+                self.metrics.requests.labels(label, code.name).inc()
+                _observe(self.metrics.latency.labels(label, "Predict", call.entrypoint), started)
 
     def metadata(self, choice: Choice) -> Message:
         """The GetModelMetadataResponse of a version of a model: its signatures."""
@@ -174,12 +179,12 @@ class GrpcMethods:
         return None  # an abort raises
 
     async def _predict(self, data: bytes, call: Call) -> Message:
-        return await self.service.workers.run(lambda: self._outputs(data, call), call)
+        return await self.service.workers.run(lambda: self._outputs(data, call), call, len(data))
 
     def _outputs(self, data: bytes, call: Call) -> Message:
         request = serving_pb2.PredictRequest.FromString(data)
         choice, spec = _choice_of_spec(request), request.model_spec
-        read = partial(read_tensors, request.inputs, most_rows=self.service.most_rows)
+        read = partial(read_tensors, request.inputs, limits=self.service.limits)
         names = list(request.output_filter)
         version, outputs = self.service.predict(choice, spec.signature_name, call, read, names)
         response = serving_pb2.PredictResponse()
@@ -218,11 +223,10 @@ class Rest:
 
     service: Service
     seconds: float
-    most_bytes: int
 
-    def app(self) -> Starlette:
-        """The application."""
-        routes = [Route(METRICS, self._metrics)]
+    def app(self, metrics: str, origins: Sequence[str]) -> Starlette:
+        """The application, with its metrics at a path, "" for none; pages of `origins` may ask."""
+        routes = [Route(metrics, self._metrics)] if metrics else []
         for path in ("/v1/models/{name}/versions/{version}", "/v1/models/{name}"):
             routes += [
                 Route(f"{path}:predict", self._predict, methods=["POST"]),
@@ -230,7 +234,11 @@ class Rest:
                 Route(path, self._status),
             ]
         handled = (StatusError, TimeoutError, HTTPException, ClientDisconnect, Exception)
-        return Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, _failure))
+        app = Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, _failure))
+        if origins:
+            methods = ["GET", "POST"]
+            app.add_middleware(CORSMiddleware, origins, methods, allow_headers=["content-type"])
+        return app
 
     async def _predict(self, request: Request) -> Response:
         choice, call = _choice_of_path(request), Call(self.seconds, "REST")
@@ -241,14 +249,23 @@ class Rest:
             _, outputs = self.service.predict(choice, name, call, partial(read_inputs, document))
             return write_outputs(outputs, rows="instances" in document)
 
-        body = bytearray()
+        body, most = bytearray(), self.service.limits.bytes
         async with asyncio.timeout(self.seconds):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > self.most_bytes:
-                    message = f"The body is larger than {self.most_bytes} bytes"
-                    raise HTTPException(_TOO_LARGE, message)
-            return _json(await self.service.workers.run(work, call))
+                if len(body) > most:
+                    raise HTTPException(_TOO_LARGE, f"The body is larger than {most} bytes")
+            answer = asyncio.ensure_future(self.service.workers.run(work, call, len(body)))
+            # After a body comes nothing but the end of the connection.
+            gone = asyncio.ensure_future(request.receive())
+            try:
+                await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done():
+                    raise ClientDisconnect
+                return _json(answer.result())
+            finally:
+                answer.cancel()
+                gone.cancel()
 
     async def _status(self, request: Request) -> Response:
         return _json(_text(self.service.models.status(*_choice_of_path(request))))

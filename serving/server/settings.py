@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 
 _INT32 = 2**31 - 1  # the largest number that gRPC and the stock server take
 _DAY = 86_400
+METRICS = "/monitoring/prometheus/metrics"
 _WAIT = between(0, _INT32)
 _LIMITS = (
     ("max_request_rows", 1000, "N", positive_int, "rows of a request"),
+    ("max_request_positions", 100_000, "N", positive_int, "events and the like, of all its rows"),
     ("max_request_bytes", 100 * 2**20, "BYTES", between(1, _INT32), "of a request"),
     ("max_request_seconds", 120, "SECONDS", between(1, _DAY), "of a request, client or none"),
     ("max_waiting_requests", 960, "N", count, "that wait for one of 64 threads, not refused"),
@@ -33,13 +36,23 @@ def _boolean(text: str) -> bool:
     return values[text.lower()]
 
 
+def _origins(text: str) -> list[str]:
+    if wrong := [each for each in text.split(",") if not re.fullmatch(r"\*|https?://[^/]+", each)]:
+        raise argparse.ArgumentTypeError(f"expected https://HOST or *. Received: {wrong[0]!r}")
+    return text.split(",")
+
+
 _SWITCH: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True}
-_STOCK = (  # name, default, metavar, type or settings, help
+_STOCK: tuple[
+    tuple[str, Any, str, Any, str], ...
+] = (  # name, default, metavar, type or settings, help
     ("port", 8500, "PORT", port, "TCP port of gRPC; 0 takes any that is free"),
     ("host", "127.0.0.1", "ADDRESS", str, "to listen on; 0.0.0.0 lets other machines in"),
     ("rest_api_port", 0, "PORT", port, "TCP port of REST and of the metrics; 0 for none"),
     ("model_name", "default", "NAME", str, "name of the model (not with --model_config_file)"),
     ("model_base_path", None, "PATH", Path, "directory of the model's numbered versions"),
+    ("rest_api_cors_origins", [], "ORIGIN,…", _origins, "whose pages may ask REST, or *"),
+    ("monitoring_config_file", None, "FILE", Path, "text MonitoringConfig: the metrics' path"),
     ("model_config_file", None, "FILE", Path, "text ModelServerConfig: several models, versions"),
     ("model_config_file_poll_wait_seconds", 0, "SECONDS", _WAIT, "between reads of it; 0: one"),
     ("file_system_poll_wait_seconds", 1, "SECONDS", _WAIT, "between looks for versions; 0: one"),
@@ -107,6 +120,15 @@ def read_batching(path: Path | None) -> Batching:
     return Batching(**values)
 
 
+def read_metrics_path(path: Path | None) -> str:
+    """Where the metrics are, "" for nowhere. Raises StatusError or OSError."""
+    config = _read(path, "MonitoringConfig").prometheus_config if path else None
+    found = config.path if config and config.path else METRICS
+    if not re.fullmatch(r"/[\w./:-]*", found):
+        raise invalid(f"{path}: expected a path such as {METRICS}. Received: {found!r}")
+    return found if not config or config.enable else ""
+
+
 def read_models(path: Path) -> Sequence[Any]:
     """The ModelConfigs of a ModelServerConfig file. Raises StatusError or OSError."""
     models = _read(path, "ModelServerConfig").model_config_list.config
@@ -116,7 +138,8 @@ def read_models(path: Path) -> Sequence[Any]:
     for model in models:
         if names.count(model.name) > 1:
             raise invalid(f"Illegal to list model {model.name} multiple times in config list")
-        if not Path(model.base_path).is_absolute() or model.model_platform != "tensorflow":
+        absolute = Path(model.base_path).is_absolute() and "\0" not in model.base_path
+        if not absolute or model.model_platform != "tensorflow":
             raise invalid(
                 f"Expected model {model.name} to have an absolute base_path and model_platform: "
                 f'"tensorflow". Received: "{model.base_path}", "{model.model_platform}"'

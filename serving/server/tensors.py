@@ -4,12 +4,14 @@ import base64
 import json
 import math
 import reprlib
+from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import Message
 
+from serving.api.image_files import INPUT
 from serving.client.protobuf import DTYPES, STRING
 from serving.client.serving_pb2 import TensorProto
 from serving.savedmodel.status import Code, StatusError, invalid
@@ -17,6 +19,9 @@ from serving.savedmodel.status import Code, StatusError, invalid
 _MOST_DIMENSIONS = 32
 _NUMBERS = {np.dtype(code): number for number, (_, _, code) in DTYPES.items()}
 
+_IMAGE_COST = 128
+# Most rows of a request, positions of all of them, such as events, and bytes.
+Limits = namedtuple("Limits", ("rows", "positions", "bytes"))
 Arrays = dict[str, np.ndarray]
 # A parsed value takes up to thirty times the memory of its text.
 _MOST_VALUES = 10_000_000
@@ -48,12 +53,12 @@ def to_proto(array: np.ndarray) -> Message:
 
 
 def read_tensors(
-    protos: Mapping[str, Message], infos: Mapping[str, Message], most_rows: int
+    protos: Mapping[str, Message], infos: Mapping[str, Message], limits: Limits
 ) -> Arrays:
     """The arrays of a request, by alias.
 
     A TensorProto may declare any shape and send one value, which is repeated: each repetition
-    counts as a row, of `most_rows`. `infos` are those of the signature's inputs.
+    counts as a row, and with its bytes. `infos` are those of the signature's inputs.
 
     Raises StatusError INVALID_ARGUMENT.
     """
@@ -65,15 +70,18 @@ def read_tensors(
         if proto.dtype != dtype or dtype not in DTYPES:
             expected, received = name_of(dtype), name_of(proto.dtype)
             raise invalid(f"Expects arg[{number}] to be {expected} but {received} is provided")
-        array = _to_array(proto, most_rows)
+        array = _to_array(proto, limits)
         if array is None:
             raise invalid(f"tensor parsing error: {alias}")
         arrays[alias] = array
     return arrays
 
 
-def check_shapes(arrays: Arrays, infos: Mapping[str, Message], most_rows: int) -> None:
-    """Compare ranks with a signature, and rows with their bound. Raises StatusError."""
+def check_shapes(arrays: Arrays, infos: Mapping[str, Message], limits: Limits) -> None:
+    """Compare ranks with a signature, rows and positions with their bounds. Raises StatusError.
+
+    A row has as many positions as its axes have that the signature does not say the size of.
+    """
     for alias, array in arrays.items():
         expected, rank = infos[alias].tensor_shape, len(infos[alias].tensor_shape.dim)
         if not expected.unknown_rank and array.ndim != rank:
@@ -81,7 +89,22 @@ def check_shapes(arrays: Arrays, infos: Mapping[str, Message], most_rows: int) -
                 f"Shape of tensor {alias} [{','.join(map(str, array.shape))}] is not compatible "
                 f"with expected shape [{','.join('?' * rank)}]."
             )
-        _check_rows(len(array) if rank else 1, most_rows)
+        known = [dim.size >= 0 for dim in expected.dim] or [False] * array.ndim
+        positions = math.prod(np.extract(np.invert(known), array.shape)[1:].tolist())
+        if positions > limits.positions:
+            raise invalid(f"{positions} positions in a row are more than {limits.positions}")
+        most = limits.positions // positions if positions > 1 else limits.rows
+        _check_rows(len(array) if array.ndim else 1, min(limits.rows, most))
+
+
+def cost(arrays: Arrays) -> int:
+    """About how much work inputs are: bytes of texts, values, or so much for an image."""
+    return sum(
+        sum(_IMAGE_COST if alias == INPUT else len(text) for text in array.flat)
+        if array.dtype == object
+        else array.size
+        for alias, array in arrays.items()
+    )
 
 
 def _check_rows(rows: int, most: int) -> None:
@@ -90,7 +113,7 @@ def _check_rows(rows: int, most: int) -> None:
         raise invalid(f"Task size {rows} is larger than maximum input batch size {most}")
 
 
-def _to_array(proto: Message, most_rows: int) -> np.ndarray | None:
+def _to_array(proto: Message, limits: Limits) -> np.ndarray | None:
     """The array of a TensorProto, whose last value fills the shape; None where there is none."""
     shape = [dim.size for dim in proto.tensor_shape.dim]
     unknown = proto.tensor_shape.unknown_rank or len(shape) > _MOST_DIMENSIONS
@@ -105,7 +128,9 @@ def _to_array(proto: Message, most_rows: int) -> np.ndarray | None:
     if len(sent) > size or (size and not sent):
         return None
     if len(sent) < size:
-        _check_rows(size, most_rows)
+        _check_rows(size, limits.rows)
+        if proto.dtype == STRING and len(sent[-1]) * size > limits.bytes:
+            raise invalid(f"a repeated value of {len(sent[-1]) * size} bytes is too large")
     values = np.array(sent, object if proto.dtype == STRING else None).astype(dtype)
     return np.concatenate([values, np.repeat(values[-1:], size - len(sent))]).reshape(shape)
 

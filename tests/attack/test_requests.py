@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.server.tensors import read_tensors, to_proto
+from serving.savedmodel.status import StatusError
+from serving.server.tensors import Limits, check_shapes, read_tensors, to_proto
 from tests.attack.conftest import FLOAT, STRING, tensor_request
 from tests.serving.conftest import (
     add_version,
@@ -42,6 +43,7 @@ BAD = {
     "values for no row": dict(dims=[0], string_val=[b"a"]),
     "the wrong rank": dict(dims=[1, 1], string_val=[b"a"]),
     "a scalar": dict(string_val=[b"a"]),
+    "a long text, repeated": dict(dims=[1000], string_val=[b"a" * 2000]),
     "2,000 rows, all sent": dict(dims=[2000], string_val=[b"a"] * 2000),
 }
 
@@ -73,7 +75,29 @@ def test_good_tensors_of_any_dtype_are_counted_and_read(dtype, as_content):
     array = (np.arange(35).reshape(5, 7) % 3).astype(dtype)
     proto = tf.make_tensor_proto(array) if as_content else to_proto(array)
     info = meta_graph_pb2.TensorInfo(dtype=proto.dtype)
-    np.testing.assert_array_equal(read_tensors({"x": proto}, {"x": info}, 5)["x"], array)
+    np.testing.assert_array_equal(
+        read_tensors({"x": proto}, {"x": info}, Limits(5, 99, 999))["x"], array
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2, 51), "Task size 2 is larger than maximum input batch size 1"),  # which clients read
+        ((1, 101), "101 positions in a row are more than 100"),
+        ((7, 14), None),
+        ((101, 1), None),
+    ],
+)
+def test_positions_are_bounded_as_rows_are(shape, message):
+    info = meta_graph_pb2.TensorInfo()
+    for size in (-1, -1, 3):
+        info.tensor_shape.dim.add(size=size)
+    arrays, limits = {"x": np.zeros((*shape, 3))}, Limits(rows=999, positions=100, bytes=9)
+    if message is None:
+        return check_shapes(arrays, {"x": info}, limits)
+    with pytest.raises(StatusError, match=message):
+        check_shapes(arrays, {"x": info}, limits)
 
 
 def test_messages_and_bodies_have_a_largest_size(server, stubs):

@@ -17,8 +17,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 
 from serving.export.version import export
 from serving.server.model_server import ModelServer
-from serving.server.service import METRICS
-from serving.server.settings import build_parser
+from serving.server.settings import METRICS, build_parser
 from tests.conftest import made_once
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import load_preset, override
@@ -189,12 +188,13 @@ class Client:
 
 
 @contextlib.contextmanager
-def serving(*flags):
+def serving(*flags, no_start=False):
     """An in-process server with these flags, on ports of its own, for requests of many rows."""
     usual = ["--port=0", "--max_request_rows=1000000"]
     server = ModelServer(build_parser().parse_args([*usual, *map(str, flags)]))
     try:
-        server.start()
+        if not no_start:
+            server.start()
         yield server
     finally:
         server.close()

@@ -23,7 +23,7 @@ class Recorder:
         self.gate = threading.Event()
         self.gate.set()
 
-    def __call__(self, inputs, outputs, seconds):
+    def __call__(self, inputs, outputs, call):
         self.batches.append(len(inputs["x"]))
         self.gate.wait(60)
         if (inputs["x"] == -1).any():
@@ -131,7 +131,7 @@ def test_inputs_that_cannot_be_batched_are_refused(batcher, run, inputs, message
 def test_outputs_without_the_batch_in_front_are_an_error(batcher, outputs, message):
     outputs = {alias: np.asarray(value) for alias, value in outputs.items()}
     with pytest.raises(StatusError, match=message) as caught:
-        batcher().run("k", lambda inputs, names, seconds: outputs, {"x": np.ones(2)}, Call(60))
+        batcher().run("k", lambda inputs, names, call: outputs, {"x": np.ones(2)}, Call(60))
     assert caught.value.code == Code.FAILED_PRECONDITION
 
 

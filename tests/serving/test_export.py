@@ -1,7 +1,7 @@
 import json
 import math
+import os
 import resource
-import subprocess
 
 import numpy as np
 import pytest
@@ -212,13 +212,13 @@ def test_scores_of_translations_that_are_too_long_say_so(call):
 
 
 def test_an_export_removes_what_killed_exports_left(tmp_path):
-    ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
-    for name in (f"writing-{int(ended.stdout)}", "writing-1", "writing-it"):
+    """A process's number says nothing: in another container it is another's."""
+    for name in ("writing-1", f"writing-{os.getpid()}", "writing-it"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "saved_model.pb").touch()
-    with writer._aside(tmp_path) as aside:
-        aside.mkdir()
-    assert {path.name for path in tmp_path.iterdir()} == {"writing-1", "writing-it"}
+    with writer._aside(tmp_path) as first, writer._aside(tmp_path) as second:
+        assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name, "writing-it"}
+    assert {path.name for path in tmp_path.iterdir()} == {"writing-it"}
 
 
 def test_exports_that_end_together_have_numbers_of_their_own(tmp_path, monkeypatch):
@@ -227,8 +227,14 @@ def test_exports_that_end_together_have_numbers_of_their_own(tmp_path, monkeypat
         return move(aside, path)
 
     monkeypatch.setattr(writer, "move", late)
-    (tmp_path / "aside").mkdir()
-    assert writer._number(tmp_path / "aside") == tmp_path / "2"
+    with writer._aside(tmp_path) as aside:
+        (aside / "manifest.json").write_text("{}")
+        (aside / "weights.bin").write_bytes(b"abc")
+        assert writer._number(aside, "manifest.json") == tmp_path / "2"
+    files = json.loads((tmp_path / "2" / "manifest.json").read_text())["files"]
+    assert files == {  # of NIST's example
+        "weights.bin": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    }
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])

@@ -10,6 +10,7 @@ import pytest
 from serving.client import Alignment, Translator
 from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
 from serving.savedmodel.status import Code, StatusError
+from serving.server.calls import Call
 from serving.server.models import load
 from serving.server.onnx_model import OnnxModel
 from tests.attack.conftest import tensor_request
@@ -84,19 +85,20 @@ def test_a_run_is_stopped_at_its_deadline_and_with_its_model(models):
     model = OnnxModel(models / "onnx" / "1")
     many = {"text": np.array([b"she is eating " * 3] * 3000, object)}
     with pytest.raises(StatusError) as caught:
-        model.run("translate", many, (), 0.001)
+        model.run("translate", many, (), Call(0.001))
     assert caught.value.code == Code.DEADLINE_EXCEEDED
     model.stop()
     with pytest.raises(StatusError) as caught:
-        model.run("translate", many, (), 60)
+        model.run("translate", many, (), Call(60))
     assert caught.value.code == Code.CANCELLED
 
 
 ALONE = """
-import psutil, sys
+import os, psutil, sys
 from serving.client import Alignment, Translator
 from serving.server.settings import build_parser
 from serving.server.model_server import ModelServer
+os.mkdir(sys.argv[1] + "/99")  # as a copy begins
 server = ModelServer(build_parser().parse_args(
     ["--port=0", "--model_name=m", "--model_base_path=" + sys.argv[1]]))
 server.start()
@@ -109,11 +111,27 @@ print(psutil.Process().memory_info().rss // 2**20)
 """
 
 
-def test_a_server_of_onnx_alone_imports_no_tensorflow(models):
-    command = [sys.executable, "-c", ALONE, str(models / "onnx")]
+def test_a_server_of_onnx_alone_imports_no_tensorflow(models, tmp_path):
+    base = shutil.copytree(models / "onnx", tmp_path / "onnx")
+    command = [sys.executable, "-c", ALONE, str(base)]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert printed.returncode == 0, printed.stderr
     assert int(printed.stdout) < 250
+
+
+def test_a_served_version_stays_as_it_was_when_its_files_are_overwritten(models, tmp_path):
+    version = shutil.copytree(models / "onnx" / "1", tmp_path / "1")
+    model, text = loaded(version), {"text": np.array([b"He sleeps."], object)}
+    before = model.run("nbest", text, (), Call(60))
+    content = (version / "weights.bin").read_bytes()
+    with (version / "weights.bin").open("r+b") as file:  # as cp does it
+        file.write(content[::-1])
+    after = model.run("nbest", text, (), Call(60))
+    for alias, array in before.items():
+        np.testing.assert_array_equal(after[alias], array)
+    with pytest.raises(StatusError, match=r"weights\.bin is not the file that was exported"):
+        load(version, 60)
+    model.close()
 
 
 def loaded(path):
@@ -134,7 +152,7 @@ def damaged(version_dir, name, how):
 
 HOW = {"a byte short": -1, "two bytes short": -2, "half": -300}  # the last is a line end
 DAMAGE = [
-    *(("weights.bin", how) for how in ("a byte short", "absent")),
+    *(("weights.bin", how) for how in ("a byte short", "absent", "zeros")),
     ("manifest.json", "two bytes short"),
     *((f"{graph}.onnx", "a byte short") for graph in ("step", "translator")),
     ("translator.onnx", "zeros"),
@@ -176,7 +194,7 @@ def test_a_loaded_version_needs_its_files_no_more(models, tmp_path):
     texts = {"text": np.array([b"He sleeps."]), "translation": np.array([b"Il dort."])}
     for name, signature in model.signatures.items():
         inputs = {alias: texts[alias] for alias in signature.inputs}
-        assert model.run(name, inputs, (), 60)
+        assert model.run(name, inputs, (), Call(60))
     model.close()
 
 
@@ -185,13 +203,13 @@ def test_a_text_of_a_megabyte_is_answered_within_a_requests_time(models, text):
     model = loaded(models / "onnx" / "1")
     for name, signature in model.signatures.items():
         inputs = {a: np.array([text.encode()], object) for a in signature.inputs}
-        model.run(name, inputs, (), 60)  # a limit of time
+        model.run(name, inputs, (), Call(60))  # a limit of time
     model.close()
 
 
 def test_images_are_answered_as_by_the_local_reader(onnx_reader):
     model, images = loaded(onnx_reader), [example.image for example in digits.make(5, seed=9)]
-    found = model.run("regions", {"image_bytes": np.array(images, object)}, (), 60)
+    found = model.run("regions", {"image_bytes": np.array(images, object)}, (), Call(60))
     for row, wanted in enumerate(LocalReader(onnx_reader).regions(images)):
         length = len(wanted.tokens)
         assert found["text"][row].decode() == wanted.text
@@ -202,7 +220,7 @@ def test_images_are_answered_as_by_the_local_reader(onnx_reader):
         np.testing.assert_allclose(weights[:length].ravel(), np.ravel(wanted.attention_weights))
         assert not weights[length:].any()
     with pytest.raises(StatusError, match=r"image_bytes\[1\] is neither") as caught:
-        model.run("read", {"image_bytes": np.array([images[0], b"no image"], object)}, (), 60)
+        model.run("read", {"image_bytes": np.array([images[0], b"no image"], object)}, (), Call(60))
     assert caught.value.code == Code.INVALID_ARGUMENT
     model.close()
 
@@ -221,12 +239,12 @@ def test_outcomes_are_those_of_the_local_predictor(event_run, onnx_predictor, rn
         {name: values[row, :length].tolist() for name, values in columns.items()}
         for row, length in enumerate(lengths)
     ]
-    found = model.run("predict", columns, (), 60)
+    found = model.run("predict", columns, (), Call(60))
     for row, wanted in enumerate(LocalPredictor(onnx_predictor).outcome(histories)):
         np.testing.assert_allclose(found["probability"][row], wanted.probability, atol=1e-6)
         weights = [*wanted.attention_weights, *[0.0] * (11 - lengths[row])]
         np.testing.assert_allclose(found["attention_weights"][row], weights, atol=1e-6)
     columns["bili"][0] = -columns["bili"][0]
     with pytest.raises(StatusError, match="expected bili to be a number, 0 to 1e30"):
-        model.run("predict", columns, (), 60)
+        model.run("predict", columns, (), Call(60))
     model.close()

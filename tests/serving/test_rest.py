@@ -1,12 +1,18 @@
 """The REST interface, asked over HTTP."""
 
 import base64
+import contextlib
 import http.client
 import json
+import socket
+import threading
 
 import pytest
 
-from serving.server.service import METRICS
+from serving.savedmodel.status import StatusError
+from serving.server.settings import METRICS, build_parser, read_metrics_path
+from tests.attack.conftest import tensor_request
+from tests.serving.conftest import free_port, serving
 
 
 def ask(port, path, body=None, method=None):
@@ -158,3 +164,60 @@ def test_requests_are_counted_as_prometheus_text(rest):
     assert lines[bucket] == lines[latency.format("count") + 'model_name="half"}']
     assert float(lines[latency.format("sum") + 'model_name="half"}']) > 0
     assert lines[':tensorflow:serving:model_version_loaded{model_name="half",version="3"}'] == "1.0"
+
+
+def test_metrics_are_where_their_configuration_says(base, tmp_path):
+    monitoring, flags = tmp_path / "monitoring", ["--model_name=m", f"--model_base_path={base}"]
+    flags += [f"--monitoring_config_file={monitoring}"]
+    for text, found in (('enable: true path: "/m/x"', {"/m/x"}), ("", set())):
+        monitoring.write_text(f"prometheus_config {{ {text} }}")
+        with serving(*flags, f"--rest_api_port={free_port()}") as server:
+            paths = {path for path in (METRICS, "/m/x") if ask(server.rest_port, path)[0] == 200}
+            assert paths == found
+    monitoring.write_text('prometheus_config { enable: true path: "m" }')
+    with pytest.raises(StatusError, match="expected a path such as"):
+        read_metrics_path(monitoring)
+
+
+def preflight(server, origin):
+    """Status and allowed origin of the question that a browser asks before a POST of JSON."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
+    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    headers["Access-Control-Request-Headers"] = "content-type"
+    with contextlib.closing(connection):
+        connection.request("OPTIONS", "/v1/models/m:predict", headers=headers)
+        response = connection.getresponse()
+        return response.status, response.headers["Access-Control-Allow-Origin"]
+
+
+def test_pages_of_named_origins_may_ask(base, protocol_server):
+    origin = "https://pages.example"
+    assert preflight(protocol_server, origin) == (405, None)
+    flags = ["--model_name=m", f"--model_base_path={base}", f"--rest_api_port={free_port()}"]
+    with serving(*flags, f"--rest_api_cors_origins=http://a:80,{origin}") as server:
+        assert preflight(server, origin) == (200, origin)
+        assert preflight(server, "https://other.example") == (400, None)
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["--rest_api_cors_origins=pages.example"])
+
+
+def test_bodies_in_tiny_chunks_leave_others_their_turns(protocol_server, client):
+    """60,000 chunks of a byte on each of four connections, and short requests by gRPC and REST."""
+    head = b"POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    port, answered = protocol_server.rest_port, []
+
+    def send():
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(head + b"1\r\nx\r\n" * 60_000 + b"0\r\n\r\n")
+            answered.append(connection.recv(100))
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        client.prediction.Predict(tensor_request(dims=[1], string_val=[b"a"]), timeout=60)
+        assert ask(port, "/v1/models/half:predict", {"instances": [[1.0]]})[0] == 200
+    assert answered == []
+    for thread in threads:
+        thread.join()
+    assert all(b" 400 " in answer for answer in answered)

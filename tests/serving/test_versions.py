@@ -1,6 +1,8 @@
 """Versions on disk: loaded, swapped, damaged and mended; the file that names the models."""
 
 import contextlib
+import hashlib
+import json
 import os
 import shutil
 import threading
@@ -206,6 +208,40 @@ def spoil(version_dir, how):
         os.mkfifo(version_dir / "saved_model.pb")
 
 
+def test_a_saved_model_whose_file_has_changed_is_refused(base):
+    """It has the size that it had, and TensorFlow would load it."""
+    version = base / "1"
+    path = next((version / "variables").glob("*.index"))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    (version / "assets.extra").mkdir()
+    manifest = {"settings": {}, "files": {f"variables/{path.name}": digest}}
+    (version / "assets.extra" / "manifest.json").write_text(json.dumps(manifest))
+    ModelSession(version).close()
+    manifest["files"]["saved_model.pb"] = digest
+    (version / "assets.extra" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StatusError, match=r"saved_model.pb is not the file that was exported"):
+        ModelSession(version)
+
+
+def test_a_base_path_without_versions_is_said_once_and_why(saved, tmp_path, caplog):
+    base = tmp_path / "models"
+    with serving("--model_name=upper", f"--model_base_path={base}", no_start=True) as server:
+        said = [
+            (lambda: None, "No such file"),
+            (base.mkdir, "holds no directory with a number"),
+            (lambda: add_version(saved / "upper", base / "en-fr", 1), f"such as {base / 'en-fr'}"),
+            (lambda: shutil.copy(saved / "upper" / "saved_model.pb", base), "is itself a version"),
+        ]
+        for change, reason in said:
+            change()
+            caplog.clear()
+            for _ in range(3):
+                server.models.configure(server._configs())
+            (line,) = [record.getMessage() for record in caplog.records]
+            assert line.startswith("No versions of upper: ")
+            assert reason in line
+
+
 def test_a_bad_directory_is_that_versions_failure(base, saved, stubs):
     for number, how in enumerate(("a link to itself", "a loop of links", "a pipe"), 2):
         spoil(base / str(number), how)
@@ -237,6 +273,16 @@ def test_the_policy_says_how_many_versions_are_served(base, saved, tmp_path, stu
         client = stubs(f"localhost:{server.port}")
         assert states(client) == {1: "AVAILABLE", 2: "AVAILABLE"}
         assert {served(client, version=version) for version in (1, 2)} == {1, 2}
+        path.write_text(config(("upper", base, "specific { versions: 1 }")))  # a roll-back
+        server.models.configure(server._configs())
+        assert (served(client), states(client)[1]) == (1, "AVAILABLE")
+        eventually(lambda: states(client)[2] == "END")
+        path.write_text(config(("upper", base, "specific { versions: 7 }")))
+        server.models.configure(server._configs())
+        assert served(client) == 1  # until there is a wanted one
+        path.write_text(config(("upper", base, "all {}")))
+        server.models.configure(server._configs())
+        assert states(client) == {1: "AVAILABLE", 2: "AVAILABLE"}
 
 
 GOOD = 'name: "a" base_path: "/a" model_platform: "tensorflow"'
@@ -249,6 +295,7 @@ GOOD = 'name: "a" base_path: "/a" model_platform: "tensorflow"'
         ("", "Expected a model_config_list"),
         ('config { name: "a" base_path: "/a" model_platform: "x" }', 'Received: "/a", "x"'),
         (f"config {{ {GOOD.replace('/a', 'a')} }}", "to have an absolute base_path"),
+        (f"config {{ {GOOD.replace('/a', '/a' + chr(92) + '000b')} }}", "an absolute base_path"),
         (f"config {{ {GOOD} }} config {{ {GOOD} }}", "Illegal to list model a multiple times"),
         (f"config {{ {GOOD} version_labels {{}} }}", 'has no field named "version_labels"'),
     ],
@@ -286,6 +333,9 @@ def test_the_configuration_file_is_read_again(base, saved, tmp_path, stubs, monk
             Code.NOT_FOUND,
             "Servable not found for request: Latest(upper)",
         )
+        (tmp_path / "aside").write_text(config(upper).replace(str(base), "/a\\000b"))
+        (tmp_path / "aside").replace(path)  # what no path can have is not the last that is read
+        time.sleep(1.5)
         path.write_text(config(upper, half))
         eventually(server.models._models["upper"].available)
         for text in ("nonsense", config(("upper", tmp_path / "half", "latest {}"))):

@@ -6,6 +6,7 @@ and everything that is read has the type and the range that it needs.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import stat
 from collections.abc import Mapping
@@ -94,6 +95,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder} expected to be an export with --format onnx. Received: format {shown(kind)}"
         )
     _check(path, "task", manifest.get("task"), frozenset(_EXPECTED))
+    _check(path, "", manifest, {"files?": {"*": str}})
     expected = _EXPECTED[manifest["task"]]
     _check(path, "", manifest, expected)
     graphs, source = manifest["graphs"], manifest.get("source", {})
@@ -106,13 +108,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise _wrong(path, "source.regions", "two numbers", source["regions"])
     if "time" not in source.get("columns", ["time"]):
         raise ValueError(f"{path} has no time in source.columns")
-    for name, graph in graphs.items():
-        if isinstance(graph, dict):
-            file_in(folder, f"{name}.onnx", _MOST_GRAPH_BYTES)
-    if (folder / WEIGHTS).is_symlink() or (folder / WEIGHTS).exists():
-        file_in(folder, WEIGHTS, _MOST_GRAPH_BYTES)
-    for tokenizer in manifest.get("tokenizers", {}).values():
-        file_in(folder, tokenizer["file"], _MOST_TOKENIZER_BYTES)
+    sums = manifest.get("files", {})
+    files = {f"{name}.onnx": _MOST_GRAPH_BYTES for name, x in graphs.items() if isinstance(x, dict)}
+    if WEIGHTS in sums or (folder / WEIGHTS).is_symlink() or (folder / WEIGHTS).exists():
+        files[WEIGHTS] = _MOST_GRAPH_BYTES
+    tokenizers = manifest.get("tokenizers", {}).values()
+    files |= {tokenizer["file"]: _MOST_TOKENIZER_BYTES for tokenizer in tokenizers}
+    for name, most in files.items():
+        with file_in(folder, name, most).open("rb") as file:
+            if name in sums and hashlib.file_digest(file, "sha256").hexdigest() != sums[name]:
+                raise ValueError(f"{folder / name} is not the file that was exported: export again")
     return manifest
 
 

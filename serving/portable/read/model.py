@@ -17,7 +17,7 @@ from serving.api.arguments import check_count, shown
 from serving.api.image_files import INPUT
 from serving.api.printing import first_line
 from serving.api.results import Hypothesis, Metadata
-from serving.portable.read.manifest import MANIFEST, RANKS, read_manifest
+from serving.portable.read.manifest import MANIFEST, RANKS, WEIGHTS, read_manifest
 from serving.portable.read.tokenizers import (
     END_ID,
     PAD_ID,
@@ -80,6 +80,13 @@ def declared(names: Iterable[str], **sizes: int) -> Signatures:
     return signatures
 
 
+def check_running() -> None:
+    """Raise ValueError where another thread has stopped this thread's runs."""
+    options = RUN_OPTIONS.get()
+    if options is not None and options.terminate:
+        raise ValueError("the run was stopped")
+
+
 class Folder:
     """A version directory of an ONNX export, or of the model, of whose versions the last is taken.
 
@@ -89,12 +96,7 @@ class Folder:
     def __init__(self, path: str | Path, threads: int = 1) -> None:
         self.path = _version(Path(path))
         self.manifest = read_manifest(self.path)
-        self._options = onnxruntime.SessionOptions()
-        self._options.intra_op_num_threads = threads
-        self._options.inter_op_num_threads = 1
-        # Threads that wait for work by spinning take the processor from those that have some.
-        self._options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._options.log_severity_level = 3
+        self._threads = threads
         self._sessions: dict[str, onnxruntime.InferenceSession] = {}
         self._loading = Lock()
 
@@ -136,11 +138,19 @@ class Folder:
         return outputs
 
     def _load(self, graph: str) -> onnxruntime.InferenceSession:
-        path = self.path / f"{graph}.onnx"
+        path, options = self.path / f"{graph}.onnx", onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        # Threads that wait for work by spinning take the processor from those that have some.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
         try:
-            session = onnxruntime.InferenceSession(
-                str(path), self._options, ["CPUExecutionProvider"]
-            )
+            if (file := self.path / WEIGHTS).exists():  # read, not mapped: it may be overwritten
+                weights = file.read_bytes()
+                options.add_external_initializers_from_files_in_memory(
+                    [WEIGHTS], [weights], [len(weights)]
+                )
+            session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's have no class of their own
             raise ValueError(f"{path} cannot be loaded: {first_line(error)}") from None
         expected = {*self.manifest["graphs"][graph]["outputs"], *RANKS.get(graph, ())}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from serving.api.arguments import checked_pairs, checked_texts
+from serving.api.arguments import TOKEN_BYTES, checked_pairs, checked_texts
 from serving.api.errors import SignatureNotFoundError
 from serving.api.results import (
     Alignment,
@@ -31,6 +31,7 @@ from serving.portable.read.model import (
     Search,
     Signatures,
     check_ids,
+    check_running,
     declared,
     hypotheses,
     padded,
@@ -39,7 +40,14 @@ from serving.portable.read.model import (
     token_of,
     tokens_of,
 )
-from serving.portable.read.tokenizers import END_ID, START_ID, Vocabulary, Words, load_tokenizer
+from serving.portable.read.tokenizers import (
+    END_ID,
+    START_ID,
+    Tokenizer,
+    Vocabulary,
+    Words,
+    load_tokenizer,
+)
 from serving.portable.read.windows import cut, join
 
 T = TypeVar("T")
@@ -150,9 +158,9 @@ class LocalTranslator(LocalModel):
                 "this model has no score: what it copies is no token of any other text"
             )
         texts, translations = checked_pairs(texts, translations)
-        read, targets = self._read(texts), self._target.encode(_written(translations))
         factor, more = self._bound
         most = factor * self._most + more - 1  # what a search may find, without the end
+        read, (targets, too_long) = self._read(texts), _encode(self._target, translations, most)
         scores: list[Any] = [None] * len(targets)
 
         def work(rows: Sequence[int]) -> None:
@@ -167,7 +175,7 @@ class LocalTranslator(LocalModel):
                 each = [float(x) for x in log_probs[: len(ids)]]
                 tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
                 norm = ((5 + len(ids)) / 6) ** self._settings.penalty
-                cut = read.truncated[row] or len(targets[row]) > most
+                cut = read.truncated[row] or too_long[row]
                 scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
 
         self._each(_by_length(targets), work)
@@ -178,13 +186,12 @@ class LocalTranslator(LocalModel):
         return Words(self._target, self.manifest["tokenizers"]["target"]["inside"])
 
     def _read(self, texts: Sequence[str]) -> _Read:
-        texts = _written(texts)
-        ids = self._source.encode(texts)
+        ids, cut = _encode(self._source, texts, self._most)
+        texts = [_written(text, self._most) for text in texts]
         tokens: list[list[str] | None] = [None] * len(texts)
         if self._copies or self._replaces:
             assert isinstance(self._source, Vocabulary)  # as the export makes sure
             tokens = [self._source.split(text) for text in texts]
-        cut = [len(x) > self._most for x in ids]
         unknown = [""] * len(texts)
         if isinstance(self._source, Vocabulary):
             unknown = [unique_letters(self._source.unknown(text)) for text in texts]
@@ -259,9 +266,25 @@ def _by_length(rows: Sequence[Sequence[int]]) -> list[int]:
     return sorted(range(len(rows)), key=lambda row: len(rows[row]), reverse=True)
 
 
-def _written(texts: Sequence[str]) -> list[str]:
-    """Return texts that have a UTF-8 form: a lone surrogate becomes "?"."""
-    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+def _written(text: str, tokens: int) -> str:
+    """Return the UTF-8 form of a text, as far as so many tokens reach for sure.
+
+    A lone surrogate becomes "?".
+    """
+    return text.encode("utf-8", "replace")[: tokens * TOKEN_BYTES].decode("utf-8", "ignore")
+
+
+def _encode(
+    tokenizer: Tokenizer, texts: Sequence[str], most: int
+) -> tuple[list[list[int]], list[bool]]:
+    """Return the ids of each text, and whether it has more tokens than the `most` that are read."""
+    ids, cut = [], []
+    for text in texts:
+        check_running()
+        (read,) = tokenizer.encode([_written(text, most)])
+        ids.append(read)
+        cut.append(len(read) > most or len(text.encode("utf-8", "replace")) > most * TOKEN_BYTES)
+    return ids, cut
 
 
 def _score_targets(folder: Folder, source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -112,6 +112,11 @@ def test_no_damage_gives_a_trace_or_reads_outside(export, seed, tmp_path, capsys
     state = {"kind": "words", "tokens": [SECRET] * 76, "characters": classes}
     outside.write_text(json.dumps(state))
     shutil.copytree(version, tmp_path / "1")
+    path = tmp_path / "1" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    if seed % 3:  # sums are an attacker's, too
+        del manifest["files"]
+    path.write_text(json.dumps(manifest))
     damage(random.Random(seed), tmp_path / "1", outside)
     for ask in asks:
         status = ask()

@@ -1,0 +1,181 @@
+"""Short requests beside heavy ones, and heavy ones whose clients have gone."""
+
+import http.client
+import json
+import threading
+
+import grpc
+import numpy as np
+import pytest
+
+from serving.savedmodel.session import ModelSession
+from serving.savedmodel.status import Code, StatusError
+from serving.server.calls import Batcher, Call, Metrics
+from serving.server.onnx_model import OnnxModel
+from serving.server.settings import METRICS, Batching
+from serving.server.tensors import cost
+from tests.attack.conftest import tensor_request
+from tests.serving.conftest import add_version, free_port, in_flight, serving
+from tests.serving.test_rest import ask
+from tests.serving.test_versions import eventually, request
+
+SIZES = {"of many words": b"word " * 600, "that is long to read": b"word " * 15_000}
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Makes heavy runs of a server wait for an event; returns it and the calls that run."""
+    gate, calls = threading.Event(), []
+
+    def hold(server):
+        model = server.models._models["upper"].versions[1].model
+        run = model.run
+
+        def wait(name, inputs, outputs, call):
+            if call.is_heavy:
+                calls.append(call)
+                gate.wait(60)
+            return run(name, inputs, outputs, call)
+
+        monkeypatch.setattr(model, "run", wait)
+        return gate, calls
+
+    yield hold
+    gate.set()
+
+
+@pytest.mark.parametrize("text", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("flag", ["", "--enable_batching"])
+def test_short_requests_do_not_wait_for_64_heavy_ones(base, stubs, held, flag, text):
+    flags = ["--model_name=upper", f"--model_base_path={base}", *filter(None, [flag])]
+    with serving(*flags, f"--rest_api_port={free_port()}") as server:
+        gate, calls = held(server)
+        heavy, short = (stubs(f"localhost:{server.port}").prediction for _ in range(2))
+        made = tensor_request(dims=[2], string_val=[text, text])
+        waiting = [heavy.Predict.future(made, timeout=60) for _ in range(64)]
+        eventually(lambda: calls and in_flight(server.rest_port) == 64)
+        for _ in range(3):
+            answer = short.Predict(request(), timeout=60)
+            assert answer.outputs["translation"].string_val[0] == b"ONE"
+            body = {"instances": ["one"]}
+            assert ask(server.rest_port, "/v1/models/upper:predict", body)[0] == 200
+        assert not any(call.done() for call in waiting)
+        gate.set()
+        assert {call.code() for call in waiting} == {grpc.StatusCode.OK}
+        _, metrics = ask(server.rest_port, METRICS)
+        assert ':request_count{model_name="upper",status="OK"} 70.0' in metrics  # each once
+
+
+def test_heavy_requests_that_were_left_are_not_waited_for(base, stubs, held):
+    with serving(
+        *("--model_name=upper", f"--model_base_path={base}", f"--rest_api_port={free_port()}")
+    ) as server:
+        gate, calls = held(server)
+        connection = http.client.HTTPConnection("127.0.0.1", server.rest_port)
+        body = json.dumps({"instances": [SIZES["of many words"].decode()]})
+        connection.request("POST", "/v1/models/upper:predict", body)
+        eventually(lambda: len(calls) == 1)
+        assert calls[0].seconds_left() > 1
+        connection.close()
+        eventually(lambda: not calls[0].seconds_left())
+        gate.set()
+        eventually(lambda: in_flight(server.rest_port) == 0)
+
+
+def test_a_batch_that_nobody_waits_for_ends():
+    batcher, gate = Batcher(Batching(num_batch_threads=1, max_batch_size=2), Metrics()), []
+    running, release = threading.Event(), threading.Event()
+
+    def run(inputs, outputs, call):
+        gate.append(len(inputs["x"]))
+        running.set()
+        release.wait(60)
+        return inputs
+
+    def asked(call):
+        with pytest.raises(StatusError):
+            batcher.run("k", run, {"x": np.ones(1)}, call)
+
+    first, others = Call(60), [Call(60), Call(60)]
+    threads = [threading.Thread(target=asked, args=(call,)) for call in others]
+    filling = threading.Thread(
+        target=batcher.run, args=("k", run, {"x": np.ones(2)}, first), daemon=True
+    )
+    filling.start()
+    running.wait(60)
+    for thread in threads:
+        thread.start()
+    for call in others:
+        call.cancelled = True
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert gate == [2]
+    release.set()
+
+
+def test_texts_are_not_tokenized_for_a_client_that_has_gone(onnx_translator, monkeypatch):
+    model, call, read = OnnxModel(onnx_translator), Call(60), []
+    encode = model._model._source.encode
+
+    def counted(texts):
+        read.extend(texts)
+        if len(read) == 5:
+            call.cancelled = True
+            model._is_closed.wait(1.0)  # several looks whether anybody waits
+        return encode(texts)
+
+    monkeypatch.setattr(model._model._source, "encode", counted)
+    with pytest.raises(StatusError) as caught:
+        model.run("translate", {"text": np.array([b"a"] * 50, object)}, (), call)
+    assert caught.value.code == Code.DEADLINE_EXCEEDED
+    assert len(read) == 5
+    model.close()
+
+
+@pytest.fixture
+def session(saved, tmp_path):
+    """A SavedModel that says that it is an export of this project."""
+    version = add_version(saved / "upper", tmp_path / "own", 1)
+    (version / "assets.extra").mkdir()
+    (version / "assets.extra" / "manifest.json").write_text('{"settings": {}}')
+    with ModelSession(version) as session:
+        yield session
+
+
+def heavy(seconds=60):
+    call = Call(seconds)
+    call.is_heavy = True
+    return call
+
+
+def test_a_heavy_run_in_parts_answers_as_one(session):
+    texts = np.array([b"a " * (n % 5) for n in range(150)], object)
+    for name in ("translate", "nbest", "align"):
+        parts, whole = (session.run(name, {"text": texts}, (), call) for call in (heavy(), Call(9)))
+        for alias, array in whole.items():
+            np.testing.assert_array_equal(parts[alias], array)
+
+
+def test_a_heavy_run_ends_between_parts(session, monkeypatch):
+    call, rows, run = heavy(), [], session._run
+
+    def counted(name, inputs, *more):
+        rows.append(len(inputs["text"]))
+        answer = run(name, inputs, *more)
+        call.cancelled = True
+        return answer
+
+    monkeypatch.setattr(session, "_run", counted)
+    with pytest.raises(StatusError):
+        session.run("translate", {"text": np.array([b"a"] * 300, object)}, (), call)
+    assert rows == [64, 64]  # the second is refused
+
+
+def test_the_cost_of_a_request_is_its_texts_values_and_images():
+    texts = np.array([b"abc", b"", b"de"], object)
+    assert cost({"text": texts}) == 5
+    assert cost({"time": np.zeros((2, 7)), "pulse": np.zeros((2, 7))}) == 28
+    assert (
+        cost({"image_bytes": texts}) == cost({"image_bytes": texts[::-1]}) > 2 * cost({"t": texts})
+    )
