@@ -1,5 +1,7 @@
 // Images as a model's pixels: `serving.portable.read.pixels`, by the browser's decoder.
 
+import { isWhole } from "./whole.js";
+
 const LUMA = [9797, 19234, 3737]; // red, green and blue of ITU-R 601, of 32768
 const f = Math.fround;
 
@@ -8,6 +10,9 @@ export async function readImage(blob, { height, width, channels }) {
   const head = new Uint8Array(await blob.slice(0, 26).arrayBuffer());
   if (head[0] === 0x89 && head[24] === 16) { // a canvas has the upper eight alone
     throw new Error("image 1 has 16 bits a channel: expected 8 bits where there is no server");
+  }
+  if (!await isWhole(new Uint8Array(await blob.arrayBuffer()))) {
+    throw new Error("image 1 cannot be decoded: expected a PNG or JPEG file that is whole");
   }
   const settings = { colorSpaceConversion: "none", premultiplyAlpha: "none", imageOrientation: "from-image" };
   const image = await createImageBitmap(blob, settings).catch(() => {
