@@ -339,7 +339,7 @@ class ExportedPredictor(tf.Module):
         super().__init__()
         models, source = [run.model for run in runs], runs[0].source
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
-        self._source = lambda: source
+        self._source: Callable[[], Any] = lambda: source
         self.variables_used = variables_of(models)
         self.attends = all(map(attends, models))
 

@@ -151,6 +151,13 @@ def configuration(options: argparse.Namespace) -> Config:
         config = override(config, options.settings)
     except ConfigError as error:
         raise UsageError(str(error)) from None
+    chosen = {setting.partition("=")[0].strip() for setting in options.settings}
+    is_own = not options.preset and (options.data or "").startswith("images:")
+    if is_own and "image_width" not in chosen:
+        from training.sources.image import data, size  # NumPy, for which no --help waits
+
+        images = data.load(options.data, "train")
+        config = size.fitting(config, images, "image_height" in chosen)
     specs = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
     config = override(config, [f"{name}={value}" for name, value in specs if value])
     paths = {name: corpus.absolute(getattr(config, name)) for name in ("data", "dev", "test")}

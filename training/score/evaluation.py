@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -39,6 +39,7 @@ from training.metrics import (
 from training.runs.run import Run, load_ensemble
 from training.score import links
 from training.score.labels import evaluate_labels
+from training.sources.events.source import EventSource
 from training.sources.image.source import grid_size
 
 
@@ -211,7 +212,7 @@ def report(options: argparse.Namespace) -> None:
     run, config = runs[0], runs[0].config
     split, read = _load_split(options, run)
     if config.target == "label":
-        run.source.tell_cut(split)
+        cast(EventSource, run.source).tell_cut(split)
         figure = options.output.with_suffix(".png") if options.output else None
         scores = evaluate_labels(runs, split, bootstrap=options.bootstrap, figure=figure)
     else:

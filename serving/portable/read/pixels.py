@@ -17,8 +17,10 @@ _CUT, _DAMAGED = "is cut off: its end is missing", "cannot be decoded"
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by PNG's colour type
 # First column and row of the passes of an interlaced PNG, and the steps to the next ones.
-_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2))
-_PASSES += ((0, 1, 1, 2),)
+_PASSES = (
+    *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
+    *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
+)
 # Marks of a JPEG; within a scan, FF before 0 is a byte of its own.
 _MARK = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])")
 _SEGMENTS = frozenset((*range(0xC0, 0xD0), *range(0xDA, 0xF0), 0xFE))

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import keras
 import numpy as np
@@ -283,7 +283,7 @@ def write_folder(
 
 def _about_source(run: Run) -> dict[str, Any]:
     """Return what the manifest says of a source that is no text."""
-    source, config = run.source, run.config
+    config, source = run.config, cast(Any, run.source)
     if config.source == "image":
         size = {"height": config.image_height, "width": config.image_width}
         regions = list(source.places or ())

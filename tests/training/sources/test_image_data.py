@@ -8,10 +8,15 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
+from training.command.options import Parser
+from training.config.schema import PRESETS, load_config, override
 from training.data.pair_files import CorpusError
+from training.presets.options import add_configuration, configuration
 from training.sources.image import captchas, digits
 from training.sources.image import data as images
 from training.sources.image.generated import write_folder
+from training.sources.image.size import size_of
+from training.sources.image.source import ImageSource
 
 
 def pixels(contents):
@@ -148,3 +153,57 @@ def test_labels_in_quotes_are_read_as_those_of_texts(tmp_path):
     split = images.load(f"images:{tmp_path}", "train")
     assert [path.name for path in split.sources] == [name for name, _ in rows]
     assert split.references == [[text.replace("\t", " ")] for text in texts]
+
+
+def folder_of(path, size, label, form="PNG", count=3, **options):
+    path.mkdir(exist_ok=True)
+    for number in range(count):
+        Image.new("L", size, 255 - number).save(path / f"{number}.{form.lower()}", form, **options)
+    names = sorted(each.name for each in path.glob("[0-9]*"))
+    (path / "labels.tsv").write_text("".join(f"{name}\t{label}\n" for name in names))
+    return f"images:{path}"
+
+
+@pytest.mark.parametrize(
+    ("size", "label", "settings", "wanted"),
+    [
+        ((640, 32), "a" * 30, [], (32, 640)),  # a line of text
+        ((1280, 64), "a" * 30, [], (32, 640)),
+        ((160, 60), "a" * 5, [], (32, 85)),
+        ((600, 800), "a" * 200, [], (418, 314)),  # a page
+        ((100, 600), "a" * 30, [], (600, 100)),  # from top to bottom
+        ((640, 32), "a" * 30, ["image_height=16"], (16, 320)),
+        ((640, 32), "a" * 30, ["image_width=96"], (32, 96)),
+    ],
+)
+@pytest.mark.parametrize("form", ["PNG", "JPEG"])
+def test_images_of_ones_own_are_read_in_their_shape(size, label, settings, wanted, form, tmp_path):
+    spec = folder_of(tmp_path, size, label, form)
+    parser = Parser(prog="train")
+    add_configuration(parser)
+    words = [word for setting in settings for word in ("--set", setting)]
+    config = configuration(parser.parse_args(["--data", spec, *words]))
+    assert (config.image_height, config.image_width) == wanted
+
+
+def test_a_size_that_images_do_not_have_is_told(tmp_path, capsys):
+    split = images.load(folder_of(tmp_path, (640, 32), "a" * 30), "train")
+    config = load_config(PRESETS / "own" / "images.toml")
+    ImageSource.make(config, split)
+    said = capsys.readouterr().out
+    assert "640 x 32 pixels are squeezed to 96 x 32: image_width=640 would keep" in said
+    assert "up to 30 characters, and the grid that is attended to has 24 columns" in said
+    ImageSource.make(override(config, ["image_width=640"]), split)
+    assert not capsys.readouterr().out
+
+
+def test_the_size_of_a_jpeg_is_not_its_thumbnails():
+    def jpeg(size, **options):
+        file = io.BytesIO()
+        Image.new("RGB", size).save(file, "JPEG", **options)
+        return file.getvalue()
+
+    thumbnail = b"Exif\0\0" + jpeg((20, 10))
+    assert size_of(jpeg((333, 77), exif=thumbnail)) == (333, 77)
+    assert size_of(jpeg((333, 77), progressive=True)) == (333, 77)
+    assert size_of(b"no image") == (0, 0)

@@ -19,6 +19,7 @@ from training.config.schema import Config
 from training.data.pair_files import Split
 from training.graphs import graph
 from training.sources.image import data as images
+from training.sources.image.size import tell_squeezed
 from training.sources.source import Source, encoded
 
 Tensor = Any
@@ -78,6 +79,7 @@ class ImageSource(Source):
     @classmethod
     def make(cls, config: Config, data: Split) -> ImageSource:
         """Return the source; nothing is learned from data."""
+        tell_squeezed(config, data)
         return cls(config)
 
     @classmethod
