@@ -131,7 +131,7 @@ class Shared:
     batch_shapes: int = key(
         0,
         "most shapes of batches in training, for each of which XLA compiles the step; 0 for any, "
-        "and for 8 where XLA compiles",
+        "and where XLA compiles for 8, or on a GPU as many as pay",
         least=0,
     )
     seed: int = key(1, "seed of everything random", least=0, most=2**32 - 1)

@@ -57,8 +57,10 @@ class Batches:
             lengths = source.lengths, target.lengths
         else:  # labels, of histories that are cut when they are read
             lengths = source.lengths, np.ones(len(target), np.int32)
-            longest = {"max_source_length": int(lengths[0].max(initial=1)), "max_target_length": 1}
-            batching = replace(batching, **longest, batch_tokens=0)
+            most = int(lengths[0].max(initial=1))
+            batching = replace(
+                batching, max_source_length=most, max_target_length=1, batch_tokens=0
+            )
         if len(lengths[0]) != len(lengths[1]):
             counts = f"{len(lengths[0])}. Received: {len(lengths[1])}"
             raise ValueError(f"Expected as many targets as sources, {counts}")
@@ -74,6 +76,9 @@ class Batches:
 
     def shapes_line(self) -> str:
         """Return the shapes of batches, where these are few, and their padding, for people."""
+        if self.plan.reckoned is not None:
+            shapes = [] if self.plan.shapes is None else self.plan.shapes.tolist()
+            return self.plan.reckoned.line(shapes)
         if self.plan.shapes is None:
             return ""
         epoch = self.plan.epoch()
@@ -84,6 +89,11 @@ class Batches:
             f"Batches have {len(self.plan.shapes)} shapes, source × target: {shapes}; "
             f"{max(0.0, 1 - tokens / places):.0%} of them is padding."
         )
+
+    def reckoned_seconds(self) -> float | None:
+        """Return the seconds that one H200 would train for, where these were reckoned."""
+        reckoned = self.plan.reckoned
+        return None if reckoned is None else reckoned.graph or reckoned.training
 
     def epoch(self, number: int = 0, step: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch of texts, from a step on."""
@@ -108,7 +118,8 @@ class Batches:
             for sampler, side in zip(self.samplers, (source, target), strict=True)
         )
         multiple = _ROUGH if any(self.samplers) and settings.batch_shapes else 1
-        ids = target.padded(widths[1] - 1, multiple)
+        width = max(int(widths[1]), int(target.lengths.max(initial=0)) + 1)
+        ids = target.padded(-(-width // multiple) * multiple - 1)
         edge = np.full((len(ids), 1), PAD_ID, np.int32)
         inputs, labels = np.hstack([edge + START_ID, ids]), np.hstack([ids, edge])
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID

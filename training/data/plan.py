@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from training.command.errors import UserError
 from training.config.schema import Config
+from training.data.shapes import FEW_SHAPES, STEPS, Costs, Reckoned, choose_widths, reckon
 
-FEW_SHAPES = 8  # for a step that is compiled anew for each
 _FREE_BUCKETS = 32  # where batches may have any width, so many keep padding low
 _JOINED = (2, 4, 8)  # pairs that are joined to one
 _SAMPLE = 200_000  # pairs whose lengths decide the widths
@@ -32,14 +32,26 @@ class Batching:
     # single pair may have more. 0 for batches of `batch_size`
     batch_tokens: int = 0
     seed: int = 0  # seed of the order
+    multiple: int = 1  # of the widths, where they are few
+    costs: Costs | None = None  # by which the number of shapes is reckoned, at most `batch_shapes`
 
     @classmethod
     def of(cls, config: Config) -> Batching:
         """Return those of a configuration; a step that XLA compiles has few shapes by default."""
-        settings = {field.name: getattr(config, field.name) for field in fields(cls)}
-        if not config.batch_shapes and config.compiles():
-            settings["batch_shapes"] = FEW_SHAPES
+        from keras_attention import backend  # which no command needs before it trains
+
+        names = (field.name for field in fields(cls) if hasattr(config, field.name))
+        settings = {name: getattr(config, name) for name in names}
+        if config.compiles():
+            if not config.batch_shapes:
+                settings["batch_shapes"] = FEW_SHAPES
+                settings["costs"] = Costs.of(config) if backend.on_gpu() else None
+            settings["multiple"] = STEPS if backend.on_gpu() else 1
         return cls(**settings)
+
+    def rounded(self, widths: Any) -> Any:
+        """Return a width, or an array of them, as multiples of `multiple`."""
+        return -(-widths // self.multiple) * self.multiple
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,8 @@ class InOrder:
     have, where these are few.
     """
 
+    reckoned: Reckoned | None = None
+
     def __init__(
         self,
         batching: Batching,
@@ -85,7 +99,8 @@ class InOrder:
         widths = np.zeros((len(starts), 2), np.int32)
         if shapes is not None and count:
             needed = [np.maximum.reduceat(side, starts) for side in (source, target + 1)]
-            shapes = np.concatenate([shapes, [[longest[0], longest[1] + 1]]])
+            last = batching.rounded(np.array([[longest[0], longest[1] + 1]]))
+            shapes = np.concatenate([shapes, last])
             fits = np.all(np.stack(needed, 1)[:, None] <= shapes, axis=2)  # (steps, shapes)
             widths = shapes[fits.argmax(1)].astype(np.int32)
         self.batching, self.shapes = batching, shapes
@@ -120,6 +135,7 @@ class Plan:
     Attributes:
         shapes: widths of source and labels that batches have, int32 `(n, 2)`, rising; None where
             they may have any.
+        reckoned: what these take on a GPU; None where their number was given.
 
     Raises:
         UserError: no pair is left.
@@ -144,14 +160,19 @@ class Plan:
                 f"None of {len(rows)} sentence pairs is usable: expected at most {longest[0]} "
                 f"source and {longest[1]} target tokens, and at least one"
             )
+        self._groups = [group for group in _JOINED if group <= batching.batch_size]
         self.shapes: np.ndarray | None = None
+        self.reckoned: Reckoned | None = None
         self._widths, self._table = np.zeros((1, 2), np.int32), np.zeros((1, 1), np.int64)
         self._bucket_of = np.zeros(1, np.int64)
         if alike:
             self._make_buckets()
         elif batching.batch_shapes:
-            source, target = (int(side[self.rows].max()) for side in lengths)
-            self.shapes = np.array([[source, target + 1]], np.int32)
+            source, labels = (
+                side[self.rows] + end for side, end in zip(lengths, (0, 1), strict=True)
+            )
+            shape = batching.rounded(np.array([[source.max(), labels.max()]]))
+            self._choose([shape], source, labels, np.ones(len(source), np.int32))
         self._keys = self._key(*lengths)
         tokens = [int(side[self.rows].sum(dtype=np.int64)) for side in lengths]
         self.statistics = Statistics(
@@ -166,7 +187,7 @@ class Plan:
         """Return the batches of an epoch from a step on."""
         rng = np.random.default_rng([self.batching.seed, number])
         rows, size = rng.permutation(self.rows), self.batching.batch_size
-        groups = [group for group in _JOINED if group <= size]
+        groups = self._groups
         joined = min(round(self.batching.join * rows.size / size), rows.size // size)
         made = []
         for number, group in enumerate(groups):
@@ -190,24 +211,94 @@ class Plan:
             longest = np.array(
                 [self.batching.max_source_length, self.batching.max_target_length + 1]
             )
-        unit = -(-int(longest.max()) // _GRID)
+        few = self.batching.batch_shapes
+        unit = self.batching.rounded(-(-int(longest.max()) // _GRID))
         some = slice(None, None, -(-len(self.rows) // _SAMPLE))
-        sizes = -(-source[some] // unit), -(-(target[some] + 1) // unit)
-        widths = unit * choose_widths(*sizes, self.batching.batch_shapes or _FREE_BUCKETS)
-        widths[-1] = longest
-        self._widths = np.minimum(widths, longest).astype(np.int32)
+        source, labels, group = source[some], target[some] + 1, np.ones(1, np.int32)
+        if few and self.batching.join:
+            source, labels, group = self._with_joined(source, labels - 1)
+        longest = self.batching.rounded(longest)
+        sizes = -(-source // unit), -(-labels // unit)
+        choices = [unit * widths for widths in choose_widths(*sizes, few or _FREE_BUCKETS)]
+        for widths in choices:
+            widths[-1] = longest
+        choices = [np.minimum(widths, longest) for widths in choices]
+        self._widths = self._choose(choices, source, labels, group)
+        if few and not self.batching.batch_shapes:  # no shape pays
+            return self._make_buckets()
         inside = [
             np.searchsorted(side, np.arange(end, side[-1] + 1))
             for side, end in zip(self._widths.T, (0, 1), strict=True)
         ]
         self._table = np.maximum.outer(*inside)  # the first shape that each pair of lengths fits in
-        if self.batching.batch_shapes:
-            self.shapes = self._widths
         # Within a bucket pairs are sorted by their lengths.
         order = np.lexsort((*np.indices(self._table.shape).reshape(2, -1), self._table.ravel()))
         self._bucket_of = self._table.ravel()[order]
         self._table.ravel()[order] = np.arange(order.size)
         self._table = self._table.astype(np.min_scalar_type(self._table.max()))
+
+    def _with_joined(
+        self, source: np.ndarray, target: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return lengths of sources and labels of an epoch, and how many pairs each example has.
+
+        An example stands there as often as it has pairs: every batch has as many pairs.
+        """
+        order = np.random.default_rng(self.batching.seed).permutation(len(source))
+        made: list[tuple[np.ndarray, ...]] = []
+        for group in self._groups:
+            share = int(self.batching.join / len(self._groups) * len(source)) // group * group
+            part, order = np.split(order, [share])
+            parts = part.reshape(-1, group)
+            lengths = self._joined(source[parts], target[parts])[1]
+            made.append((*(side.repeat(group) for side in lengths), np.full(share, group)))
+        made.append((source[order], target[order], np.ones(len(order), np.int32)))
+        source, target, groups = (np.concatenate(each) for each in zip(*made, strict=True))
+        return source, target + 1, groups
+
+    def _joined(
+        self, source: np.ndarray, target: np.ndarray
+    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Return which pairs `(n, k)` of each example fit in it, and the lengths of examples."""
+        longest = self.batching.max_source_length, self.batching.max_target_length
+        sides = (source, target)
+        fits = [np.cumsum(side, 1) <= most for side, most in zip(sides, longest, strict=True)]
+        present = np.logical_and(*fits)
+        return present, (np.where(present, source, 0).sum(1), np.where(present, target, 0).sum(1))
+
+    def _choose(
+        self, choices: list[np.ndarray], source: np.ndarray, labels: np.ndarray, group: np.ndarray
+    ) -> np.ndarray:
+        """Keep one of the choices of shapes, and what it takes; return its widths.
+
+        The examples, of these lengths and of `group` joined pairs, are a sample of an epoch.
+        """
+        widths = choices[-1].astype(np.int32)
+        if self.batching.costs is not None:
+            kinds, pairs = np.unique(group), len(self.rows) / len(source)
+            group, steps = np.broadcast_to(group, source.shape), []
+            for shapes in choices:
+                fits = [
+                    np.searchsorted(w, x) for w, x in zip(shapes.T, (source, labels), strict=True)
+                ]
+                places = np.maximum(*fits) * len(kinds) + np.searchsorted(kinds, group)
+                counts = np.bincount(places, minlength=len(shapes) * len(kinds)) * pairs
+                steps.append(counts.reshape(len(shapes), -1) / self._sizes(shapes)[:, None])
+            best, self.reckoned = reckon(steps, choices, self.batching.costs)
+            if self.reckoned.graph is not None:
+                self.batching = replace(self.batching, batch_shapes=0, multiple=1, costs=None)
+                return widths
+            widths = choices[best].astype(np.int32)
+        if self.batching.batch_shapes:
+            self.shapes = widths
+        return widths
+
+    def _sizes(self, widths: np.ndarray) -> np.ndarray:
+        """Return how many examples a batch of each shape has, where no pairs are joined."""
+        if self.batching.batch_tokens:
+            most = self.batching.batch_tokens // widths.max(axis=1).astype(np.int64)
+            return np.maximum(1, most)
+        return np.full(len(widths), self.batching.batch_size)
 
     def _batches(
         self, rows: np.ndarray, group: int, rng: np.random.Generator
@@ -217,16 +308,11 @@ class Plan:
             keys = self._keys[rows]
         else:
             rows = rows.reshape(-1, group)
-            lengths = [side[rows] for side in self.lengths]
-            longest = self.batching.max_source_length, self.batching.max_target_length
-            fits = [np.cumsum(side, 1) <= most for side, most in zip(lengths, longest, strict=True)]
-            present = np.logical_and(*fits)
-            rows = np.where(present, rows, np.int32(-1))
-            keys = self._key(*(np.where(present, side, 0).sum(1) for side in lengths))
-        size = np.full(len(self._widths), max(1, self.batching.batch_size // group))
-        if self.batching.batch_tokens:
-            widths = self._widths.max(axis=1).astype(np.int64)
-            size = np.maximum(1, self.batching.batch_tokens // widths)
+            present, lengths = self._joined(*(side[rows] for side in self.lengths))
+            rows, keys = np.where(present, rows, np.int32(-1)), self._key(*lengths)
+        size = self._sizes(self._widths)
+        if not self.batching.batch_tokens:
+            size = np.maximum(1, size // group)
         counts = np.bincount(self._bucket_of[keys], minlength=len(size))
         many, left = np.zeros(len(size), np.int64), 0
         for bucket, count in enumerate(counts):  # what is left of a bucket begins the next one
@@ -248,42 +334,3 @@ class Plan:
         """Return what examples of these lengths are sorted by."""
         last = np.array(self._table.shape) - 1
         return self._table[np.minimum(source, last[0]), np.minimum(target, last[1])]
-
-
-def choose_widths(source: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
-    """Choose at most `count` shapes with the least padding.
-
-    A pair goes into the first shape that it fits in. The shapes are found by dynamic programming
-    over the corners (s, t) of the histogram of lengths: with C pairs in a corner, the padded tokens
-    are f(s, t) = min over smaller corners of f' + (C - C')(s + t).
-
-    Args:
-        source: length of each source, `(n,)`, from 1.
-        labels: length of each target with its END, `(n,)`, from 1.
-        count: most shapes.
-
-    Returns:
-        Widths of source and labels, int `(shapes, 2)`, both rising.
-    """
-    sizes = int(source.max()), int(labels.max())
-    index = (np.maximum(source, 1).astype(np.int64) - 1) * sizes[1] + labels - 1
-    histogram = np.bincount(index, minlength=sizes[0] * sizes[1]).reshape(sizes)
-    within = histogram.cumsum(0).cumsum(1).astype(float)
-    width = np.add.outer(np.arange(1, sizes[0] + 1), np.arange(1, sizes[1] + 1))
-    costs = [within * width]  # of one shape, of two at most, …
-    for _ in range(count - 1):
-        best = costs[-1].copy()
-        for total in range(2, sum(sizes) + 1):  # corners of one width have a minimum in common
-            smaller = costs[-1] - within * total
-            smaller = np.minimum.accumulate(np.minimum.accumulate(smaller, 0), 1)
-            place = width == total
-            best[place] = np.minimum(best[place], (smaller + within * total)[place])
-        costs.append(best)
-    corner = sizes[0] - 1, sizes[1] - 1
-    chosen = [corner]
-    for cost in costs[-2::-1]:
-        smaller = (cost - within * width[corner])[: corner[0] + 1, : corner[1] + 1]
-        row, column = np.unravel_index(smaller.argmin(), smaller.shape)
-        corner = int(row), int(column)
-        chosen.append(corner)
-    return np.unique(np.array(chosen), axis=0) + 1

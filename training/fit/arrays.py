@@ -17,7 +17,7 @@ from training.config.schema import Config, load_config
 from training.data.batches import Batches
 from training.data.prepared import WORDS, read_batches
 from training.fit.distributed import ALONE, Processes
-from training.fit.optimizer import compile_model, configure_keras, make_judge
+from training.fit.optimizer import as_reckoned, compile_model, configure_keras, make_judge
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import deciding
 from training.model.seq2seq import build_model
@@ -54,6 +54,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         model = ShardedModel(model.input, model.output, name=model.name)
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
     pairs, dev = read_batches(config, files.tokens, tokenizers)
+    config = as_reckoned(config, pairs)
     compile_model(model, config, pairs.statistics.steps_per_epoch)
     judge = make_judge(model)
 
@@ -72,7 +73,9 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         files, config, model, pairs.statistics, history, score, write=processes.write
     )
     describe(files, config, origin, model, pairs.shapes_line(), str(processes))
-    return train_epochs(recorder, functools.partial(_batches, pairs, processes))
+    return train_epochs(
+        recorder, functools.partial(_batches, pairs, processes), pairs.reckoned_seconds()
+    )
 
 
 def _batches(batches: Batches, processes: Processes, epoch: int = 0) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -10,6 +11,7 @@ from keras import ops
 
 from keras_attention import backend
 from training.config.schema import Config
+from training.data.batches import Batches
 from training.data.store import PAD_ID
 from training.model.seq2seq import check_attention
 
@@ -209,6 +211,13 @@ def make_schedule(learning_rate: float, warmup_steps: int, steps: int) -> Any:
     )
 
 
+def as_reckoned(config: Config, batches: Batches) -> Config:
+    """Return the configuration that trains these batches: without XLA where no shape pays."""
+    reckoned = batches.plan.reckoned
+    without = reckoned is not None and reckoned.graph is not None
+    return replace(config, jit_compile=False) if without else config
+
+
 def configure_keras(config: Config) -> None:
     """Set Keras's seed and precision; refuse an unknown mechanism before data are read."""
     check_attention(config)  # before the seed is set: it draws from the same generator
@@ -229,7 +238,11 @@ def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> N
 
 
 def make_judge(model: keras.Model) -> keras.Model:
-    """Return a compiled model, with the same weights, to be evaluated by its perplexity."""
+    """Return a compiled model, with the same weights, to be evaluated by its perplexity.
+
+    On TensorFlow XLA is left out: compiling it for each shape of dev takes longer than its steps.
+    """
     judge = keras.Model(model.input, model.output)
-    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=model.jit_compile)
+    compiled = model.jit_compile and keras.backend.backend() != "tensorflow"
+    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=compiled)
     return judge

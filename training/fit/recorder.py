@@ -161,12 +161,15 @@ def _device() -> str:
     return "GPU" if keras.distribution.list_devices("gpu") else "cpu"
 
 
-def train_epochs(recorder: Recorder, batches: Callable[[int], Any]) -> Record:
+def train_epochs(
+    recorder: Recorder, batches: Callable[[int], Any], reckoned: float | None = None
+) -> Record:
     """Train the epochs that are missing, and try the mean of the last; return the last record.
 
-    `batches` gives the batches of an epoch by its number.
+    `batches` gives the batches of an epoch by its number; `reckoned` are the seconds that one H200
+    would take for all epochs, beside which the second one's speed is printed.
     """
-    config, history = recorder.config, recorder.history
+    config, history, before = recorder.config, recorder.history, len(recorder.history)
     steps = recorder.statistics.steps_per_epoch
     while (reason := reason_to_stop(history, config)) is None:
         epoch, started = len(history), time.perf_counter()
@@ -183,7 +186,13 @@ def train_epochs(recorder: Recorder, batches: Callable[[int], Any]) -> Record:
                 shuffle=False,  # the batches are, anew each epoch
                 verbose=0,
             )
-        recorder.finish(fitted.history["loss"][0], time.perf_counter() - started)
+        record = recorder.finish(fitted.history["loss"][0], time.perf_counter() - started)
+        if reckoned and epoch == before + 1:  # in the first one XLA compiled
+            expected = recorder.statistics.target_tokens * config.epochs / reckoned
+            print(
+                f"{record['target_tokens_per_second']:,} target tokens a second; {expected:,.0f} "
+                "were reckoned for one H200. Far fewer: docs/guides/gpu.md, Is it used at all?"
+            )
     if reason:
         print(f"{reason}: training stops.")
     if config.average_epochs:

@@ -19,7 +19,7 @@ from training.data.pipeline import make_dataset
 from training.decode.labels import make_predictor
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator
-from training.fit.optimizer import compile_model, configure_keras, make_judge
+from training.fit.optimizer import as_reckoned, compile_model, configure_keras, make_judge
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import METRICS, score
 from training.model.seq2seq import build_model
@@ -113,7 +113,8 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
 def _build(opened: Opened) -> keras.Model:
     """Return the compiled model."""
     model = build_model(opened.config, *opened.origin.vocabulary)
-    compile_model(model, opened.config, opened.pairs.statistics.steps_per_epoch)
+    config = as_reckoned(opened.config, opened.pairs)
+    compile_model(model, config, opened.pairs.statistics.steps_per_epoch)
     if opened.config.copy:  # a prepared run has no checkpoint yet that would have the words
         begin_copying(model, opened.source, opened.target)
     return model
@@ -121,18 +122,21 @@ def _build(opened: Opened) -> keras.Model:
 
 def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Record]) -> Record:
     """Train the missing epochs, and keep their files."""
-    run = Run(files.path, opened.config, opened.source, opened.target, model)
+    config = as_reckoned(opened.config, opened.pairs)
+    run = Run(files.path, config, opened.source, opened.target, model)
     describe(files, run.config, opened.origin, model, opened.pairs.shapes_line())
     if run.config.compiles():
         folder = keep_programs()
-        where = f" and keeps the programs in {folder}" if folder else ""
-        print(f"XLA compiles the step for each shape{where}: the first minute is for that.")
+        where = f", and keeps the programs in {folder} for the next training" if folder else ""
+        print(f"XLA compiles the step for each shape{where}.")
     if run.target is None:
         score = _score_labels(run, opened.dev)
     else:
         score = DevSet(run, opened.dev, make_dataset(opened.dev_pairs)).score
     recorder = Recorder(files, run.config, model, opened.pairs.statistics, history, score)
-    return train_epochs(recorder, functools.partial(make_dataset, opened.pairs))
+    return train_epochs(
+        recorder, functools.partial(make_dataset, opened.pairs), opened.pairs.reckoned_seconds()
+    )
 
 
 def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:

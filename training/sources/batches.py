@@ -12,6 +12,7 @@ from training.config.schema import Config
 from training.data.batches import Batches
 from training.data.pipeline import reader
 from training.data.plan import Batching
+from training.data.shapes import STEPS
 from training.data.store import Sequences
 from training.data.token_ids import tokenize
 from training.data.tokenizers import Tokenizer
@@ -44,8 +45,8 @@ def source_batches(
         source: the rows of the sources.
         batch_size: of each batch but the last.
         max_source_length: steps after which sources are cut.
-        few_shapes: whether sizes and widths are powers of two, for programs that are compiled for
-            each. The last source is repeated for it.
+        few_shapes: whether widths are powers of two, and sizes the same, or one power of two where
+            all are a batch: programs are compiled for each. The last source is repeated for it.
 
     Yields:
         `(indices (b,), batch (b, …))`: which they are, and of texts int32 ids `(b, S)` padded with
@@ -55,14 +56,15 @@ def source_batches(
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
     read = reader(source, max_source_length)
+    size = _rounded(order.size, batch_size)
     for start in range(0, order.size, batch_size):
         rows, width = order[start : start + batch_size], 1
         if few_shapes:
-            width = _rounded(int(lengths[rows[-1]]), max_source_length)
-            rows = np.pad(rows, (0, _rounded(len(rows), batch_size) - len(rows)), mode="edge")
+            width = _rounded(int(lengths[rows[-1]]), -(-max_source_length // STEPS) * STEPS)
+            rows = np.pad(rows, (0, size - len(rows)), mode="edge")
         yield rows, read(tf.constant(rows[:, None]), width)
 
 
 def _rounded(size: int, most: int) -> int:
-    """Return the next power of two from 8, or `most`."""
-    return min(max(8, 1 << (size - 1).bit_length()), most)
+    """Return the next power of two from 16, or `most`."""
+    return min(max(16, 1 << (size - 1).bit_length()), most)

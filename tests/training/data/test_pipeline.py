@@ -10,7 +10,8 @@ from tests.training.conftest import tiny_config
 from tests.training.data.files import train_tokenizer
 from training.data.batches import Batches
 from training.data.pipeline import make_dataset
-from training.data.plan import Batching, choose_widths
+from training.data.plan import Batching
+from training.data.shapes import choose_widths
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.data.token_ids import tokenize
 from training.sources.batches import source_batches
@@ -181,7 +182,7 @@ def test_shapes_have_the_least_padding_of_all(rng, count):
         for chain in itertools.combinations(corners, count - 1)
         if all(a[1] <= b[1] for a, b in itertools.pairwise(chain))
     )
-    chosen = choose_widths(source, labels, count)
+    chosen = choose_widths(source, labels, count)[-1]
     assert len(chosen) <= count
     assert padded(chosen.tolist()) == least
 
@@ -259,7 +260,7 @@ def test_source_batches_of_few_shapes_repeat_the_last_source(tokenizer):
     texts = [" ".join("abcde"[: 1 + i % 5]) for i in range(23)] + ["a b c d e " * 2, "", "c " * 40]
     rows = tokenize(texts, tokenizer)
     batches = list(source_batches(rows, 13, max_source_length=20, few_shapes=True))
-    assert [ids.shape for _, ids in batches] == [(13, 8), (13, 20)]
+    assert [ids.shape for _, ids in batches] == [(13, 16), (13, 20)]
     assert [int(i) for indices, _ in batches for i in dict.fromkeys(indices)][-2:] == [23, 25]
     assert sorted({int(i) for indices, _ in batches for i in indices}) == [*range(24), 25]
     for indices, ids in batches:

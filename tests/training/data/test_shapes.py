@@ -1,0 +1,113 @@
+"""How many shapes of batches pay on a GPU, beside the epochs that other numbers of them give."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.training.conftest import tiny_config
+from training.data.plan import Batching, InOrder, Plan
+from training.data.shapes import Costs
+from training.fit.optimizer import as_reckoned
+
+LONGEST = 60
+
+
+def lengths_of(rng, pairs):
+    source = np.clip(rng.lognormal(2.2, 0.5, pairs), 1, LONGEST).astype(np.int32)
+    target = np.clip(source * rng.lognormal(0.1, 0.2, pairs), 1, LONGEST).astype(np.int32)
+    return source, target
+
+
+def batching(epochs, layers=2, may_be_graph=True, **options):
+    settings = {"max_source_length": LONGEST, "max_target_length": LONGEST, "batch_shapes": 8}
+    costs = Costs(epochs, layers, may_be_graph)
+    return Batching(**{**settings, "multiple": 4, "costs": costs, **options})
+
+
+def seconds_of(plan, epochs):
+    """Return the time of all epochs, 20 s for each program and 0.2 ms for each position of a step.
+
+    A program is compiled for each number of rows and pair of widths that an epoch has.
+    """
+    epoch = plan.epoch()
+    rows = epoch.sizes // epoch.joined
+    programs = {(int(n), *map(int, widths)) for n, widths in zip(rows, epoch.widths, strict=True)}
+    return 20.0 * len(programs), 0.2e-3 * epochs * float(epoch.widths.sum())
+
+
+@pytest.mark.parametrize(
+    ("pairs", "options", "epochs", "expected"),
+    [
+        (40_000, {"batch_size": 256}, 5, {1}),
+        (400_000, {"batch_size": 128}, 7, {2, 3}),
+        (400_000, {"batch_size": 128}, 100, {4, 5, 6, 7, 8}),
+        (200_000, {"batch_size": 100, "batch_tokens": 4096}, 50, {3, 4, 5, 6}),
+        (100_000, {"batch_size": 128, "join": 0.4}, 20, {1, 2, 3, 4}),
+    ],
+)
+def test_as_many_shapes_as_take_the_least_time(rng, pairs, options, epochs, expected):
+    lengths = lengths_of(rng, pairs)
+    plan = Plan(batching(epochs, **options), lengths)
+    assert len(plan.shapes) in expected
+    assert not (plan.shapes % 4).any()
+    taken = {}
+    for count in range(1, 9):
+        given = batching(epochs, **options, batch_shapes=count)
+        other = Plan(dataclasses.replace(given, costs=None), lengths)
+        taken[count] = sum(seconds_of(other, epochs))
+    compiling, training = seconds_of(plan, epochs)
+    assert compiling + training <= 1.1 * min(taken.values())
+    assert plan.reckoned.training == pytest.approx(training, rel=0.05)
+    assert plan.reckoned.compiling == pytest.approx(compiling, rel=0.15)
+    dev = InOrder(plan.batching, lengths_of(rng, 301), plan.shapes).epoch()
+    assert dev.widths.min() > 0
+    assert not (dev.widths % 4).any()
+
+
+def test_one_line_says_what_was_chosen_and_why(rng):
+    source, target = np.full(9_000, 10), np.full(9_000, 15)
+    plan = Plan(batching(150, batch_size=300), (source, target))
+    assert plan.reckoned.line(plan.shapes.tolist()) == (
+        "1 shape, 12 × 16: compiling it takes about 20 s, the training then about 25 s. "
+        "--set batch_shapes=N has N."
+    )  # 4,500 steps of 28 positions
+    deep = Plan(batching(150, layers=8, batch_size=300), (source, target))
+    assert "takes about 50 s, the training then about 63 s" in deep.reckoned.line([(12, 16)])
+
+
+def test_a_short_training_is_a_graph_unless_xla_is_asked_for(rng):
+    lengths = lengths_of(rng, 3_000)
+    plan = Plan(batching(3, batch_size=256), lengths)  # 36 steps
+    assert plan.shapes is None
+    assert not plan.epoch().widths.any()
+    assert plan.reckoned.line([]).startswith("XLA is left out: the training takes about ")
+    plain = Plan(Batching(256, LONGEST, LONGEST), lengths).epoch()
+    np.testing.assert_array_equal(plan.epoch().rows, plain.rows)
+    asked = Plan(batching(3, batch_size=256, may_be_graph=False), lengths)
+    assert len(asked.shapes) == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_the_device_and_the_settings_decide(monkeypatch, rng, device):
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", device)
+    lengths = lengths_of(rng, 3_000)
+    gpu = device == "gpu"
+
+    def made(*settings):
+        config = tiny_config("max_source_length=60", "max_target_length=60", *settings)
+        plan = Plan(Batching.of(config), lengths)
+        batches = type("Batches", (), {"plan": plan})
+        return plan, as_reckoned(config, batches).compiles()
+
+    plan, compiled = made("epochs=2")
+    assert (plan.shapes, compiled, plan.reckoned is not None) == (None, False, gpu)
+    plan, compiled = made("epochs=900")
+    assert compiled is gpu
+    plan, compiled = made("epochs=2", "jit_compile=true")
+    assert compiled
+    assert len(plan.shapes) == (1 if gpu else 8)
+    plan, compiled = made("epochs=2", "jit_compile=true", "batch_shapes=3")
+    assert (len(plan.shapes), plan.reckoned) == (3, None)
+    assert gpu is not (plan.shapes % 4).any()
+    assert made("epochs=900", "jit_compile=false")[1] is False

@@ -1,0 +1,145 @@
+"""Shapes of batches, widths of sources and labels: which pad least, and how many pay.
+
+XLA compiles a step anew for each shape. On a GPU that takes so long that few shapes pay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from training.config.schema import Config
+
+FEW_SHAPES = 8  # at most, for a step that is compiled anew for each
+STEPS = 4  # of the loops for a GPU: at other widths the rest has a loop of its own
+# Seconds on one H200 (TensorFlow 2.21, 2026-11-27), of a model of two layers: tatoeba-en-fr, 128
+# sentences of 16 × 16, had its first step after 18.9 s, with the flags of `command/native.py`, and
+# took 6.2 ms a step; without XLA 54.8 ms for sentences of 5 to 13 tokens (2026-11-26).
+COMPILING = 20.0  # a shape
+POSITION = 0.2e-3  # a step, for each position of source and labels, padding too
+GRAPH_POSITION = 2e-3  # the same without XLA
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a training on a GPU takes, in seconds.
+
+    Attributes:
+        epochs: passes over the pairs.
+        layers: of the encoder and the decoder. GNMT's eight launch 2.2 times as many kernels a
+            position as two layers do (`make gpu-kernels`), compile for 2.8 times as long, and took
+            466 ms for 54.8 without XLA, which `(layers + 2) / 4`, 2.5, stands for.
+        may_be_graph: whether XLA may be left out.
+    """
+
+    epochs: int
+    layers: int
+    may_be_graph: bool
+
+    @classmethod
+    def of(cls, config: Config) -> Costs:
+        """Return those of a configuration."""
+        import keras
+
+        layers = config.encoder_layers + config.decoder_layers
+        may_be_graph = keras.backend.backend() == "tensorflow" and config.jit_compile == "auto"
+        return cls(config.epochs, layers, may_be_graph)
+
+    @property
+    def scale(self) -> float:
+        """What a model of these layers takes, in units of one of two."""
+        return (self.layers + 2) / 4
+
+
+@dataclass(frozen=True)
+class Reckoned:
+    """What pays, in seconds on one H200: the training itself is as long with XLA or without."""
+
+    programs: (
+        int  # that are compiled, or one where none pays; batches of joined pairs have fewer rows
+    )
+    compiling: float
+    training: float  # after it
+    graph: float | None = None  # the training without XLA, where that is soonest done
+
+    def line(self, shapes: list[tuple[int, int]]) -> str:
+        """Return what was chosen, and why, for people."""
+        takes = f"about {self.compiling:.0f} s, the training then about {self.training:.0f} s"
+        if self.graph is not None:
+            return (
+                f"XLA is left out: the training takes about {self.graph:.0f} s without it; "
+                f"compiling one shape would take {takes}. --set jit_compile=true has it."
+            )
+        listed = ", ".join(f"{source} × {target}" for source, target in shapes)
+        if self.programs > len(shapes):
+            listed += f" ({self.programs} programs, for batches of joined pairs have fewer rows)"
+        many = len(shapes) > 1
+        return (
+            f"{len(shapes)} shape{'s' if many else ''}, {listed}: compiling "
+            f"{'them' if many else 'it'} takes {takes}. --set batch_shapes=N has N."
+        )
+
+
+def reckon(steps: list[np.ndarray], shapes: list[np.ndarray], costs: Costs) -> tuple[int, Reckoned]:
+    """Return which of the choices of shapes takes the least time, and that time.
+
+    Args:
+        steps: for each choice, how many steps of an epoch each of its shapes has, `(shapes, n)`,
+            for each of n numbers of rows.
+        shapes: for each choice the widths, `(shapes, 2)`, from one shape on.
+        costs: of the training.
+    """
+    positions = [float(n.sum(1) @ w.sum(1)) for n, w in zip(steps, shapes, strict=True)]
+    training = costs.epochs * costs.scale * POSITION * np.array(positions)
+    programs = [max(1, int((n >= 1).sum())) for n in steps]
+    compiling = costs.scale * COMPILING * np.array(programs)
+    best = int((training + compiling).argmin())
+    graph = float(training.min()) * GRAPH_POSITION / POSITION
+    without = costs.may_be_graph and graph < training[best] + compiling[best]
+    shown = 0 if without else best
+    times = programs[shown], float(compiling[shown]), float(training[shown])
+    return best, Reckoned(*times, graph if without else None)
+
+
+def choose_widths(source: np.ndarray, labels: np.ndarray, count: int) -> list[np.ndarray]:
+    """Choose one shape, two, … and at most `count` with the least padding.
+
+    A pair goes into the first shape that it fits in. The shapes are found by dynamic programming
+    over the corners (s, t) of the histogram of lengths: with C pairs in a corner, the padded tokens
+    are f(s, t) = min over smaller corners of f' + (C - C')(s + t).
+
+    Args:
+        source: length of each source, `(n,)`, from 1.
+        labels: length of each target with its END, `(n,)`, from 1.
+        count: most shapes.
+
+    Returns:
+        For each number of shapes widths of source and labels, int `(shapes, 2)`, both rising.
+    """
+    sizes = int(source.max()), int(labels.max())
+    index = (np.maximum(source, 1).astype(np.int64) - 1) * sizes[1] + labels - 1
+    histogram = np.bincount(index, minlength=sizes[0] * sizes[1]).reshape(sizes)
+    within = histogram.cumsum(0).cumsum(1).astype(float)
+    width = np.add.outer(np.arange(1, sizes[0] + 1), np.arange(1, sizes[1] + 1))
+    costs = [within * width]  # of one shape, of two at most, …
+    for _ in range(count - 1):
+        best = costs[-1].copy()
+        for total in range(2, sum(sizes) + 1):  # corners of one width have a minimum in common
+            smaller = costs[-1] - within * total
+            smaller = np.minimum.accumulate(np.minimum.accumulate(smaller, 0), 1)
+            place = width == total
+            best[place] = np.minimum(best[place], (smaller + within * total)[place])
+        costs.append(best)
+
+    def traced_back(costs: list[np.ndarray]) -> np.ndarray:
+        corner = sizes[0] - 1, sizes[1] - 1
+        chosen = [corner]
+        for cost in costs[-2::-1]:
+            smaller = (cost - within * width[corner])[: corner[0] + 1, : corner[1] + 1]
+            row, column = np.unravel_index(smaller.argmin(), smaller.shape)
+            corner = int(row), int(column)
+            chosen.append(corner)
+        return np.unique(np.array(chosen), axis=0) + 1
+
+    return [traced_back(costs[: n + 1]) for n in range(count)]
