@@ -1,9 +1,11 @@
 """The site: every public name has its place, formulas are typeset, figures are small and whole."""
 
+import inspect
 import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
+import keras
 import pytest
 
 import keras_attention
@@ -39,3 +41,37 @@ def test_a_formula_is_typeset(name, monkeypatch):
     said = "".join(tree.itertext())
     assert "\\" not in said  # no command that was not understood
     assert "=" in said
+
+
+def test_the_page_of_arguments_is_that_of_the_docstrings_and_has_them_all(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "_site")
+    import arguments
+
+    page = (DOCS / "arguments.md").read_text(encoding="utf-8")
+    assert page == arguments.page(), "python docs/_site/arguments.py > docs/arguments.md"
+    parts = {text.partition("\n")[0]: text for text in page.split("\n### ")[1:]}
+    for name, part in parts.items():
+        if name == "HoistedRNN":  # its arguments are those of `keras.layers.RNN`
+            continue
+        made = getattr(keras_attention, name)
+        for argument in inspect.signature(made).parameters:
+            assert argument in part, (name, argument)
+    layers = (n for n in keras_attention.__all__ if isinstance(getattr(keras_attention, n), type))
+    assert {*layers} <= {*parts}
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+def test_outputs_are_as_wide_as_the_page_of_arguments_says(order):
+    rows, memory = keras.ops.ones((2, 3, 5)), keras.ops.ones((2, 7, 6))
+    additive, rnn = keras_attention.AdditiveAttention, keras_attention.AttentionRNN
+    options = {"return_attention_scores": True}
+
+    def shapes(layer, *inputs):
+        return [tuple(x.shape) for x in layer(*inputs, **options)]
+
+    assert shapes(additive(4), rows, memory) == [(2, 3, 6), (2, 3, 7)]
+    assert shapes(additive(4, num_heads=2), rows, memory) == [(2, 3, 6), (2, 2, 3, 7)]
+    assert shapes(keras_attention.AttentionPooling(4), memory) == [(2, 6), (2, 7)]
+    for units, width in ((None, 6 + 8), (9, 9)):
+        layer = rnn(keras.layers.LSTMCell(8), additive(4), order=order, units=units)
+        assert shapes(layer, rows, memory) == [(2, 3, width), (2, 3, 7)]

@@ -25,6 +25,11 @@ BOXES = """(css) => [...document.querySelectorAll(css)].map((word) => {
     return [(left + right) / 2, (top + bottom) / 2];
 })"""
 
+EDGES = """(css) => [...document.querySelectorAll(css)].map((word) => {
+    const { left, right } = word.getBoundingClientRect();
+    return [left, right];
+})"""
+
 
 @pytest.fixture
 def drawn(view, rng):
@@ -103,3 +108,36 @@ def test_a_word_brings_its_ribbons_forward_and_dims_the_rest(drawn, side):
     expect(tab.locator(".ribbons.active")).to_have_count(0)
     words[side].nth(n).focus()
     expect(tab.locator(".ribbons.active")).to_have_count(1)
+
+
+# Written from right to left: Arabic and Hebrew.
+READ = {"arabic": "هي تأكل تفاحة خضراء كبيرة", "hebrew": "היא אוכלת תפוח ירוק גדול"}
+
+
+@pytest.mark.parametrize("language", READ)
+@pytest.mark.parametrize(("width", "beside"), [(1280, True), (820, False), (420, True)])
+def test_words_from_right_to_left_stand_at_their_ribbons(view, language, width, beside):
+    source, target = (
+        READ[language].split(),
+        [*("elle", "mange", "une"), *("grande", "pomme", "ici")],
+    )
+    view.emulate_media(reduced_motion="reduce")
+    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
+    view.set_viewport_size({"width": width, "height": 900})
+    for words in ((source, target), (target, source)):  # from it, and to it
+        weights = np.eye(len(words[1]), len(words[0])) * 0.9 + 0.01
+        view.evaluate(DRAW, dict(zip((*SIDES, "weights"), (*words, weights.tolist()), strict=True)))
+        assert bool(view.locator("#sentences .ribbons.beside").count()) == beside
+        svg = view.evaluate(EDGES, "#sentences svg")[0]
+        sides = [view.evaluate(EDGES, f"#sentences .{side} .word") for side in ("from", "to")]
+        if beside:
+            assert max(abs(svg[0] - right) for _, right in sides[0]) < 12
+            assert max(abs(left - svg[1]) for left, _ in sides[1]) < 12
+        else:  # a sentence is read from the right, and ribbons end at the middle of a word
+            assert [left for left, _ in sides[words.index(source)]] == sorted(
+                (left for left, _ in sides[words.index(source)]), reverse=True
+            )
+            for (t, s), one in links(view).items():
+                ends = np.array(one["points"])[:, 0]
+                middles = np.mean(sides[0][s]), np.mean(sides[1][t])
+                np.testing.assert_allclose(ends, middles, atol=1)

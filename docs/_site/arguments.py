@@ -1,0 +1,175 @@
+"""Print every argument of every public name: python docs/_site/arguments.py > docs/arguments.md.
+
+Signatures and docstrings are read without Keras.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import textwrap
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = tomllib.loads((Path(__file__).parent / "reference.toml").read_text(encoding="utf-8"))
+GROUPS = REFERENCE["groups"]
+WIDTH = 72  # of a signature on one line
+Definition = ast.Module | ast.ClassDef | ast.FunctionDef
+PAGE = """# Every argument
+
+`from keras_attention import …`: how each public name is made and called, from its docstring.
+`python docs/_site/arguments.py > docs/arguments.md` writes this page.
+[The layers](guides/layers.md) shows them at work, [mechanisms](mechanisms.md) has the formulas.
+
+What comes out, of `B` rows, `T` steps or queries, and a memory `(B, S, dv)`? `units` of a mechanism
+is a width inside; its context is as wide as the memory. Without `units=` an `AttentionRNN` returns
+the context and the cell's output side by side.
+
+| layer | output | weights |
+|---|---|---|
+| a mechanism, such as `AdditiveAttention(units)` | `(B, T, dv)` | `(B, T, S)` |
+| the same with `num_heads=H` | `(B, T, dv)` | `(B, H, T, S)` |
+| `AttentionPooling(units)` | `(B, dv)` | `(B, S)` |
+| `AttentionRNN(LSTMCell(n), attention)` | `(B, T, dv + n)` | `(B, T, S)` |
+| `AttentionRNN(LSTMCell(n), attention, units=u)` | `(B, T, u)` | `(B, T, S)` |
+
+{parts}"""
+
+
+@functools.cache
+def public() -> dict[str, Definition]:
+    """Return the definition of each public name, without importing Keras."""
+    package = ROOT / "keras_attention"
+    tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
+    found = {}
+    for node in tree.body:
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for name in (alias.name for alias in node.names):
+            path = ROOT.joinpath(*(node.module or "").split("."))
+            path = path / name if node.module == "keras_attention" else path
+            if definition := _definition(path, name):
+                found[name] = definition
+    return found
+
+
+def _definition(path: Path, name: str) -> Definition | None:
+    """Return a module, or a class or function in it or in a file of its folder."""
+    files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    files.sort(key=lambda file: file.stem != "__init__")
+    for file in files:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+                return node
+        if file.stem == name or path.name == name:
+            return tree
+    return None
+
+
+def first_lines() -> dict[str, str]:
+    """Return the first sentence of each public name's docstring."""
+    texts = {name: ast.get_docstring(node) or "" for name, node in public().items()}
+    return {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
+
+
+def signature(name: str) -> str:
+    """Return how a class or function is called, as a block of code; nothing of other names."""
+    function = _called(public()[name])
+    if function is None:
+        return ""
+    arguments = _arguments(function.args)
+    call = f"{name}({', '.join(arguments)})"
+    if len(call) > WIDTH:
+        call = "\n    ".join([f"{name}(", *(f"{each}," for each in arguments)]) + "\n)"
+    return f"```python\n{call}\n```\n\n"
+
+
+def _called(node: Definition) -> ast.FunctionDef | None:
+    """Return the function that a call of a name calls: of a class its own or its public base's."""
+    if isinstance(node, ast.FunctionDef):
+        return node
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            return each
+    bases = {getattr(each, "id", "") for each in getattr(node, "bases", [])} & set(public())
+    return _called(public()[bases.pop()]) if bases else None
+
+
+def _arguments(given: ast.arguments) -> list[str]:
+    """Return the arguments one by one, with their defaults."""
+    needed = len(given.args) - len(given.defaults)
+    found = _with_defaults(given.args, [None] * needed + given.defaults)
+    if given.vararg or given.kwonlyargs:
+        found.append(f"*{given.vararg.arg if given.vararg else ''}")
+    found += _with_defaults(given.kwonlyargs, given.kw_defaults)
+    if given.kwarg:
+        found.append(f"**{given.kwarg.arg}")
+    return [each for each in found if each != "self"]
+
+
+def _with_defaults(names: list[ast.arg], defaults: Sequence[ast.expr | None]) -> list[str]:
+    return [
+        name.arg if default is None else f"{name.arg}={ast.unparse(default)}".replace("'", '"')
+        for name, default in zip(names, defaults, strict=True)
+    ]
+
+
+def cell(line: str) -> str:
+    """Return a text as a cell of a table."""
+    return " ".join(line.split()).replace("|", "\\|")
+
+
+def sections(name: str) -> dict[str, str]:
+    """Return the sections of a docstring by their titles; the text before the first is ""."""
+    parts = re.split(r"^([A-Z][a-z]+(?: [a-z]+)?):(?=\s)", _docstring(name), flags=re.MULTILINE)
+    return {"": parts[0], **dict(zip(parts[1::2], map(_body, parts[2::2]), strict=True))}
+
+
+def _body(text: str) -> str:
+    """Return a section: its lines that are indented, or the paragraph that goes on in its line."""
+    block = re.match(r"(?:\n(?:    .*|))+", text)
+    return textwrap.dedent(block[0] if block else text.partition("\n\n")[0])
+
+
+def _docstring(name: str) -> str:
+    node = public()[name]
+    return ast.get_docstring(node) or ""
+
+
+def _table(title: str, text: str) -> str:
+    entries = re.findall(r"^(\S[^:\n]*): (.*(?:\n[ ]+.*)*)", text.strip("\n"), re.MULTILINE)
+    rows = "\n".join(f"| `{names}` | {cell(meaning)} |" for names, meaning in entries)
+    return f"| {title} | |\n|---|---|\n{rows}\n"
+
+
+def entry(name: str) -> str:
+    """Return the part of a class or function: what it is, its signature, arguments and output."""
+    found = sections(name)
+    text = f"### {name}\n\n{first_lines()[name]}\n\n{signature(name).strip()}\n"
+    for title in ("Args", "Attributes", "Call arguments"):
+        if title in found:
+            text += "\n" + _table(
+                {"Call arguments": "of the call"}.get(title, "argument"), found[title]
+            )
+    for title in ("Output", "Returns", "Weights", "Raises"):
+        if title in found:
+            text += f"\n{title}: {' '.join(found[title].split())}\n"
+    return text
+
+
+def page() -> str:
+    """Return the page, Markdown; modules have their own texts."""
+    parts = []
+    for group in GROUPS:
+        names = [name for name in group["names"] if not isinstance(public()[name], ast.Module)]
+        if names:
+            parts.append(f"## {group['title']}\n\n" + "\n".join(map(entry, names)))
+    return PAGE.replace("{parts}", "\n".join(parts))
+
+
+if __name__ == "__main__":
+    print(page(), end="")
