@@ -161,27 +161,29 @@ test-batch: .venv/batch-installed  ## run the tests of batch translation on Ray'
 
 # The newest export.
 define find-model
-base=$$(ls -td models/*/ demo/*/models/*/ 2>/dev/null | head -1); \
+base=$$(ls -td $(or $(1),models/*/ demo/*/models/*/) 2>/dev/null | head -1 | sed -E 's,[0-9]+/saved_model.pb$$,,'); \
 	[ -n "$$base" ] || { echo "error: nothing is exported under models/ yet: make demo, or python -m serving.export --help" >&2; exit 1; }; \
 	name=$$(basename $$base)
 endef
 
 serve: $(STAMP)  ## serve the newest export under models/ on port $(PORT)
-	@$(find-model); \
+	@$(call find-model); \
 	  exec $(BIN)/python -m serving.server --port=$(PORT) --model_name=$$name --model_base_path=$$PWD/$$base
 
 page: $(STAMP)  ## serve the newest export and show it in the browser, on port $(PAGE_PORT)
-	@$(find-model); \
+	@$(call find-model); \
+	  version=$$(ls -d $$base[0-9]* | sort -V | tail -1); \
 	  $(BIN)/python -m serving.server --port=$(PORT) --model_name=$$name --model_base_path=$$PWD/$$base & \
 	  trap "kill $$!" EXIT; \
 	  case $$base in demo/en-*) example="She is eating a green apple.";; *) example=;; esac; \
 	  $(BIN)/python -m serving.page --target localhost:$(PORT) --model $$name --port $(PAGE_PORT) --open \
 	    --example "$$example" \
-	    --manifest $$(ls -d $$base/[0-9]* | sort -V | tail -1)/assets.extra/manifest.json
+	    --manifest $$(ls $$version/manifest.json $$version/assets.extra/manifest.json 2>/dev/null | head -1)
 
-verify-stock: $(STAMP)  ## compare the newest export with a server of it (AGAINST=HOST:PORT, REST=HOST:PORT)
-	@$(find-model); \
-	  exec $(BIN)/python -m serving.check "$$(ls -d $$base[0-9]* | sort -V | tail -1)" --model $$name \
+verify-stock: $(STAMP)  ## compare the newest SavedModel with a server of it (AGAINST=HOST:PORT, REST=HOST:PORT)
+	@$(call find-model,models/*/[0-9]*/saved_model.pb demo/*/models/*/[0-9]*/saved_model.pb); \
+	  newest=$$(ls -d $$base[0-9]*/saved_model.pb | sort -V | tail -1); \
+	  exec $(BIN)/python -m serving.check "$${newest%/saved_model.pb}" --model $$name \
 	    --against $(or $(AGAINST),localhost:8500) $(if $(REST),--rest $(REST))
 
 serve-docker:  ## serve models/ with stock TensorFlow Serving, where a Docker engine is

@@ -27,6 +27,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--weights int8 expected --format onnx. Received: --format savedmodel")
     if options.no_tables and options.format != "onnx":
         parser.error("--no-tables expected --format onnx. Received: --format savedmodel")
+    if options.num_results is None:
+        options.num_results = min(5, options.beam_width)
     if options.num_results > options.beam_width:
         parser.error(
             f"--nbest expected at most --beam-width, {options.beam_width}. "
@@ -94,7 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     add_options(parser, *SEARCH, "--precision")
     number: dict[str, Any] = {"type": positive_int, "metavar": "N"}
     names = "--nbest", "--num-results"
-    add(*names, dest="num_results", default=5, help="translations of the signature nbest", **number)
+    text = "translations of the signature nbest; default: 5, or the beam's width"
+    add(*names, dest="num_results", help=text, **number)
     add("--max-source-length", default=256, help="tokens after which a text is cut", **number)
     text = "onnx runs without TensorFlow: python -m serving.client --local models/NAME/1"
     add("--format", choices=("savedmodel", "onnx"), default="savedmodel", help=text)

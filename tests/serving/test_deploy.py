@@ -3,6 +3,7 @@
 import copy
 import importlib
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -146,3 +147,35 @@ def test_envoy_bounds_streams_and_ends_connections_that_reset_them():
     assert options.Unpack(upstream)
     streams = upstream.explicit_http_config.http2_protocol_options.max_concurrent_streams.value
     assert 0 < streams <= 100
+
+
+def test_the_stock_server_has_one_version_everywhere():
+    (image,) = re.findall(r"image: (\S+)", (DEPLOY / "compose.yaml").read_text())
+    root, named = DEPLOY.parents[1], set()
+    for pattern in (".github/**/*.yml", "docs/**/*.md", "serving/deploy/*", "Makefile"):
+        for path in filter(Path.is_file, root.glob(pattern)):
+            named |= {*re.findall(r"tensorflow/serving:[\d.]+\d", path.read_text())}
+    assert named == {image}
+
+
+@pytest.mark.parametrize("target", ["page", "verify-stock"])
+def test_make_finds_the_newest_export_that_serves(tmp_path, target):
+    """Of both forms, and of one."""
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(DEPLOY.parents[1] / "Makefile", tmp_path)
+    (tmp_path / "setup.py").touch()
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / ".venv" / "installed").touch()
+    for version, file in (("a/1", "saved_model.pb"), ("a/2", "manifest.json")):
+        (tmp_path / "models" / version).mkdir(parents=True)
+        (tmp_path / "models" / version / file).touch()
+    done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if target == "page":
+        assert "--manifest models/a/2/manifest.json\n" in done.stdout
+    else:
+        assert done.stdout.split() == (
+            ["-m", "serving.check", "models/a/1", "--model", "a", "--against", "localhost:8500"]
+        )

@@ -2,6 +2,7 @@ import json
 import math
 import os
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -235,6 +236,14 @@ def test_exports_that_end_together_have_numbers_of_their_own(tmp_path, monkeypat
     assert files == {  # of NIST's example
         "weights.bin": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     }
+
+
+def test_an_export_without_a_beam_has_one_result(tmp_path):
+    run = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
+    words = ["--run", run, "--output", tmp_path / "m", "--format", "onnx", "--beam-width", 1]
+    script.main(list(map(str, words)))
+    manifest = json.loads((tmp_path / "m" / "1" / "manifest.json").read_text())
+    assert manifest["settings"]["num_results"] == 1
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
