@@ -20,7 +20,7 @@ from serving.server.tensors import Arrays
 T = TypeVar("T")
 Run = Callable[[Arrays, Sequence[str], Waiting], Arrays]
 # A request of more is heavy: by `tensors.cost`, or already by the bytes of its message.
-_LIGHT_COST, _LIGHT_BYTES = 2**11, 2**16
+LIGHT_COST, _LIGHT_BYTES = 2**11, 2**16
 _HEAVY_ROWS = 64  # of a batch of several requests
 POLL_SECONDS = 0.25  # between looks whether anybody waits still
 
@@ -42,11 +42,6 @@ class Call:
     def seconds_left(self) -> float:
         """Seconds until the deadline, at least 0, and 0 when the client has gone."""
         return 0.0 if self.cancelled else max(0.0, self._deadline - time.monotonic())
-
-    def weigh(self, cost: int) -> None:
-        """Raise HeavyError if a request costs much and is not among the heavy ones yet."""
-        if cost > _LIGHT_COST and not self.is_heavy:
-            raise HeavyError
 
     def check(self) -> None:
         """Raise StatusError CANCELLED or DEADLINE_EXCEEDED if nobody waits any more."""

@@ -53,11 +53,7 @@ class ModelServer:
 
     `start` returns when every model is available and the ports are open, or when `stop` was set
     meanwhile. It raises StatusError or OSError if it cannot serve; wrong flags, addresses and
-    certificates are found before a model is loaded.
-
-    Attributes:
-        port, rest_port: the ports, once started.
-        models: the served models.
+    certificates are found before a model is loaded. `port` and `rest_port` are known then.
     """
 
     def __init__(self, flags: argparse.Namespace, stop: threading.Event | None = None):

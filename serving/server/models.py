@@ -92,8 +92,7 @@ def load(path: Path, seconds: float) -> "LoadedModel":
 
         model = OnnxModel(path)
     elif not any((path / f"saved_model.{ending}").is_file() for ending in ("pb", "pbtxt")):
-        message = f"{path} holds no version: neither saved_model.pb nor manifest.json"
-        raise StatusError(Code.NOT_FOUND, message)  # without importing TensorFlow
+        raise StatusError(Code.NOT_FOUND, f"{path} has no saved_model.pb and no manifest.json")
     else:
         import training.command.startup  # noqa: F401
 

@@ -56,7 +56,7 @@ class OnnxModel:
             raise StatusError(Code.DATA_LOSS, f"{path} cannot be loaded: {reason}") from error
         self._lock = threading.Lock()
         self._running: dict[onnxruntime.RunOptions, Waiting] = {}
-        self._is_stopped, self._is_closed = False, threading.Event()
+        self._stopped = threading.Event()
         self._asks = {name: ask for name, ask in _SIGNATURES.items() if name in declared}
         self.signatures = {name: _signature(name, declared[name]) for name in self._asks}
         self._asks[_DEFAULT_SIGNATURE] = self._asks[task]
@@ -86,7 +86,7 @@ class OnnxModel:
         options = onnxruntime.RunOptions()
         options.log_severity_level = 4  # of a run that is stopped it would log an error
         with self._lock:
-            if self._is_stopped:
+            if self._stopped.is_set():
                 raise closed
             self._running[options] = call
         token = RUN_OPTIONS.set(options)
@@ -95,15 +95,15 @@ class OnnxModel:
         except Exception as error:
             if not options.terminate:
                 raise
-            raise (closed if self._is_stopped else deadline_exceeded()) from error
+            raise (closed if self._stopped.is_set() else deadline_exceeded()) from error
         finally:
             RUN_OPTIONS.reset(token)
             with self._lock:
                 del self._running[options]
 
     def _watch(self) -> None:
-        """Stop the runs that nobody waits for, until the model is closed."""
-        while not self._is_closed.wait(POLL_SECONDS):
+        """Stop the runs that nobody waits for, until all are stopped."""
+        while not self._stopped.wait(POLL_SECONDS):
             with self._lock:
                 for options, call in self._running.items():
                     options.terminate |= not call.seconds_left()
@@ -111,14 +111,13 @@ class OnnxModel:
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""
         with self._lock:
-            self._is_stopped = True
+            self._stopped.set()
             for options in self._running:
                 options.terminate = True
 
     def close(self) -> None:
         """Free the graphs."""
         self.stop()
-        self._is_closed.set()
         del self._model
 
 

@@ -24,6 +24,7 @@ from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
 from serving.savedmodel.status import Code, StatusError, invalid, shortened
+from serving.server import calls
 from serving.server.calls import Batcher, Call, HeavyError, Metrics, Workers, deadline_exceeded
 from serving.server.models import Models
 from serving.server.tensors import (
@@ -60,10 +61,7 @@ _MOST_DIGITS = 19  # of an int64
 
 @dataclass(frozen=True)
 class Service:
-    """Answers requests within limits; without a batcher each runs alone.
-
-    Workers run the models; status and metadata need none.
-    """
+    """Answers requests within limits, by workers; without a batcher each runs alone."""
 
     models: Models
     metrics: Metrics
@@ -99,7 +97,8 @@ class Service:
                     raise invalid(f"expected {expected}. Received: {sorted(names)}")
                 inputs = read(signature.inputs)
                 check_shapes(inputs, signature.inputs, self.limits)
-                call.weigh(cost(inputs))
+                if cost(inputs) > calls.LIGHT_COST and not call.is_heavy:
+                    raise HeavyError
                 ran, run = time.perf_counter(), partial(model.run, key)
                 if self.batcher:
                     outputs = self.batcher.run((id(model), key), run, inputs, call)

@@ -99,12 +99,9 @@ def check_shapes(arrays: Arrays, infos: Mapping[str, Message], limits: Limits) -
 
 def cost(arrays: Arrays) -> int:
     """About how much work inputs are: bytes of texts, values, or so much for an image."""
-    return sum(
-        sum(_IMAGE_COST if alias == INPUT else len(text) for text in array.flat)
-        if array.dtype == object
-        else array.size
-        for alias, array in arrays.items()
-    )
+    images = _IMAGE_COST * len(arrays.get(INPUT, ()))
+    others = [array for alias, array in arrays.items() if alias != INPUT]
+    return images + sum(sum(map(len, x.flat)) if x.dtype == object else x.size for x in others)
 
 
 def _check_rows(rows: int, most: int) -> None:

@@ -122,7 +122,7 @@ def test_texts_are_not_tokenized_for_a_client_that_has_gone(onnx_translator, mon
         read.extend(texts)
         if len(read) == 5:
             call.cancelled = True
-            model._is_closed.wait(1.0)  # several looks whether anybody waits
+            model._stopped.wait(1.0)  # several looks whether anybody waits
         return encode(texts)
 
     monkeypatch.setattr(model._model._source, "encode", counted)
