@@ -86,11 +86,42 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
     return tree.pack_sequence_as(output_dtypes, outputs), tree.pack_sequence_as(state, last)
 
 
+class _Traced:
+    """A function of tensors, traced once and copied into each graph that calls it.
+
+    Its Python runs once. A call of a TensorFlow function would not do: in one XLA takes what a loop
+    captures for constants, and compiles at each step.
+    """
+
+    def __init__(self, function: Callable[..., Any], specs: list[tf.TensorSpec]) -> None:
+        self._traced = tf.function(function, **PLAIN_GRAPH).get_concrete_function(*specs)
+        self.definition = self._traced.graph.as_graph_def()
+        nodes, given = self.definition.node, {x.op.name for x in self._traced.inputs}
+        kept = [node for node in nodes if node.name not in given]  # XLA compiles no placeholder
+        del nodes[:]
+        nodes.extend(kept)
+        self._read = {name.partition(":")[0] for node in kept for name in node.input}
+        self.captured = self._traced.captured_inputs
+        self.variables = [x for x in self._traced.graph.variables if x.trainable]
+        self.returned = self._traced.structured_outputs
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        graph, traced = tf.compat.v1.get_default_graph(), self._traced.graph
+        given = zip(traced.inputs, (*tensors, *self.captured), strict=True)
+        read = ((x.name, y) for x, y in given if x.op.name in self._read)
+        copied = tf.graph_util.import_graph_def(
+            self.definition,
+            input_map={name: graph.capture(x) for name, x in read},
+            return_elements=[x.name for x in traced.outputs],
+            name="step",
+        )
+        for x, y in zip(copied, traced.outputs, strict=True):
+            x.set_shape(y.shape)
+        return tf.nest.pack_sequence_as(self.returned, copied)
+
+
 class _Loop:
     """A step as a function of lists of tensors, and what it reads and makes.
-
-    The step is traced once aside for that. It has to be traced into the loops' bodies again: in a
-    call of a function XLA takes what a loop captures for constants, and compiles at each step.
 
     Attributes:
         state: the tensors before the first step.
@@ -110,20 +141,21 @@ class _Loop:
         self.as_output: dict[int, int] = {}
         count = len(self.state)
 
-        def aside(*tensors: Tensor) -> Any:
+        def take(*tensors: Tensor) -> Any:
             saves = _Saved()
             new, outputs = self.take(tensors[:count], tensors[count:], saves)
             pairs = itertools.product(enumerate(new), enumerate(outputs))
             self.as_output.update({i: j for (i, x), (j, y) in pairs if y is x})
-            return outputs, saves.values
+            return new, outputs, saves.values
 
-        specs = [tf.TensorSpec(x.shape, x.dtype) for x in self.state]
-        specs += [tf.TensorSpec(x.shape[1:], x.dtype) for x in self.inputs]
-        traced = tf.function(aside, **PLAIN_GRAPH).get_concrete_function(*specs)
-        self.tensors = [x for x in traced.captured_inputs if x.dtype.is_floating]
-        self.variables = [x for x in traced.graph.variables if x.trainable]
-        self.outputs, self.saves = traced.structured_outputs
-        graph = traced.graph.as_graph_def()
+        self._specs = [tf.TensorSpec(x.shape, x.dtype) for x in self.state]
+        self._specs += [tf.TensorSpec(x.shape[1:], x.dtype) for x in self.inputs]
+        self._forward = _Traced(take, self._specs)
+        self.tensors = [x for x in self._forward.captured if x.dtype.is_floating]
+        self.variables = self._forward.variables
+        _, self.outputs, self.saves = self._forward.returned
+        self._backward: _Traced | None = None  # the gradient of a step
+        graph = self._forward.definition
         nodes = itertools.chain(graph.node, *(each.node_def for each in graph.library.function))
         self.draws = any(node.op.startswith(DRAWS) for node in nodes)
 
@@ -152,14 +184,15 @@ class _Loop:
         def run(*arguments: Tensor) -> Any:
             first = list(arguments[: len(state)])
             arrays = [chunks.array(x) for x in arguments[len(state) :][: len(inputs)]]
+            for variable in self.variables:  # a copy of a step does not say that it reads them
+                tf.convert_to_tensor(variable)
             like = [*self.outputs, *[first[i] for i in alone], *self.saves]
 
             def forward(t: Tensor, state: list[Tensor], rows: list[Any]) -> Any:
                 values = []
                 for step_inputs in chunks.read(arrays, t):
-                    saves = _Saved()
-                    state, outputs = self.take(state, step_inputs, saves)
-                    values.append([*outputs, *[state[i] for i in alone], *saves.values])
+                    state, outputs, saves = self._forward(*state, *step_inputs)
+                    values.append([*outputs, *[state[i] for i in alone], *saves])
                 return t + 1, state, chunks.write(rows, t, values)
 
             _, last, rows = tf.while_loop(
@@ -204,31 +237,41 @@ class _Loop:
     ) -> tuple[list[Tensor], list[Any], list[Tensor]]:
         """Return the gradients of the first states, the inputs, and of what the step captures."""
         floats = [i for i, x in enumerate(self.inputs) if x.dtype.is_floating]
-        specs = [tf.TensorSpec(self.inputs[i].shape[1:], self.inputs[i].dtype) for i in floats]
+        g_last = [
+            g if x.dtype.is_floating else _zeros(x) for x, g in zip(self.state, g_last, strict=True)
+        ]
+        ends = list(itertools.accumulate(map(len, (before, saves, g_outputs, self.inputs))))
+
+        def differentiate(*values: Tensor) -> Any:
+            starts, stops = [0, *ends], [*ends, None]
+            parts = [list(values[a:b]) for a, b in zip(starts, stops, strict=True)]
+            g_state, g_inputs, sums = self._differentiate(*parts)
+            return g_state, [g_inputs[i] for i in floats], sums
+
         read = [chunks.array(x) for x in (*before, *saves, *g_outputs)]
-        ends = len(before), len(before) + len(saves)
+        inputs = self._specs[len(before) :]
+        if self._backward is None:
+            like = [tf.TensorSpec(x.shape[1:], x.dtype) for x in (*before, *saves, *g_outputs)]
+            like += [*inputs, *(tf.TensorSpec(g.shape, g.dtype) for g in g_last)]
+            self._backward = _Traced(differentiate, like)
+        differentiated = self._backward
 
         def backward(k: Tensor, g_state: list[Tensor], rows: list[Any], sums: list[Tensor]) -> Any:
             t = chunks.count - 1 - k
             of_inputs = []
             pairs = zip(chunks.read(read, t), chunks.read(arrays, t), strict=True)
-            for values, inputs in reversed(list(pairs)):
-                g_state, g_inputs, more = self._differentiate(
-                    values[: ends[0]], inputs, values[ends[0] : ends[1]], g_state, values[ends[1] :]
-                )
-                of_inputs.append([g_inputs[i] for i in floats])
+            for values, row in reversed(list(pairs)):
+                g_state, g_inputs, more = differentiated(*values, *row, *g_state)
+                of_inputs.append(g_inputs)
                 sums = [x + tf.cast(y, x.dtype) for x, y in zip(sums, more, strict=True)]
             return k + 1, g_state, chunks.write(rows, t, of_inputs[::-1]), sums
 
-        g_last = [
-            g if x.dtype.is_floating else _zeros(x) for x, g in zip(self.state, g_last, strict=True)
-        ]
         captured = (*self.tensors, *self.variables)
         zeros = [_zeros(tf.cast(x, tf.float32) if x.dtype.size == 2 else x) for x in captured]
         _, g_first, rows, sums = tf.while_loop(
             lambda k, *_: k < chunks.count,
             backward,
-            (tf.constant(0), g_last, chunks.empty(specs), zeros),
+            (tf.constant(0), g_last, chunks.empty([inputs[i] for i in floats]), zeros),
             maximum_iterations=chunks.count,
         )
         sums = [tf.cast(x, like.dtype) for x, like in zip(sums, captured, strict=True)]
@@ -240,10 +283,10 @@ class _Loop:
     def _differentiate(
         self,
         state: list[Tensor],
-        inputs: list[Tensor],
         saves: list[Tensor],
-        g_state: list[Tensor],
         g_outputs: list[Tensor],
+        inputs: list[Tensor],
+        g_state: list[Tensor],
     ) -> tuple[list[Tensor], list[Any], list[Tensor]]:
         """Take a step again, and return the gradients of its states, inputs and captures."""
         floats = [x for x in (*state, *inputs) if x.dtype.is_floating]

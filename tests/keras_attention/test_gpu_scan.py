@@ -102,6 +102,32 @@ def test_outputs_states_and_gradients_are_those_of_the_plain_loop(
     np.testing.assert_array_equal(plain[0][0][-1], plain[1][0])
 
 
+def test_a_step_is_traced_once_and_once_for_its_gradient(for_gpu):
+    import tensorflow as tf
+
+    from keras_attention import backend
+
+    calls = []
+    kernel = tf.Variable(tf.ones((UNITS, UNITS)))
+
+    def step(x, h):
+        calls.append(x)
+        h = tf.tanh(x + h @ kernel)
+        return h, h
+
+    @tf.function(
+        jit_compile=True, autograph=False, input_signature=[tf.TensorSpec((None, BATCH, UNITS))]
+    )
+    def compute(inputs):
+        with tf.GradientTape() as tape:
+            outputs, _ = backend.scan(step, tf.zeros((BATCH, UNITS)), inputs, "float32")
+            loss = tf.reduce_sum(outputs)
+        return tape.gradient(loss, kernel)
+
+    compute.get_concrete_function()
+    assert len(calls) == 2
+
+
 def test_a_second_derivative_is_refused(rng, for_gpu):
     import tensorflow as tf
 
