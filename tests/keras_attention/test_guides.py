@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import backend
+from keras_attention import AdditiveAttention, AttentionPooling, backend
 from tests.keras_attention.padding import assert_padding_changes_nothing
 
 # How many models read sequences that may be padded.
@@ -157,6 +157,48 @@ def test_the_answers_to_questions_are_right():
     parts = (ops.convert_to_numpy(halves[name]) for name in ("first", "second"))
     together = ops.convert_to_numpy(halves["together"])
     np.testing.assert_allclose(np.concatenate([*parts], axis=1), together, rtol=1e-4, atol=1e-5)
+
+
+def test_the_short_answers_to_questions_are_right():
+    """What the page says without a block."""
+    rows = np.random.default_rng(1).normal(size=(2, 5, 6)).astype("float32")
+    mask = np.arange(5) < np.array([[5], [3]])
+    one = AdditiveAttention(4)(rows, rows[:, :1], return_attention_scores=True)[1]
+    np.testing.assert_array_equal(ops.convert_to_numpy(one), np.ones((2, 5, 1)))  # all are 1
+    for row in (rows[:, 0, :, None], rows[:, 0, None]):  # a row of numbers
+        places = AttentionPooling(4)(row, return_attention_scores=True)[1]
+        assert places.shape == row.shape[:2]
+    ids = np.array([[3, 4, 0], [5, 0, 0]])
+    embedded = keras.layers.Embedding(9, 6, mask_zero=True)(ids)
+    weights = AdditiveAttention(4)(embedded, embedded, return_attention_scores=True)[1]
+    assert not ops.convert_to_numpy(weights)[1, :, 1:].any()  # mask_zero is honoured
+    pooling = AttentionPooling(4)
+    pooled = ops.convert_to_numpy(pooling(rows, mask=mask))  # and not the last step, of padding
+    noisy = np.where(mask[..., None], rows, 7)
+    np.testing.assert_allclose(ops.convert_to_numpy(pooling(noisy, mask=mask)), pooled, atol=1e-5)
+    half = AdditiveAttention(4, dtype="mixed_bfloat16")(rows, rows)
+    assert keras.backend.standardize_dtype(half.dtype) == "bfloat16"
+    document = np.array([[[3, 4], [0, 0]]])
+    assert np.any(document != 0, axis=-1).tolist() == [[True, False]]  # the mask of sentences
+    with pytest.raises((TypeError, ValueError)):
+        AdditiveAttention(ops.ones((2, 3)))  # tensors go into the call
+
+
+WORDS = """padding|mask_zero|variable|ragged|2-D|hierarchical|strings|Bahdanau|Luong|many-to-one
+tagger|query|all 1|AttentionWrapper|monotonic|pointer|coverage|mixed precision|heat map|guided
+inference|beam search|scheduled sampling|stateful|Unknown layer|SavedModel|REST|ONNX|blank lines"""
+
+
+@pytest.mark.parametrize("word", WORDS.replace("\n", "|").split("|"))
+def test_the_words_of_questions_lead_to_a_heading_that_is_there(word):
+    text = (GUIDES.parent / "questions.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|") and word in line]
+    assert rows
+    anchors = {
+        re.sub(r"[^a-z ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"## (.+)", text)
+    }
+    for row in rows:
+        assert re.search(r"\(#([a-z-]+)\)", row)[1] in anchors
 
 
 def test_the_layers_of_keras_give_the_same_after_the_move():
