@@ -112,7 +112,6 @@ DEV = [
     *PAGE,
     *TASKS,
     *ZSTD,
-    "hypothesis>=6.100,<7",
     "pytest>=8,<10",
     "pytest-xdist>=3.6,<4",
     "hypothesis>=6.120,<7",
