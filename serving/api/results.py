@@ -36,10 +36,15 @@ class Translation:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One of a text's several translations, or of an image's several readings."""
+    """One of a text's several translations, or of an image's several readings.
+
+    `truncated` and `unknown` are those of a `Translation` of the text.
+    """
 
     text: str
     score: float
+    truncated: bool = False
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Alignment:
     """A translation with its attention weights.
 
     `attention_weights[t][s]` is the weight of `source_tokens[s]` as `target_tokens[t]` was written.
-    `words` and `word_probabilities` are those of a `Translation`.
+    The others are those of a `Translation`.
     """
 
     translation: str
@@ -56,6 +61,8 @@ class Alignment:
     attention_weights: tuple[tuple[float, ...], ...]
     words: tuple[str, ...] = ()
     word_probabilities: tuple[float, ...] = ()
+    truncated: bool = False
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,13 +71,14 @@ class Score:
 
     `score` compares with a `Translation`'s. `log_probs` has one number for each of `tokens`, of
     which the last is the end. `truncated` says that the text or the translation was longer than
-    the model reads.
+    the model reads; `unknown` is that of a `Translation`.
     """
 
     score: float
     tokens: tuple[str, ...]
     log_probs: tuple[float, ...]
     truncated: bool = False
+    unknown: str = ""
 
 
 @dataclass(frozen=True)

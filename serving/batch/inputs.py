@@ -34,9 +34,8 @@ from training.command.errors import UserError
 ENDINGS = (".jsonl", ".json", ".txt", ".csv")
 Function = Callable[..., dict[str, Any]]  # a signature of a SavedModel: tensors by name
 Fields = dict[str, Any]  # of an answer
-_ANSWERS = frozenset(("translation", "score", "truncated", "model_version", "error"))
+_ANSWERS = frozenset(("translation", "score", "truncated", "unknown", "model_version", "error"))
 _FIELD = "text"  # of JSON lines
-_MOST_BYTES = 4000  # of a text
 
 
 class JobError(UserError):
@@ -156,17 +155,22 @@ class Texts:
                 yield Item(text, {x: y for x, y in record.items() if x not in _ANSWERS})
 
     def answer(self, function: Function, values: Sequence[str]) -> list[Fields]:
-        """Return translation and score of each text, and whether it was too long."""
+        """Return translation and score of each text, and what is told of how it was read."""
         import tensorflow as tf
 
-        answers = function(text=tf.constant([text.encode() for text in values], tf.string))
+        written = [text.encode("utf-8", "replace") for text in values]
+        answers = function(text=tf.constant(written, tf.string))
+        answers.setdefault("unknown", tf.fill([len(values)], ""))  # models of others
         return [
             {
                 "translation": text.decode("utf-8", "replace"),
                 "score": round(float(score), 4),
                 **({"truncated": True} if truncated else {}),
+                **({"unknown": unknown.decode()} if unknown else {}),
             }
-            for text, score, truncated in _rows(answers, "translation", "score", "truncated")
+            for text, score, truncated, unknown in _rows(
+                answers, "translation", "score", "truncated", "unknown"
+            )
         ]
 
 
@@ -180,15 +184,10 @@ def _read_text(line: bytes, is_json: bool) -> tuple[str, dict[str, Any]]:
             if not isinstance(record, dict) or not isinstance(record.get(_FIELD), str):
                 raise ValueError(f"not an object with a text {_FIELD!r}")
             text = record[_FIELD]
-        size = len(text.encode("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None
-    except UnicodeEncodeError:
-        raise ValueError("half of a surrogate pair") from None
     except (json.JSONDecodeError, RecursionError):
         raise ValueError("not JSON") from None
-    if size > _MOST_BYTES:
-        raise ValueError(f"more than {_MOST_BYTES:,} bytes")
     return text, record
 
 

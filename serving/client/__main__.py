@@ -108,8 +108,6 @@ def _ask(arguments: argparse.Namespace) -> int:
 
 
 def _show_translations(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    from serving.api.results import unseen
-
     for number, answer in enumerate(translator.translate(texts, arguments.split)):
         if arguments.json:
             fields = asdict(answer)
@@ -122,14 +120,11 @@ def _show_translations(translator: Translator, arguments: Any, texts: list[str])
             lines = answer.text.split("\n") if "\n" in texts[number] else [answer.text]
             text = "\n".join(map(printable, lines))
             print(f"{answer.score:.4f}\t{text}" if arguments.scores else text)
-        if answer.truncated:
-            _warn_truncated(number + 1)
-        if answer.unknown:
-            print(f"warning: text {number + 1}: {unseen(answer.unknown)}", file=sys.stderr)
+        _warn(number + 1, answer)
 
 
 def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    for text, hypotheses in zip(texts, translator.nbest(texts), strict=True):
+    for number, (text, hypotheses) in enumerate(zip(texts, translator.nbest(texts), strict=True)):
         if len(hypotheses) < arguments.nbest:
             raise ValueError(
                 f"--nbest expected at most {len(hypotheses)}, which the model was exported with. "
@@ -142,6 +137,7 @@ def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> Non
             print(printable(text))
             for hypothesis in hypotheses:
                 print(f"{hypothesis.score:9.4f}  {printable(hypothesis.text)}")
+        _warn(number + 1, hypotheses[0])
 
 
 def _show_alignments(translator: Translator, arguments: Any, texts: list[str]) -> None:
@@ -152,6 +148,7 @@ def _show_alignments(translator: Translator, arguments: Any, texts: list[str]) -
             print_json(source=texts[number], **asdict(alignment))
         else:
             print(f"{printable(alignment.translation)}\n{draw_alignment(alignment)}\n")
+        _warn(number + 1, alignment)
         if arguments.png and alignment.target_tokens:
             tokens = alignment.source_tokens, alignment.target_tokens
             plot_attention(
@@ -173,8 +170,7 @@ def _show_scores(translator: Translator, arguments: Any, texts: list[str]) -> No
             tokens = zip(map(printable, score.tokens), score.log_probs, strict=True)
             numbers = " ".join(f"{token} {log_prob:.3f}" for token, log_prob in tokens)
             print(f"{score.score:.4f}\t{numbers}")
-        if score.truncated:
-            _warn_truncated(number + 1)
+        _warn(number + 1, score)
 
 
 _SHOWN = {
@@ -185,11 +181,15 @@ _SHOWN = {
 }
 
 
-def _warn_truncated(number: int) -> None:
-    print(
-        f"warning: text {number} is longer than the model reads; its end is not translated",
-        file=sys.stderr,
-    )
+def _warn(number: int, answer: Any) -> None:
+    """Print what an answer tells of how its text was read."""
+    from serving.api.results import unseen
+
+    if answer.truncated:
+        reason = "is longer than the model reads; its end is not translated"
+        print(f"warning: text {number} {reason}", file=sys.stderr)
+    if answer.unknown:
+        print(f"warning: text {number}: {unseen(answer.unknown)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ def read_translations(response: Message, count: int) -> list[Translation]:
     answers = []
     for row in read_rows(response, count, *names, optional=(*_WORDS, "unknown")):
         words, probabilities = unpadded(row, *_WORDS)
-        unknown = unique_letters(row.get("unknown", ""))
         best, score, cut = (row[name] for name in names)
+        unknown = unique_letters(row.get("unknown", ""))  # exports of before repeat letters
         answers.append(Translation(best, score, cut, words, probabilities, unknown))
     return answers
 
@@ -62,24 +62,26 @@ def read_alignments(response: Message, count: int) -> list[Alignment]:
     """Answers of the signature `align`, without their padding."""
     names = "translation", "source_tokens", "target_tokens", "attention_weights"
     alignments = []
-    for row in read_rows(response, count, *names, optional=_WORDS):
+    for row in read_rows(response, count, *names, optional=(*_WORDS, "truncated", "unknown")):
         if row["attention_weights"]:
             row["weights of a token"] = row["attention_weights"][0]
             check_alike(row, "source_tokens", "weights of a token")
         (source,) = unpadded(row, "source_tokens")
         target, weights = unpadded(row, "target_tokens", "attention_weights")
         weights = tuple(tuple(each[: len(source)]) for each in weights)
-        words = unpadded(row, *_WORDS)
-        alignments.append(Alignment(row["translation"], source, target, weights, *words))
+        more = *unpadded(row, *_WORDS), row.get("truncated", False), row.get("unknown", "")
+        alignments.append(Alignment(row["translation"], source, target, weights, *more))
     return alignments
 
 
 def read_scores(response: Message, count: int) -> list[Score]:
     """Answers of the signature `score`, without their padding."""
     scores = []
-    for row in read_rows(response, count, "score", "tokens", "log_probs", "truncated"):
+    names = "score", "tokens", "log_probs", "truncated"
+    for row in read_rows(response, count, *names, optional=["unknown"]):
         tokens, log_probs = unpadded(row, "tokens", "log_probs")
-        scores.append(Score(row["score"], tokens, log_probs, row["truncated"]))
+        read = row["truncated"], row.get("unknown", "")
+        scores.append(Score(row["score"], tokens, log_probs, *read))
     return scores
 
 

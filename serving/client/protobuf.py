@@ -4,7 +4,6 @@
 checked for type, rank and length.
 """
 
-import itertools
 import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -153,21 +152,25 @@ def _decoded(value: Any) -> Any:
 def read_hypotheses(response: Message, count: int, name: str) -> list[list[Hypothesis]]:
     """The texts of an output and their scores, best first."""
     answers = []
-    for row in read_rows(response, count, name, "scores"):
+    for row in read_rows(response, count, name, "scores", optional=("truncated", "unknown")):
         check_alike(row, name, "scores")
-        answers.append(list(map(Hypothesis, row[name], row["scores"])))
+        read = row.get("truncated", False), row.get("unknown", "")
+        answers.append(
+            [Hypothesis(*each, *read) for each in zip(row[name], row["scores"], strict=True)]
+        )
     return answers
 
 
 def unpadded(row: dict[str, Any], tokens: str, *others: str) -> tuple[tuple[Any, ...], ...]:
-    """Return the tokens of a row before the first empty one, which is padding, and their values.
+    """Return the tokens of a row, and their values, without the empty ones at its end: padding.
 
     `others` are outputs with a value for each token. An output that the row lacks is (). Raises
     UnexpectedResponseError where they differ in length.
     """
     check_alike(row, *(name for name in (tokens, *others) if name in row))
-    texts = tuple(itertools.takewhile(bool, row.get(tokens, ())))
-    return (texts, *(tuple(row.get(name, ())[: len(texts)]) for name in others))
+    texts = row.get(tokens, ())
+    count = max((place for place, text in enumerate(texts, 1) if text), default=0)
+    return tuple(tuple(row.get(name, ())[:count]) for name in (tokens, *others))
 
 
 def check_alike(row: dict[str, Any], *names: str) -> None:

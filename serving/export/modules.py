@@ -17,7 +17,13 @@ from training.decode.labels import attends, predict
 from training.decode.search import Encoded, bound_of, encode, score_targets, search
 from training.decode.settings import SearchSettings
 from training.decode.steps import PlainStep, fixed_steps
-from training.decode.texts import dense_ids, replace_unknown, tokens_to_copy, words_of
+from training.decode.texts import (
+    dense_ids,
+    replace_unknown,
+    shown_first,
+    tokens_to_copy,
+    words_of,
+)
 from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run
@@ -100,8 +106,11 @@ class Exported(tf.Module):
         }
 
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
-        ids, empty, _ = self._read.value(text)
+        """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first.
+
+        `truncated` and `unknown` are those of `translate`.
+        """
+        ids, empty, truncated = self._read.value(text)
         count = self._settings.value.num_results
         result = self._search(ids, self._settings.value)
         each, copied = tf.repeat(empty, count), self._copied(text, count)
@@ -109,21 +118,29 @@ class Exported(tf.Module):
         return {
             "translations": tf.reshape(self._text(flat, each, copied), [-1, count]),
             "scores": tf.where(empty[:, None], 0.0, result.scores),
+            "truncated": truncated,
+            "unknown": self.source_tokenizer.unknown(text),
         }
 
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text `(B,)` to `translation` `(B,)`, the tokens of both sides, and the weights."""
-        ids, empty, _ = self._read.value(text)
+        """Text `(B,)` to `translation` `(B,)`, the tokens of both sides, and the weights.
+
+        `truncated`, `unknown`, `words` and `word_probabilities` are those of `translate`.
+        """
+        ids, empty, truncated = self._read.value(text)
         result = self._search(ids, return_attention_weights=True)
         assert result.attention_weights is not None
-        target = result.ids[:, 0]
-        written = (target != PAD_ID) & (target != END_ID) & ~empty[:, None]
-        copied = self._copied(text)
+        target, copied = result.ids[:, 0], self._copied(text)
+        tokens = tf.where(empty[:, None], "", self.target_tokenizer.tokens(target, copied))
+        weights = tf.where((tokens != "")[:, :, None], result.attention_weights[:, 0], 0.0)
+        tokens, weights = shown_first(tokens, weights)
         return {
             "translation": self._text(target, empty, copied),
+            "truncated": truncated,
+            "unknown": self.source_tokenizer.unknown(text),
             "source_tokens": self.source_tokenizer.tokens(ids, copied),
-            "target_tokens": tf.where(written, self.target_tokenizer.tokens(target, copied), ""),
-            "attention_weights": tf.where(written[:, :, None], result.attention_weights[:, 0], 0.0),
+            "target_tokens": tokens,
+            "attention_weights": weights,
             **self._words(result, empty, copied),
         }
 
@@ -132,7 +149,8 @@ class Exported(tf.Module):
 
         `score` `(B,)` is comparable with that of `translate`; `tokens` `(B, T)` are those of the
         translation and the end, `log_probs` `(B, T)` is that of each after those before it, and
-        `truncated` `(B,)` says that one of both was longer than the model reads.
+        `truncated` `(B,)` says that one of both was longer than the model reads; `unknown` `(B,)`
+        is that of `translate`.
         """
         ids, empty, truncated = self._read.value(text)
         translation = tf.ensure_shape(translation, [None])
@@ -160,6 +178,7 @@ class Exported(tf.Module):
             "tokens": tokens,
             "log_probs": log_probs,
             "truncated": truncated,
+            "unknown": self.source_tokenizer.unknown(text),
         }
 
     def _ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -217,8 +236,8 @@ class Exported(tf.Module):
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
         if not self._copies:
             return None
-        text = _cut(text, self._settings.value.max_source_length)
-        return tokens_to_copy(self._run.value, text, results)
+        most = self._settings.value.max_source_length
+        return tokens_to_copy(self._run.value, _cut(text, most), most, results)
 
 
 def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
@@ -298,20 +317,23 @@ class ExportedReader(tf.Module):
     def regions(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """The same with weights, of regions `(B, T, h, w)`."""
         result = self._search(inputs, return_attention_weights=True)
-        best, weights = self._best(result), result.attention_weights[:, 0]
-        weights = tf.where((best["tokens"] != "")[:, :, None], weights, 0.0)
+        tokens = self.target_tokenizer.tokens(result.ids[:, 0])
+        weights = tf.where((tokens != "")[:, :, None], result.attention_weights[:, 0], 0.0)
+        best, (_, weights) = self._best(result), shown_first(tokens, weights)
         places = self._places or (1, tf.shape(weights)[2])  # a sequence is a row
         shape = [*tf.unstack(tf.shape(best["tokens"])), *places]
         return {**best, "attention_weights": tf.reshape(weights, shape)}
 
     def _best(self, result: SearchResult) -> dict[str, tf.Tensor]:
         ids = result.ids[:, 0]
-        written = (ids != PAD_ID) & (ids != END_ID)
+        tokens = self.target_tokenizer.tokens(ids)
+        probabilities = tf.where(tokens != "", tf.exp(result.log_probs[:, 0]), 0.0)
+        tokens, probabilities = shown_first(tokens, probabilities)
         return {
             "text": self.target_tokenizer.detokenize(ids),
             "score": result.scores[:, 0],
-            "tokens": tf.where(written, self.target_tokenizer.tokens(ids), ""),
-            "token_probabilities": tf.where(written, tf.exp(result.log_probs[:, 0]), 0.0),
+            "tokens": tokens,
+            "token_probabilities": probabilities,
         }
 
     def _search(

@@ -156,7 +156,7 @@ def rounded(numbers: Iterable[float]) -> list[float]:
 
 def found_hypotheses(hypotheses: Iterable[Hypothesis]) -> list[Answer]:
     """Return hypotheses; a search that found fewer fills up with -inf."""
-    return [dataclasses.asdict(each) for each in hypotheses if each.score > -math.inf]
+    return [{"text": x.text, "score": x.score} for x in hypotheses if x.score > -math.inf]
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -167,7 +167,12 @@ def _predictions(model: Any, columns: Mapping[str, np.ndarray]) -> list[Any]:
 def _value(answer: Any, alias: str) -> Any:
     """An output's part of an answer, which may be a list of several."""
     if isinstance(answer, list):
-        return [_value(each, alias.removesuffix("s")) for each in answer]
+        single = alias.removesuffix("s")
+        return (
+            [_value(each, single) for each in answer]
+            if single != alias
+            else _value(answer[0], alias)
+        )
     return getattr(answer, alias) if hasattr(answer, alias) else answer.text
 
 

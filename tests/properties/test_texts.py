@@ -207,7 +207,6 @@ def in_page(version):
     return ask
 
 
-@pytest.mark.xfail(reason="what is served is not cleaned yet", strict=False)
 @pytest.mark.parametrize("name", KINDS)
 @examples(30)
 @example(["", " ", "\u3000", "\ufeff", "\x01", "▁"])

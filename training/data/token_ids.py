@@ -16,19 +16,17 @@ from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_place
 WORD = re.compile(r"\w+")
 _DRAWS = 1_000_000
 _HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for no word
-_COMPARED = 512  # texts at a time whose words are compared with one another
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer) -> Ids:
     """Return the token ids of texts, in the smallest type that holds them, and their lengths."""
     dtype = ids_dtype(tokenizer.vocab_size)
-    size = _COMPARED if tokenizer.copies else TOGETHER
 
     def ids_of(part: slice) -> Ids:
         values, lengths = _flat(tokenizer.tokenize(tf.constant(texts[part], tf.string)))
         return (values if tokenizer.copies else values.astype(dtype)), lengths
 
-    return in_chunks(len(texts), size, ids_of)
+    return in_chunks(len(texts), TOGETHER, ids_of)
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
@@ -53,16 +51,15 @@ def tokenize_to_copy(
     """
 
     def ids_of(chunk: slice) -> Ids:
-        words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
-        words = words[:, :max_source_length]
+        words = tokenizers[0].split(tf.constant(sources[chunk], tf.string))
         text = tf.constant(targets[chunk], tf.string)
         ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
-        dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
-        copied = (dense == UNK_ID) & (places < tf.shape(words)[1])
-        dense = tf.where(copied, tokenizers[1].vocab_size + places, dense)
-        return _flat(tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths()))
+        places = first_places(strings, words)
+        copied = (ids.flat_values == UNK_ID) & (places < max_source_length)
+        values = tf.where(copied, tokenizers[1].vocab_size + places, ids.flat_values)
+        return _flat(ids.with_flat_values(values))
 
-    return Sequences.of(*in_chunks(len(targets), _COMPARED, ids_of))
+    return Sequences.of(*in_chunks(len(targets), TOGETHER, ids_of))
 
 
 def encode_to_copy(

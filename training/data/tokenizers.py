@@ -34,15 +34,16 @@ LETTERS = rf"(?:[^\P{{L}}{_CJK}]|[\p{{N}}\p{{M}}])+"
 _ELISION = r"(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
 _WORD = rf"▁?(?:[{_CJK}]|{_ELISION}|{LETTERS}(?:['’]{LETTERS})*|[^▁])"
 ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
-BYTE_ORDER_MARK = "\ufeff"
 SPACES = r"[▁\s\p{Z}\p{Cc}]+"
+_WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # as of `str.split`
 
 
 class Tokenizer(tf.Module, ABC):
     """Text to token ids and back.
 
     The methods work eagerly, in tf.data and in a SavedModel whose root tracks the tokenizer.
-    Invalid UTF-8 is read as U+FFFD; empty texts and empty batches are allowed.
+    Texts are read as `training.data.pair_files.clean` makes them, invalid UTF-8 as U+FFFD; empty
+    texts and empty batches are allowed.
     """
 
     kind: str  # one of TOKENIZERS
@@ -54,14 +55,14 @@ class Tokenizer(tf.Module, ABC):
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Token ids of texts `(B,)`, without START and END: int32 ragged `(B, None)`."""
-        return self._encode(valid_text(text))
+        return self._encode(clean_text(text))
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokens of each text as they stand in it, string ragged `(B, None)`; words alone."""
         raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
 
     def unknown(self, text: tf.Tensor) -> tf.Tensor:
-        """Letters of each text `(B,)` that training never saw, in a row: string `(B,)`.
+        """Letters of each text `(B,)` that training never saw, each once: string `(B,)`.
 
         Only tokens that are letters are looked at, and of these only what cannot be copied.
         """
@@ -175,16 +176,16 @@ class VocabularyTokenizer(Tokenizer):
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokens of each text as they stand in it, string ragged `(B, None)`."""
-        return _split(self.kind, valid_text(text))
+        return _split(self.kind, clean_text(text))
 
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         strings = _split(self.kind, text)
         ids = strings.with_flat_values(self.ids(strings.flat_values))
         if self.copies:
-            dense, strings = ids.to_tensor(), strings.to_tensor()
             places = self.vocab_size + first_places(strings, strings)
-            dense = tf.where(dense == UNK_ID, places, dense)
-            return tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
+            return ids.with_flat_values(
+                tf.where(ids.flat_values == UNK_ID, places, ids.flat_values)
+            )
         if self.kind in ALPHABETS:  # a capital that training never saw
             lower = self.ids(tf.strings.lower(strings.flat_values, "utf-8"))
             ids = tf.where(ids == UNK_ID, ids.with_flat_values(lower), ids)
@@ -195,7 +196,9 @@ class VocabularyTokenizer(Tokenizer):
         if self.kind not in ALPHABETS or self.copies:
             return super().unknown(text)
         unseen = tf.ragged.boolean_mask(self.split(text), self.tokenize(text) == UNK_ID)
-        return tf.strings.reduce_join(unseen, axis=1)
+        places = tf.ragged.range(tf.cast(unseen.row_lengths(), tf.int32))
+        first = unseen.with_flat_values(first_places(unseen, unseen))
+        return tf.strings.reduce_join(tf.ragged.boolean_mask(unseen, first == places), axis=1)
 
     def _decode(self, ids: tf.Tensor, visible: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
         strings = tf.ragged.boolean_mask(self.tokens(ids, copied), visible)
@@ -269,11 +272,19 @@ def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:
     raise ValueError(f"tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}")
 
 
-def first_places(tokens: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """First places of tokens `(B, T)` among others `(B, S)`: int32 `(B, T)`, S for none."""
-    same = tf.equal(tokens[:, :, None], others[:, None, :])
-    after = tf.ones_like(tokens[:, :, None], tf.bool)  # where no other is
-    return tf.argmax(tf.concat([same, after], 2), axis=2, output_type=tf.int32)
+def first_places(tokens: tf.RaggedTensor, others: tf.RaggedTensor) -> tf.Tensor:
+    """First places of tokens among the others of their text, both ragged `(B, None)`.
+
+    Flat, int32, the largest one for a token that is not there. Memory is linear in the tokens.
+    """
+    sides = others, tokens
+    texts = tf.strings.as_string(tf.concat([side.value_rowids() for side in sides], 0))
+    keys = tf.strings.join([texts, tf.concat([side.flat_values for side in sides], 0)], " ")
+    words, numbers = tf.unique(keys)
+    count = tf.size(others.flat_values)
+    places = tf.ragged.range(tf.cast(others.row_lengths(), tf.int32)).flat_values
+    first = tf.math.unsorted_segment_min(places, numbers[:count], tf.size(words))
+    return tf.gather(first, numbers[count:])
 
 
 @functools.cache
@@ -301,15 +312,16 @@ def composed(kind: str, text: tf.Tensor) -> tf.Tensor:
     return tf_text.normalize_utf8(text, "NFC") if kind == "letters" else text
 
 
-def valid_text(text: tf.Tensor) -> tf.Tensor:
-    """Return texts as valid UTF-8: what is not becomes U+FFFD."""
-    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+def clean_text(text: tf.Tensor) -> tf.Tensor:
+    """Return texts as training reads them, see `pair_files.clean`; invalid UTF-8 is U+FFFD."""
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+    text = tf_text.normalize_utf8(tf.strings.regex_replace(text, "\ufeff", ""), "NFC")
+    return tf.strings.strip(tf.strings.regex_replace(text, _WHITE, " "))
 
 
 def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
     """Token strings, ragged `(B, None)`, of valid UTF-8 text `(B,)`."""
     if kind in ALPHABETS:
-        text = tf.strings.regex_replace(text, BYTE_ORDER_MARK, "")  # as joined files have inside
         if kind == "letters":
             text = tf_text.normalize_utf8(text, "NFD")
         return tf.strings.unicode_split(text, "UTF-8")

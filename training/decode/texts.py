@@ -39,12 +39,14 @@ def words_of(
     From tokens, string `(B, T)`, "" where there is none, and log-probabilities `(B, T)` to words,
     string `(B, W)`, padded with "", and float32 `(B, W)`, padded with 0.
     """
+    tokens, log_probs = shown_first(tokens, log_probs)
     texts, shown = tokens, tokens != ""
     if tokenizer.kind == "symbols":
         texts = tf.where(shown, " " + tokens, "")
     elif tokenizer.kind in ("sentencepiece", "words"):
         texts = tf.strings.regex_replace(tokens, "▁", " ")
     begins = shown & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
+    begins &= tf.pad(texts[:, :-1], [[0, 0], [1, 0]]) != " "  # a lone space is the next word's
     begins |= shown & (tf.cumsum(tf.cast(shown, tf.int32), 1) == 1)
     counts = tf.cumsum(tf.cast(begins, tf.int32), 1)
     batch, most = tf.shape(tokens)[0], tf.reduce_max(tf.concat([[0], tf.reshape(counts, [-1])], 0))
@@ -61,6 +63,12 @@ def words_of(
     least = tf.reshape(least, shape)[:, :most]
     inside = tf.range(most) < tf.reduce_max(counts, 1, keepdims=True)
     return words, tf.where(inside, tf.exp(least), 0.0)
+
+
+def shown_first(tokens: tf.Tensor, *values: tf.Tensor) -> list[tf.Tensor]:
+    """Return tokens and values `(B, T, …)`, those of tokens that are not "" first."""
+    order = tf.argsort(tf.where(tokens != "", 0, 1), axis=1, stable=True)
+    return [tf.gather(value, order, batch_dims=1) for value in (tokens, *values)]
 
 
 def inside_characters(tokenizer: Tokenizer) -> str:
@@ -160,7 +168,8 @@ def make_nbest(
     def translate_ids(ids, copied_from):
         ids, scores, probabilities = search_ids(ids)
         flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])
-        copied = tokens_to_copy(runs[0], copied_from, num_results) if copies else None
+        most = settings.max_source_length
+        copied = tokens_to_copy(runs[0], copied_from, most, num_results) if copies else None
         text = target_tokenizer.detokenize(flat, copied)
         return tf.reshape(text, [-1, num_results]), scores, probabilities
 
@@ -190,15 +199,23 @@ def make_nbest(
 
 
 def say_cut(run: Run, texts: Sequence[str], settings: SearchSettings) -> None:
-    """Say on standard error how many texts are not read to their end."""
+    """Say on standard error how many texts are not read to their end, or have unseen letters."""
     most = settings.max_source_length
     if cut := np.count_nonzero(run.source.rows(texts).lengths > most):
         print(f"{cut} of {len(texts)} texts are cut after {most} tokens.", file=sys.stderr)
+    unknown = run.source_tokenizer.unknown(tf.constant(texts, tf.string)).numpy()
+    if some := [letters.decode() for letters in unknown if letters]:
+        letters = " ".join(dict.fromkeys("".join(some)))
+        print(
+            f"{len(some)} of {len(texts)} texts have letters that training never saw, {letters}: "
+            "what is said of them is invented.",
+            file=sys.stderr,
+        )
 
 
-def tokens_to_copy(run: Run, text: tf.Tensor, results: int = 1) -> tf.Tensor:
-    """Return the source tokens `(B · results, S)` of texts `(B,)` as they stand in them."""
-    return tf.repeat(run.source_tokenizer.split(text).to_tensor(), results, axis=0)
+def tokens_to_copy(run: Run, text: tf.Tensor, most: int, results: int = 1) -> tf.Tensor:
+    """Return at most so many tokens `(B · results, S)` of texts `(B,)` as they stand in them."""
+    return tf.repeat(run.source_tokenizer.split(text)[:, :most].to_tensor(), results, axis=0)
 
 
 def dense_ids(ids: tf.RaggedTensor) -> tf.Tensor:

@@ -3,7 +3,8 @@
 import { SentencePiece } from "./sentencepiece.js";
 import { Vocabulary } from "./vocabulary.js";
 
-const [PAD, END] = [0, 3];
+const UNSHOWN = [0, 2, 3]; // padding, start and end
+const END = 3;
 
 export function makeTokenizer(about) {
   return about.kind === "sentencepiece" ? new SentencePiece(about) : new Vocabulary(about);
@@ -11,12 +12,12 @@ export function makeTokenizer(about) {
 
 // Return a hypothesis of `search` as {text, score, tokens, token_probabilities, weights (T, S)}.
 export function described(tokenizer, { ids, score, logProbs, weights }) {
-  const own = ids.filter((id) => id !== END && id !== PAD);
+  const own = [...ids.keys()].filter((place) => !UNSHOWN.includes(ids[place]));
   return {
-    text: tokenizer.decode(own.filter((id) => id > END)),
+    text: tokenizer.decode(ids.filter((id) => id > END)),
     score,
-    tokens: own.map((id) => tokenizer.token(id)),
-    token_probabilities: logProbs.slice(0, own.length).map(Math.exp),
-    weights: weights.slice(0, own.length).map((row) => Array.from(row)),
+    tokens: own.map((place) => tokenizer.token(ids[place])),
+    token_probabilities: own.map((place) => Math.exp(logProbs[place])),
+    weights: weights.length ? own.map((place) => Array.from(weights[place])) : [],
   };
 }

@@ -5,15 +5,13 @@ const [UNKNOWN, FIRST] = [1, 4];
 const MARK = "▁";
 const ELIDED = ["[cdjlmnst]", "qu", "jusqu", "lorsqu", "puisqu", "quoiqu"];
 
-// Joined files have byte order marks inside.
-const unmarked = (text) => text.replaceAll("\ufeff", "");
 const trimmed = (text) => text.replace(/^ +| +$/g, "");
 // By kind: a text's tokens, and the text of tokens.
 const KINDS = {
   words: { split: splitWords, join: (tokens) => trimmed(tokens.join("").replaceAll(MARK, " ")) },
-  characters: { split: () => (text) => [...unmarked(text)], join: (tokens) => tokens.join("") },
+  characters: { split: () => (text) => [...text], join: (tokens) => tokens.join("") },
   letters: {
-    split: () => (text) => [...unmarked(text).normalize("NFD")],
+    split: () => (text) => [...text.normalize("NFD")],
     join: (tokens) => tokens.join("").normalize("NFC"),
   },
   symbols: { split: () => (text) => text.match(/[^ \t\n\v\f\r]+/g) ?? [], join: (tokens) => tokens.join(" ") },

@@ -13,10 +13,12 @@ export function wordsBy(tokenizer) {
   const surface = SURFACES[tokenizer.kind] ?? ((token) => token.replaceAll(MARK, " "));
   return (ids, logProbs) => {
     const words = [];
+    let text = "";
     ids.forEach((id, place) => {
       if (id <= END) return;
-      const text = surface(tokenizer.token(id));
-      if (!words.length || !GOES_ON.test(text)) words.push({ text: "", least: 0 });
+      const afterSpace = text === " "; // a lone one is the next word's
+      text = surface(tokenizer.token(id));
+      if (!words.length || !(afterSpace || GOES_ON.test(text))) words.push({ text: "", least: 0 });
       words.at(-1).text += text;
       words.at(-1).least = Math.min(words.at(-1).least, logProbs[place]);
     });

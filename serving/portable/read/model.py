@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from serving.portable.read.manifest import MANIFEST, RANKS, WEIGHTS, read_manife
 from serving.portable.read.tokenizers import (
     END_ID,
     PAD_ID,
+    START_ID,
     UNK_ID,
     Tokenizer,
     Vocabulary,
@@ -32,20 +34,21 @@ _READ = {
     **{"text": "string(?)", "score": "float(?)"},
     **{"tokens": "string(?, ?)", "token_probabilities": "float(?, ?)"},
 }
-_TRANSLATE = {"translation": "string(?)", "score": "float(?)", "truncated": "bool(?)"}
+_TOLD = {"truncated": "bool(?)", "unknown": "string(?)"}
 _WEIGHTS = "attention_weights"
 _OUTPUTS = {  # with N results, and regions of height H and width W
-    "translate": {**_TRANSLATE, "unknown": "string(?)", **_WORDS},
-    "translations": {"translations": "string(?, N)", "scores": "float(?, N)"},
+    "translate": {"translation": "string(?)", "score": "float(?)", **_TOLD, **_WORDS},
+    "translations": {"translations": "string(?, N)", "scores": "float(?, N)", **_TOLD},
     "align": {
         "translation": "string(?)",
         **{f"{side}_tokens": "string(?, ?)" for side in ("source", "target")},
         _WEIGHTS: "float(?, ?, ?)",
         **_WORDS,
+        **_TOLD,
     },
     "score": {
-        **{"score": "float(?)", "tokens": "string(?, ?)"},
-        **{"log_probs": "float(?, ?)", "truncated": "bool(?)"},
+        **{"score": "float(?)", "tokens": "string(?, ?)", "log_probs": "float(?, ?)"},
+        **_TOLD,
     },
     "read": _READ,
     "texts": {"texts": "string(?, N)", "scores": "float(?, N)"},
@@ -318,13 +321,14 @@ def hypotheses(tokenizer: Tokenizer, result: Result) -> list[Hypothesis]:
 def tokens_of(
     tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """Return the tokens of ids `(T,)` up to the end."""
-    tokens = []
-    for number in ids.tolist():
-        if number in (PAD_ID, END_ID):
-            break
-        tokens.append(token_of(tokenizer, number, copied))
-    return tuple(tokens)
+    """Return the tokens of ids `(T,)`, those at `shown_places`."""
+    return tuple(token_of(tokenizer, ids[place], copied) for place in shown_places(ids))
+
+
+def shown_places(ids: np.ndarray) -> list[int]:
+    """Return the places of ids `(T,)` that tokens are shown of: before END, without PAD, START."""
+    before = itertools.takewhile(lambda place: ids[place] != END_ID, range(len(ids)))
+    return [place for place in before if ids[place] not in (PAD_ID, START_ID)]
 
 
 def token_of(tokenizer: Tokenizer, number: int, copied: Sequence[str] | None) -> str:

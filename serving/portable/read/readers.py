@@ -24,6 +24,7 @@ from serving.portable.read.model import (
     check_ids,
     declared,
     hypotheses,
+    shown_places,
     tokens_of,
 )
 from serving.portable.read.pixels import read_image
@@ -140,12 +141,13 @@ class LocalReader(LocalModel):
     def _reading(self, result: Result) -> Reading:
         best, *_ = hypotheses(self._target, result)
         tokens = tokens_of(self._target, result.ids[0])
-        probabilities = np.exp(result.log_probs[0, : len(tokens)]).tolist()
+        probabilities = np.exp(result.log_probs[0, shown_places(result.ids[0])]).tolist()
         return Reading(best.text, best.score, tokens, tuple(probabilities))
 
     def _regions(self, result: Result) -> Regions:
         text, score, tokens, probabilities = astuple(self._reading(result))
-        grids = result.weights[0, : len(tokens)].reshape(len(tokens), *self._grid)
+        weights = result.weights[0, shown_places(result.ids[0])]
+        grids = weights.reshape(len(tokens), *self._grid)
         rows = tuple(tuple(map(tuple, grid)) for grid in grids.tolist())
         return Regions(text, score, tokens, rows, probabilities)
 

@@ -15,7 +15,6 @@ from serving.portable.read.manifest import read_vocabulary
 
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 _ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
-_BYTE_ORDER_MARK = "\ufeff"
 _UNSHOWN = (PAD_ID, START_ID, END_ID)
 _SPECIAL = ("", "<unk>", "", "")
 # Letters that are words of their own: those of the scripts Han, Hiragana and Katakana. The mark
@@ -55,6 +54,11 @@ def load_tokenizer(folder: Path, entry: dict[str, Any]) -> Tokenizer:
     return tokenizer
 
 
+def clean(text: str) -> str:
+    """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
+    return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
+
+
 def without_special(ids: Iterable[int]) -> list[int]:
     """Return the ids of a decoder's tokens up to the end, without special ones."""
     return [number for number in itertools.takewhile(END_ID.__ne__, ids) if number > END_ID]
@@ -73,7 +77,7 @@ class SentencePiece:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer`."""
-        ids: list[list[int]] = self._pieces.encode(list(texts), num_threads=1)
+        ids: list[list[int]] = self._pieces.encode(list(map(clean, texts)), num_threads=1)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -121,20 +125,20 @@ class Vocabulary:
         return [self._ids.get(token, self.size + first[token]) for token in tokens]
 
     def unknown(self, text: str) -> str:
-        """Return the letters of a text that training never saw, in a row."""
+        """Return the letters of a text that training never saw, each once."""
         if not self._has_letters:
             return ""
         tokens = self.split(text)
         numbers = zip(tokens, self._encode(tokens), strict=True)
-        return "".join(token for token, number in numbers if number == UNK_ID)
+        return "".join(dict.fromkeys(token for token, number in numbers if number == UNK_ID))
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text as they stand in it."""
+        text = clean(text)
         if self.kind in _ALPHABETS:
-            text = text.replace(_BYTE_ORDER_MARK, "")  # as joined files have inside
             return list(unicodedata.normalize("NFD", text) if self.kind == "letters" else text)
-        if self.kind == "symbols":  # what ASCII calls spaces
-            return re.findall(r"[^ \t\n\v\f\r]+", text)
+        if self.kind == "symbols":
+            return text.split(" ") if text else []
         text = self._spaces.sub(" ", text).strip(" ")
         return self._words.findall(f" {text}".replace(" ", "▁")) if text else []
 
@@ -187,15 +191,17 @@ class Words:
         size = len(self._texts)
         words: list[str] = []
         least: list[float] = []
+        text = ""
         for number, log_prob in zip(ids, log_probs, strict=True):
             if number <= END_ID:
                 continue
+            after_space = text == " "  # a lone one is the next word's
             if copied is None or number < size:
                 text, continues = self._texts[number], self._continues[number]
             else:
                 text = _surface(self._kind, copied[number - size])
                 continues = goes_on(text)
-            if not words or not continues:
+            if not words or not (continues or after_space):
                 words.append("")
                 least.append(0.0)
             words[-1] += text

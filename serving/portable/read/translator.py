@@ -36,6 +36,7 @@ from serving.portable.read.model import (
     hypotheses,
     padded,
     replaced,
+    shown_places,
     text_of,
     token_of,
     tokens_of,
@@ -64,6 +65,10 @@ class _Read(NamedTuple):
     truncated: list[bool]
     tokens: list[list[str] | None]
     unknown: list[str]
+
+    def told(self, answer: Any, row: int) -> Any:
+        """Return the answer to a text with what is told of how the text was read."""
+        return dataclasses.replace(answer, truncated=self.truncated[row], unknown=self.unknown[row])
 
 
 class LocalTranslator(LocalModel):
@@ -119,18 +124,16 @@ class LocalTranslator(LocalModel):
             ]
         read = self._read(texts)
         answers = self._search(read, 1, self._best)
-        return [
-            dataclasses.replace(best, truncated=cut, unknown=unknown)
-            if best
-            else Translation("", 0.0)
-            for best, cut, unknown in zip(answers, read.truncated, read.unknown, strict=True)
-        ]
+        return [read.told(best or Translation("", 0.0), row) for row, best in enumerate(answers)]
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
         """Each text's translations, best first."""
         read, count = self._read(checked_texts(texts)), self._settings.results
         answers = self._search(read, count, partial(hypotheses, self._target))
-        return [each or [Hypothesis("", 0.0)] * count for each in answers]
+        return [
+            [read.told(one, row) for one in several or [Hypothesis("", 0.0)] * count]
+            for row, several in enumerate(answers)
+        ]
 
     def align(self, texts: Sequence[str]) -> list[Alignment]:
         """Each text's translation with its attention weights.
@@ -144,8 +147,8 @@ class LocalTranslator(LocalModel):
         read = self._read(checked_texts(texts))
         answers = self._search(read, 1, self._aligned, with_weights=True)
         return [
-            each(ids) if each else Alignment("", (), (), ())
-            for each, ids in zip(answers, read.ids, strict=True)
+            read.told(each(read.ids[row]) if each else Alignment("", (), (), ()), row)
+            for row, each in enumerate(answers)
         ]
 
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
@@ -175,8 +178,8 @@ class LocalTranslator(LocalModel):
                 each = [float(x) for x in log_probs[: len(ids)]]
                 tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
                 norm = ((5 + len(ids)) / 6) ** self._settings.penalty
-                cut = read.truncated[row] or too_long[row]
-                scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
+                cut, unknown = read.truncated[row] or too_long[row], read.unknown[row]
+                scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut, unknown)
 
         self._each(_by_length(targets), work)
         return scores
@@ -194,7 +197,7 @@ class LocalTranslator(LocalModel):
             tokens = [self._source.split(text) for text in texts]
         unknown = [""] * len(texts)
         if isinstance(self._source, Vocabulary):
-            unknown = [unique_letters(self._source.unknown(text)) for text in texts]
+            unknown = list(map(self._source.unknown, texts))
         letters = unique_letters("".join(unknown))
         if letters and RUN_OPTIONS.get() is None:  # a server's callers have it in the answer
             warnings.warn(unseen(letters), UserWarning, stacklevel=3)
@@ -249,7 +252,7 @@ class LocalTranslator(LocalModel):
         tokens = tokens_of(self._target, ids, copied)
 
         def align(source: list[int]) -> Alignment:
-            weights = result.weights[0, : len(tokens), : len(source)].tolist()
+            weights = result.weights[0, shown_places(ids), : len(source)].tolist()
             return Alignment(
                 text_of(self._target, ids, copied),
                 tuple(token_of(self._source, number, copied) for number in source),

@@ -6,11 +6,18 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from serving.portable.read.tokenizers import clean as clean_locally
 from tests.training.data.files import train_tokenizer
 from training.config.keys import TOKENIZERS
+from training.data.pair_files import clean
 from training.data.pieces import train_sentencepiece
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
-from training.data.tokenizers import SentencePieceTokenizer, load_tokenizer
+from training.data.tokenizers import (
+    SentencePieceTokenizer,
+    clean_text,
+    first_places,
+    load_tokenizer,
+)
 from training.score.links import word_of_piece
 
 ENGLISH = [
@@ -58,7 +65,35 @@ def round_trip(tokenizer, lines):
 @pytest.mark.parametrize("name", ["identity", "characters", "letters"])
 def test_detokenize_gives_every_character_back(tokenizers, name):
     lines = ENGLISH + FRENCH + CHINESE
-    assert round_trip(tokenizers[name], lines) == lines
+    assert round_trip(tokenizers[name], lines) == [clean(line) for line in lines]
+
+
+def test_a_text_is_cleaned_in_the_graph_as_training_cleans_it(rng):
+    letters = [chr(code) for code in range(0x3100) if code != 0x180E] + [
+        "\ufeff",
+        "a",
+        " ",
+        "\u0301",
+    ]
+    odd = [letter for letter in letters if letter.isspace()] * 9
+    drawn = ["".join(rng.choice([*letters, *odd], 30)) for _ in range(997)]
+    lines = drawn + [unicodedata.normalize("NFD", line) for line in drawn]
+    assert texts(clean_text(tf.constant(lines))) == [clean(line) for line in lines]
+    assert [clean_locally(line) for line in lines] == [clean(line) for line in lines]
+
+
+@pytest.mark.parametrize("count", [1000, 16_000])
+def test_first_places_are_found_in_memory_that_is_linear(count, rng):
+    tokens = [[f"w{n}" for n in rng.integers(0, 50, size)] for size in (count, 3, 0)]
+    others = [[f"w{n}" for n in rng.integers(0, 40, size)] for size in (7, 0, count)]
+    first = first_places(tf.ragged.constant(tokens), tf.ragged.constant(others))
+    none = tf.int32.max
+    wanted = [
+        them.index(token) if token in them else none
+        for own, them in zip(tokens, others, strict=True)
+        for token in own
+    ]
+    assert first.numpy().tolist() == wanted  # the square of 16,000 would be a tensor of 256 MB
 
 
 def test_words_and_symbols_give_the_text_back_but_for_the_kind_of_space(tokenizers):

@@ -34,14 +34,15 @@ def goes_on(text):
 
 
 def expected_words(kind, tokens, log_probs):
-    words = []
+    words, last = [], ""
     for token, log_prob in zip(tokens, log_probs, strict=True):
         if token:
             text = {"symbols": f" {token}"}.get(kind, token.replace("▁", " "))
-            if words and goes_on(text):
+            if words and (goes_on(text) or last == " "):
                 words[-1] = (words[-1][0] + text, min(words[-1][1], log_prob))
             else:
                 words.append((text, log_prob))
+            last = text
     texts = [unicodedata.normalize("NFC", text) if kind == "letters" else text for text, _ in words]
     if texts and kind in ("sentencepiece", "words", "symbols"):
         texts[0] = texts[0].removeprefix(" ")
@@ -68,3 +69,15 @@ def test_words_are_runs_of_letters_and_as_probable_as_their_least_probable_token
         assert not probabilities[row, count:].numpy().any()
         text = tokenizer.detokenize(ids[row : row + 1])[0].numpy().decode()
         assert "".join(wanted).lstrip(" ") == text.lstrip(" ")
+
+
+def test_no_word_is_empty_where_a_text_begins_with_a_lone_space_or_has_hidden_tokens():
+    said = tf.constant([["▁", "給", "", "▁a", "b"], ["", "▁", "▁", "a", "給"]])
+    words, least = words_of(
+        subwords(), said, tf.constant([[-1.0, -2, -9, -3, -1], [-9.0, -1, -1, -4, -2]])
+    )
+    assert [[word.decode() for word in row] for row in words.numpy()] == [
+        ["給", " ab"],
+        [" a", "給"],
+    ]
+    np.testing.assert_allclose(least, np.exp([[-2.0, -3.0], [-4.0, -2.0]]), rtol=1e-6)
