@@ -132,7 +132,9 @@ def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> Non
             )
         hypotheses = hypotheses[: arguments.nbest]
         if arguments.json:
-            print_json(source=text, hypotheses=[asdict(hypothesis) for hypothesis in hypotheses])
+            told = {x: y for x in ("truncated", "unknown") if (y := getattr(hypotheses[0], x))}
+            found = [{"text": each.text, "score": each.score} for each in hypotheses]
+            print_json(source=text, hypotheses=found, **told)
         else:
             print(printable(text))
             for hypothesis in hypotheses:

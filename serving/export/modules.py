@@ -99,9 +99,7 @@ class Exported(tf.Module):
             "translation": self._text(result.ids[:, 0], empty, copied),
             "score": tf.where(empty, 0.0, result.scores[:, 0]),
             "truncated": truncated,
-            "unknown": self.source_tokenizer.unknown(
-                _cut(text, self._settings.value.max_source_length)
-            ),
+            "unknown": self._unknown(text),
             **self._words(result, empty, copied),
         }
 
@@ -119,7 +117,7 @@ class Exported(tf.Module):
             "translations": tf.reshape(self._text(flat, each, copied), [-1, count]),
             "scores": tf.where(empty[:, None], 0.0, result.scores),
             "truncated": truncated,
-            "unknown": self.source_tokenizer.unknown(text),
+            "unknown": self._unknown(text),
         }
 
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -137,7 +135,7 @@ class Exported(tf.Module):
         return {
             "translation": self._text(target, empty, copied),
             "truncated": truncated,
-            "unknown": self.source_tokenizer.unknown(text),
+            "unknown": self._unknown(text),
             "source_tokens": self.source_tokenizer.tokens(ids, copied),
             "target_tokens": tokens,
             "attention_weights": weights,
@@ -178,7 +176,7 @@ class Exported(tf.Module):
             "tokens": tokens,
             "log_probs": log_probs,
             "truncated": truncated,
-            "unknown": self.source_tokenizer.unknown(text),
+            "unknown": self._unknown(text),
         }
 
     def _ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -232,6 +230,9 @@ class Exported(tf.Module):
 
     def _text(self, ids: tf.Tensor, empty: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
         return tf.where(empty, "", self.target_tokenizer.detokenize(ids, copied))
+
+    def _unknown(self, text: tf.Tensor) -> tf.Tensor:
+        return self.source_tokenizer.unknown(_cut(text, self._settings.value.max_source_length))
 
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
         if not self._copies:

@@ -21,6 +21,7 @@ from serving.export.version import export
 from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate
+from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.search import search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
@@ -87,13 +88,16 @@ def test_what_is_served_is_what_the_run_reads(image_run, image_target):
         assert answer.text == regions.text == wanted[number][0].text
         assert answer.score == pytest.approx(wanted[number][0].score, abs=1e-3)
         length = len(regions.tokens)  # 0 for one that seems empty
+        ids = np.array(best.ids)[number, 0]
+        shown = np.flatnonzero(~np.isin(ids, (PAD_ID, START_ID, END_ID)))  # START may be inside
+        assert len(shown) == length
         assert answer.tokens == regions.tokens
-        sure = np.exp(np.array(best.log_probs)[number, 0, :length])
+        sure = np.exp(np.array(best.log_probs)[number, 0, shown])
         np.testing.assert_allclose(answer.token_probabilities, sure, atol=1e-3)
         assert regions.token_probabilities == pytest.approx(answer.token_probabilities)
         assert [each.text for each in others[number]] == [each.text for each in wanted[number]]
         weights = np.reshape(regions.attention_weights, (length, 8, 18))
-        mine = np.array(best.attention_weights)[number, 0, :length]
+        mine = np.array(best.attention_weights)[number, 0, shown]
         np.testing.assert_allclose(weights.reshape(length, 8 * 18), mine, atol=1e-3)
     assert any(regions.tokens for regions in looked)
 

@@ -1,6 +1,7 @@
 import asyncio
 import concurrent.futures
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -249,3 +250,30 @@ def test_a_certificate_of_another_name_is_named(certificates):
     ):
         translator.translate(["one"])
     server.stop(None)
+
+
+@pytest.fixture(scope="module")
+def onnx_letters(onnx_translator, tmp_path_factory):
+    """A translator whose sources are read letter by letter."""
+    folder = tmp_path_factory.mktemp("letters") / "1"
+    shutil.copytree(onnx_translator, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    entry = manifest["tokenizers"]["source"]
+    tokens = ["a", "b", " ", *(chr(0x400 + n) for n in range(entry["size"] - 7))]
+    entry.update(kind="letters", file="letters.json")
+    (folder / "letters.json").write_text(json.dumps({"kind": "letters", "tokens": tokens}))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.mark.parametrize("form", [[], ["--nbest", "2"], ["--align"], ["--score"], ["--json"]])
+def test_what_is_told_of_a_text_is_told_in_every_form(capsys, onnx_letters, form):
+    long, odd = " ".join("ab" * 9), "a☺b☺"
+    texts = (
+        [f"{text}\ta" for text in (long, odd, "ab")] if form == ["--score"] else [long, odd, "ab"]
+    )
+    status, _, err = run(capsys, "--local", onnx_letters, *form, *texts)
+    lines = [line for line in err.splitlines() if line.startswith("warning: text ")]
+    assert (status, [line.split(":")[1][:8] for line in lines]) == (0, [" text 1 ", " text 2"])
+    assert "longer than the model reads" in lines[0]
+    assert "training never saw ☺:" in lines[1]

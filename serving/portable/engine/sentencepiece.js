@@ -1,5 +1,7 @@
 // SentencePiece models: unigram (Kudo 2018) and BPE, with the normalisation that they were made with.
 
+import { clean } from "./clean.js";
+
 const SPACE = "▁";
 const [UNKNOWN, PENALTY] = [2, 10];
 const NORMAL = 1;
@@ -26,8 +28,8 @@ export class SentencePiece {
   }
 
   encode(text) {
-    const clean = this.normalize(text);
-    const ids = this.model === "bpe" ? this.merged(clean) : this.likeliest(clean);
+    const read = this.normalize(clean(text));
+    const ids = this.model === "bpe" ? this.merged(read) : this.likeliest(read);
     // Unknown characters next to one another are one.
     return ids.filter((id, i) => id !== this.unknown || ids[i - 1] !== this.unknown);
   }

@@ -6,10 +6,8 @@ import { described, makeTokenizer } from "./tokenizers.js";
 import { cut, join } from "./windows.js";
 import { wordsBy } from "./words.js";
 
-const WHITE = /[\t-\r\x1c-\x1f\x85\p{Z}]+/gu; // as Python's `str.split`
-// A text as training reads it. What has no UTF-8 form, half of a pair, becomes "?".
-const clean = (text) => (
-  text.replace(/\p{Surrogate}/gu, "?").replaceAll("\ufeff", "").normalize("NFC").replace(WHITE, " ").replace(/^ | $/g, ""));
+// What has no UTF-8 form, half of a pair, becomes "?".
+const written = (text) => text.replace(/\p{Surrogate}/gu, "?");
 
 export class Translator {
   // `model` as `readModel` gives it.
@@ -26,7 +24,7 @@ export class Translator {
     const asked = { target_bound: [2, 10], ...this.model.settings, ...settings };
     const { beam_width, num_results, length_penalty, max_source_length, target_bound: [factor, more] } = asked;
     const results = Math.min(num_results, beam_width);
-    const read = this.source.encode(clean(text));
+    const read = this.source.encode(written(text));
     const ids = read.slice(0, max_source_length);
     const options = { width: beam_width, results, penalty: length_penalty };
     const windows = cut(ids, this.model.spelling);
@@ -37,7 +35,7 @@ export class Translator {
     return {
       tokens: ids.map((id) => this.source.token(id)),
       truncated: read.length > ids.length,
-      unknown: this.source.unseen?.(clean(text)) ?? "",
+      unknown: this.source.unseen?.(written(text)) ?? "",
       ...this.words(best[0]?.ids ?? [], best[0]?.logProbs),
       hypotheses: ids.length ? best.map((hypothesis) => described(this.target, hypothesis)) : new Array(results).fill(nothing),
     };

@@ -1,5 +1,7 @@
 // Words, characters, letters or symbols, looked up in a list: `serving.portable.read.tokenizers`.
 
+import { clean } from "./clean.js";
+
 const SPECIAL = ["", "<unk>", "", ""]; // padding, start and end are not shown
 const [UNKNOWN, FIRST] = [1, 4];
 const MARK = "▁";
@@ -30,7 +32,7 @@ export class Vocabulary {
   }
 
   encode(text) {
-    return this.split(text).map((token) => this.id(token));
+    return this.split(clean(text)).map((token) => this.id(token));
   }
 
   // A capital that training never saw is its small letter.
@@ -42,7 +44,7 @@ export class Vocabulary {
   // The letters of a text that training never saw, each once.
   unseen(text) {
     if (!this.hasLetters) return "";
-    return [...new Set(this.split(text).filter((token) => this.id(token) === UNKNOWN))].join("");
+    return [...new Set(this.split(clean(text)).filter((token) => this.id(token) === UNKNOWN))].join("");
   }
 
   decode(ids) {
