@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 from hypothesis import example, given
 from hypothesis import strategies as st
-from training.decode.settings import SearchSettings
 
 from serving.api.results import unique_letters
 from serving.batch.inputs import Texts
@@ -31,6 +30,7 @@ from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for e
 from training.config.schema import Config
 from training.data.pair_files import clean
 from training.data.store import END_ID, PAD_ID, START_ID
+from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run

@@ -13,7 +13,7 @@ from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS, names_task
 from training.config.schema import Config
 from training.data.store import PAD_ID, START_ID, UNK_ID
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 
@@ -39,7 +39,7 @@ def case(request, tmp_path_factory):
     run = load_run(folder / "run")
     settings = {**ASKED, "replaces_unknown": not copies, "coverage_penalty": 0.3}
     version = export([run], folder / "names", form="onnx", **settings)
-    module = Exported([run], Search(**{"num_results": 5, **settings}))
+    module = Exported([run], SearchSettings(**{"num_results": 5, **settings}))
     texts = [source for source, _ in names_task(rng, 5)] + ["", "Zoé 給 Ωμ (Ωμ).", "a " * 20]
 
     def ask(name, **more):

@@ -13,7 +13,7 @@ from serving.check.onnx import KINDS, check_folder
 from serving.export.modules import ExportedReader
 from serving.export.version import export
 from serving.portable.read import LocalReader, LocalTranslator
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.sources.image import digits
 
 
@@ -28,7 +28,7 @@ def pictures(count):
 
 def test_readings_and_regions_are_those_of_the_saved_model(image_run, version):
     images = pictures(7)
-    module = ExportedReader([image_run], Search(beam_width=3, num_results=5))
+    module = ExportedReader([image_run], SearchSettings(beam_width=3, num_results=5))
     wanted = {k: x.numpy() for k, x in module.regions(image_bytes=tf.constant(images)).items()}
     reader = LocalReader(version.parent, batch_size=3, threads=2)
     for number, (plain, found) in enumerate(

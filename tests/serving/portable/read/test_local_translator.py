@@ -21,7 +21,7 @@ from serving.portable.read import LocalTranslator
 from serving.portable.read.model import Folder
 from tests.serving.conftest import TEXT_RUN
 from tests.serving.conftest import TEXT_SETTINGS as SETTINGS
-from training.decode.search import Search
+from training.decode.settings import SearchSettings
 from training.runs.run import load_run
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
@@ -45,7 +45,7 @@ def translator(version):
 @pytest.fixture(scope="module")
 def served(run):
     """Return the answers of a SavedModel of the run, as NumPy arrays."""
-    module = Exported([run], Search(**{"num_results": 5, **SETTINGS}))
+    module = Exported([run], SearchSettings(**{"num_results": 5, **SETTINGS}))
 
     @functools.cache
     def signature(name):
