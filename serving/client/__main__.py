@@ -21,6 +21,7 @@ from serving.client.options import (
 )
 
 FORMATS = ("sherpa", "kaldi", "mfa", "json", "tsv")
+VOICES = ("vits", "kokoro", "melo", "matcha")
 
 if TYPE_CHECKING:
     from serving.client.clients import Translator
@@ -71,20 +72,28 @@ def _parser() -> argparse.ArgumentParser:
     add("--format", choices=FORMATS, help=text)
     add("--text", action="store_true", help="the input is a text: its words, each once")
     add("--lexicon", metavar="FILE", help="WORD<TAB>PHONES: these words keep their phones")
-    add("--map", metavar="FILE", help="PHONE<TAB>PHONES: renames phones first; or arpabet-ipa")
+    text = "PHONE<TAB>PHONES: renames phones first; or arpabet-ipa, kokoro; may come several times"
+    add("--map", metavar="FILE", action="append", default=[], help=text)
     add("--phones", metavar="FILE", help="tokens.txt of a voice: phones are split into its tokens")
+    text = "with --format sherpa: the kind of voice that reads it, vits where none is named"
+    add("--voice", choices=VOICES, help=text)
+    text = "write the words that are left out, or not looked up, with the reasons: WORD<TAB>REASON"
+    add("--missing", metavar="FILE", type=file_to_write, help=text)
+    add("--strict", action="store_true", help="exit status 1 where a word is missing")
     return parser
 
 
 def _lexicon_mistake(arguments: argparse.Namespace) -> str:
     """Return the reason why options do not go together, "" where they do."""
     if not arguments.format:
-        names = ("text", "lexicon", "map", "phones")
+        names = ("text", "lexicon", "map", "phones", "voice", "missing", "strict")
         wrong = next((name for name in names if getattr(arguments, name)), None)
         return f"--{wrong} needs --format" if wrong else ""
     others = ("model", "align", "score", "split", "metadata", "png", "scores", "json")
     if wrong := next((name for name in others if getattr(arguments, name)), None):
         return "--format needs --local" if wrong == "model" else f"--format takes no --{wrong}"
+    if arguments.voice and arguments.format != "sherpa":
+        return "--voice needs --format sherpa"
     if arguments.nbest and arguments.format == "sherpa":
         return "--format sherpa takes no --nbest: sherpa-onnx reads one pronunciation of a word"
     return ""
