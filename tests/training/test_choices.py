@@ -23,7 +23,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "choices.md").read_text(encoding="u
         f"less than {100 * recognise.FOLLOWS:.0f} % of places crossed",
         f"at most {options.MOST_WORDS} words and {options.MOST_LETTERS} letters",
         f"nearly all have at most {options.MOST_SOURCE_LETTERS} letters; {options.MOST_SPELLED}",
-        f"{2 * options.MOST_SPELLED} at most",
+        f"{options.MOST_SPELLED + 100} at most",
         f"fewer than {options.FEWEST}",
         f"some {splits.SMALL_DEV} lines",
         f"{100 * splits.DEV_SHARE:.0f} %, at most {splits.MOST_DEV:,}, of many",

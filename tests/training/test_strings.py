@@ -70,6 +70,16 @@ def test_codes_in_a_template_are_spelled_though_its_words_are_few():
     assert chosen(sources, names)[1][0] != LETTERS[0]
 
 
+def test_sentences_with_names_and_numbers_stay_sentences():
+    """Of whose new words some are the language's own, no copies."""
+    rng = random.Random(3)
+    endings = [("".join(rng.choices("abcdefg", k=6)), rng.randrange(100)) for _ in range(600)]
+    sources = [f"in {n} the man {a} went on to see" for a, n in endings]
+    targets = [f"im jahr {n} ging herr {a} weiter zur {a[::-1]}ung" for a, n in endings]
+    assert chosen(sources, targets)[0] is None
+    assert chosen(sources, [text.rpartition(" ")[0] for text in targets])[0] == "g2p-medium"
+
+
 @pytest.mark.parametrize(
     ("targets", "share"),
     [(PHONES, 0.0), (BACKWARDS, 1.0), ([" ".join(text) for text in BACKWARDS], 1.0)],

@@ -30,7 +30,7 @@ from training.sources.kinds import KINDS
 FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
 MOST_LETTERS, MOST_WORDS = 40, 3  # of a target that is a short string
 MOST_SOURCE_LETTERS = 60  # of a source that is one
-MOST_SPELLED = 150  # letters of a text that holds codes
+MOST_SPELLED = 200  # letters of a text that holds codes
 _USES = 5  # of a letter of a large alphabet, where targets follow
 _SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 _AS_SYMBOLS = ["target_tokenizer=symbols", "metric=symbols"]
@@ -83,7 +83,7 @@ def choose(traits: Traits, count: int) -> Chosen:
         settings = [*settings, "attention=additive"]  # a token may be said of any letter
     for side, texts in (("source", source), ("target", target)):
         if texts.longest > MOST_SOURCE_LETTERS and not (symbols and side == "target"):
-            most = min(texts.longest + 10, 2 * MOST_SPELLED)
+            most = min(texts.longest + 10, MOST_SPELLED + 100)
             settings = [*settings, f"max_{side}_length={most}"]
     kind = "learned as strings to symbols" if symbols else "learned as strings, letter by letter"
     return Chosen(kind, f"g2p-{size}", settings)

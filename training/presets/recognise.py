@@ -15,12 +15,13 @@ LARGEST_ALPHABET = 250  # letters, or symbols between spaces
 LEAST_USES = 2  # of a letter of a larger alphabet, on average
 FEW_NEW = 0.01  # of held-out words, in a closed vocabulary
 MANY_COPY = 0.5  # of pairs, where words are copied
+MOST_COPY = 0.8  # of new words: in sentences of a language most are no copies
 # Nothing was seen between: spelling to phones has 0 to 1 % crossed in nine languages, dates, codes
 # and words reversed 29 to 100.
 FOLLOWS = 0.1
 LEAST_POINTS = 0.5  # a pair, by which the order is known
-_MOST = 30_000  # pairs measured
-_WORK = 1_500_000  # co-occurrences counted, about a second's
+_MOST = 10_000  # pairs measured
+_WORK = 1_000_000  # co-occurrences counted, half a second's
 # Scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _UNSPACED_WORD = 5  # letters
@@ -61,7 +62,9 @@ class Traits(NamedTuple):
 
     source: Side
     target: Side
-    copied: float  # share of held-out pairs of which a number or a new word stands on both sides
+    # share of held-out pairs of which a number or a new word stands on both sides; 0 where many
+    # new words of targets are not in their sources
+    copied: float
     alike: float  # share of pairs of as many words on both sides
     crossed: float | None  # share of places in another order; None where too little is explained
 
@@ -92,18 +95,19 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     for number, (_, text) in enumerate(pairs):
         if number % 10:
             known.update(_WORD.findall(text.lower()))
-    copied = sum(
-        any(
-            word in text.lower() and (word not in known or any(map(str.isdigit, word)))
-            for word in _WORD.findall(said.lower())
-        )
-        for text, said in held
-    )
+    copied = new = explained = 0
+    for text, said in ((text.lower(), _WORD.findall(said.lower())) for text, said in held):
+        unseen = [word for word in said if word not in known]
+        there = [word for word in said if word in text]
+        copied += any(word in unseen or any(map(str.isdigit, word)) for word in there)
+        new, explained = new + len(unseen), explained + sum(word in there for word in unseen)
+    share_copied = copied / len(held) if explained >= MOST_COPY * new else 0.0
+    forms = [pairs] if parts == pairs else [pairs, parts]
     # Of words, or else of letters; whole ones, or else their parts, of which tones come late.
-    orders = (crossed(each, split) for split in (str.split, list) for each in (pairs, parts))
+    orders = (crossed(each, split) for split in (str.split, list) for each in forms)
     share = next((share for share, points in orders if points >= LEAST_POINTS), None)
     alike = sum(len(text.split()) == len(said.split()) for text, said in pairs) / len(pairs)
-    return Traits(source, target, copied / len(held), alike, share)
+    return Traits(source, target, share_copied, alike, share)
 
 
 def crossed(
