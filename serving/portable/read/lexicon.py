@@ -76,8 +76,8 @@ class Pronouncer(LocalTranslator):
         return "" if len(ids) <= self._most else f"the model reads {self._most} letters"
 
     def spelled(self, word: str) -> str:
-        """Return a word without signs at its ends, with the apostrophe that training saw."""
-        word = bare(word)
+        """Return a word in NFC without signs at its ends, with the apostrophe that training saw."""
+        word = unicodedata.normalize("NFC", bare(word))
         known = [sign for sign in "'’" if not self._letters.unknown(sign)]
         for sign in APOSTROPHES if known else "":
             word = word.replace(sign, known[0]) if self._letters.unknown(sign) else word

@@ -27,6 +27,10 @@ _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}-]+")
 _INSIDE = "'’\u200c\u200d"  # of words, beside letters; Persian and Indic ones have joiners
 APOSTROPHES = "'’ʼ‘`´′"
+# Notes of pronouncing dictionaries, as `training.data.columns` has them.
+_COMMENT = re.compile(r"^(?:;;;|##|# ).*|\s+#(?=\s*\S).*")
+_VARIANT = re.compile(r"(?<=\S)\(\d+\)$")
+_NUMBERS = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|1\t)+")
 _TONE = 7  # of MeloTTS's English: of a phone without stress; 8 to 10 are those of stress 0 to 2
 
 
@@ -61,25 +65,33 @@ def decoded(content: bytes, name: object) -> str:
         raise ValueError(f"{name}, line {line}: expected a text in UTF-8") from None
 
 
-def _matches(path: Path, pattern: str, expected: str) -> Iterator[re.Match[str]]:
-    """Match all lines that are not blank. Raises OSError, or ValueError for another line."""
-    for number, line in enumerate(decoded(path.read_bytes(), path).split("\n"), 1):
-        if match := re.fullmatch(pattern, line):
-            yield match
-        elif line.strip():
-            raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, with their numbers. Raises OSError, ValueError."""
+    lines = enumerate(decoded(path.read_bytes(), path).split("\n"), 1)
+    return ((number, line) for number, line in lines if line.strip())
 
 
 def read_columns(path: Path) -> dict[str, list[list[str]]]:
     """Return the phones of all pronunciations by word, of `WORD<TAB>PHONES`, in quotes or not.
 
-    Raises OSError, or ValueError for another line.
+    Dictionaries of CMUdict, Kaldi, MFA and pocketsphinx lose `word(2)`, probabilities and comments;
+    where no line has a tab, spaces are between the columns. Raises OSError, or ValueError for
+    another line.
     """
     rows: dict[str, list[list[str]]] = {}
-    expected = "two columns with a tab between them, the second of phones"
-    for match in _matches(path, r" *([^\t]*\S) *\t([^\t]*\S[^\t]*)", expected):
-        word, phones = (re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in match.groups())
-        rows.setdefault(word, []).append(phones.split())
+    lines = dict(_lines(path))
+    tab = "\t" if any("\t" in line for line in lines.values()) else " "
+    notes = 2 * sum("#" in line.split() for line in lines.values()) <= len(lines)  # no phone
+    for number, line in lines.items():
+        entry = _COMMENT.sub("", line) if notes else line
+        cells = (re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in entry.split(tab, 1))
+        word, phones, *_ = *cells, ""
+        phones = _NUMBERS.sub("", phones)
+        if entry.strip() and (not word or not phones.strip() or "\t" in phones):
+            expected = "two columns with a tab between them, the second of phones"
+            raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
+        if entry.strip():
+            rows.setdefault(_VARIANT.sub("", word), []).append(phones.split())
     return rows
 
 
@@ -88,8 +100,12 @@ def read_tokens(path: Path) -> frozenset[str]:
 
     Raises OSError, or ValueError for a file of another form.
     """
-    expected = "a token and its number, as in a voice's tokens.txt"
-    tokens = {match[1] or " " for match in _matches(path, r"(\S*)[ \t]+\d+\s*", expected)}
+    tokens = set()
+    for number, line in _lines(path):
+        if not (match := re.fullmatch(r"(\S*)[ \t]+\d+\s*", line)):
+            expected = "a token and its number, as in a voice's tokens.txt"
+            raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
+        tokens.add(match[1] or " ")
     if not tokens:
         raise ValueError(f"{path} has no tokens")
     return frozenset(tokens)
@@ -192,7 +208,7 @@ def spoken_words(text: str) -> list[str]:
     """
     text = unicodedata.normalize("NFC", text.lower())
     signs = (c if c in _INSIDE or unicodedata.category(c)[0] in "LMN" else " " for c in text)
-    words = "".join(signs).split()
+    words = (word.rstrip("’") for word in "".join(signs).split())
     return list(dict.fromkeys(word for word in words if any(map(str.isalnum, word))))
 
 

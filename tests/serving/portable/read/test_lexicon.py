@@ -177,14 +177,38 @@ def test_the_block_of_the_guide_runs(model, tmp_path, capsys):
     guide = Path(__file__).parents[4] / "docs" / "guides" / "pronouncer.md"
     (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
     own = tmp_path / "my.tsv"
-    own.write_text("the\tDH AH\nthe\tDH IY\nzebra\tZ IY B R AH\n")
-    exec(block.replace("models/mine", str(model)).replace("my.tsv", str(own)), {})
-    lines = capsys.readouterr().out.splitlines()
-    words = ["the", "zebra", "sat", "and", "the", "zebu", "didn't"]
-    assert [line.split(" ", 1)[0] for line in lines] == words
-    assert lines[:2] == ["the DH AH", "zebra Z IY B R AH"]
-    answers = LocalTranslator(model).translate(["sat", "zebu"])
-    assert [lines[2], lines[5]] == [f"sat {answers[0].text}", f"zebu {answers[1].text}"]
+    lines = "mae'r\tm ai r", "mae'r\tm a r", "", "cafe\u0301\tk a f E", "ខ្មែរ\tkʰ m ae", "ci\tk i"
+    own.write_text("\n".join(lines) + "\n\n", encoding="utf-8")
+    space = {}
+    exec(block.replace("models/mine", str(model)).replace("my.tsv", str(own)), space)
+    assert "mae’r m ai r" in capsys.readouterr().out.splitlines()
+    found = space["pronounce"]("Mae’r ‘CI’ yn y café cafe\u0301: mae'r zebra ខ្មែរ ខ្លែ o’clock.")
+    answers = LocalTranslator(model).translate(["yn", "zebra", "o'clock"])
+    assert found == {
+        **{"mae’r": "m ai r", "ci": "k i", "yn": answers[0].text},
+        **{"y": LocalTranslator(model).translate(["y"])[0].text, "café": "k a f E"},
+        **{"mae'r": "m ai r", "zebra": answers[1].text, "ខ្មែរ": "kʰ m ae", "ខ្លែ": ""},
+        "o’clock": answers[2].text,
+    }
+
+
+def test_notes_of_dictionaries_are_no_phones(run, tmp_path):
+    """Of CMUdict, pocketsphinx, Kaldi with probabilities, and MFA; as lists are trained on."""
+    for text in (
+        ";;; CMUdict\ncat K AE T # animal\ncat(2) K AA T\nam AE M\n",
+        "cat\t0.99\t0.2\t1.0\tK AE T\ncat\t0.10\tK AA T\nam\tAE M\n",
+        "cat 1.0 K AE T\ncat 0.1 K AA T\n\nam 1.0 AE M\n",
+        '"cat"\t"K AE T"\n"cat"\t"K AA T"\n"am"\t"AE M"\n',
+    ):
+        own = tmp_path / "own.tsv"
+        own.write_text(text)
+        found = run("cat\nam", "--format", "tsv", "--lexicon", own)
+        assert found == (0, ["cat\tK AE T", "cat\tK AA T", "am\tAE M"], ""), text
+    _, lines, _ = run("cat", "--format", "mfa", "--nbest", "2")
+    own.write_text("\n".join(lines))  # its own lines are read again
+    assert run("cat", "--format", "mfa", "--lexicon", own)[1] == [
+        re.sub(r"\t[0-9.]+\t", "\t", line) for line in lines
+    ]
 
 
 def test_answers_are_those_of_the_translator_with_the_probability_of_all_tokens(run, model):
