@@ -56,7 +56,9 @@ class UnexpectedResponseError(ServingError):
     """The server answered something else than a translator does."""
 
 
-def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float) -> ServingError:
+def from_rpc_error(
+    error: grpc.RpcError, target: str, model: str, timeout: float, has_tls: bool = False
+) -> ServingError:
     """The typed error for a failed call."""
     code, kind = error.code(), ServingError
     detail = ((error.details() or "").splitlines() or [""])[0]
@@ -69,7 +71,8 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
             elif any(part in detail.lower() for part in ("ssl", "handshake", "certificate")):
                 message += "check the certificates, and that both sides use TLS"
             else:
-                message += "check that it runs, the address, and whether it expects TLS"
+                other = "the certificates" if has_tls else "whether it expects TLS"
+                message += f"check that it runs, the address, and {other}"
         case "CANCELLED" if _CLOSED not in detail:
             kind = ServerUnavailableError
             message = f"the server at {target} gave the request up: it has too many, or stops"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib.util
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -104,19 +106,38 @@ def _ask(arguments: argparse.Namespace) -> int:
         from serving.portable.read.lexicon import write_lexicon
 
         return write_lexicon(arguments)
-    texts = arguments.texts
-    if not texts and not arguments.metadata:
-        lines = sys.stdin.buffer.read().decode("utf-8-sig", "replace").replace("\r\n", "\n")
-        texts = lines.removesuffix("\n").split("\n") if lines else []
-        if not texts:
-            raise ValueError("no text: give it as arguments or on standard input")
-    names = (name for name in _SHOWN if getattr(arguments, name))
+    show = next((_SHOWN[name] for name in _SHOWN if getattr(arguments, name)), _show_translations)
+    given = arguments.texts or arguments.metadata
+    several, start = iter([arguments.texts]) if given else _lines(), 0
+    first = next(several, None)
+    if first is None:
+        raise ValueError("no text: give it as arguments or on standard input")
+    if arguments.png:  # the names of pictures say how many there are
+        first += itertools.chain.from_iterable(several)
     with opened(arguments, "Translator") as translator:
-        _SHOWN.get(next(names, ""), _show_translations)(translator, arguments, texts)
+        for texts in itertools.chain([first], several):
+            show(translator, arguments, texts, start)
+            sys.stdout.flush()
+            start += len(texts)
     return 0
 
 
-def _show_translations(translator: Translator, arguments: Any, texts: list[str]) -> None:
+def _lines() -> Iterator[list[str]]:
+    """Yield the lines of the standard input as they come, those together that come together."""
+    rest, start = b"", codecs.BOM_UTF8
+    stream: Any = sys.stdin.buffer
+    while data := stream.read1(2**20):
+        *lines, rest = (rest + data).removeprefix(start).split(b"\n")
+        if lines:
+            start = b""
+            yield [line.decode("utf-8", "replace").removesuffix("\r") for line in lines]
+    if rest := rest.removeprefix(start):
+        yield [rest.decode("utf-8", "replace").removesuffix("\r")]
+
+
+def _show_translations(
+    translator: Translator, arguments: Any, texts: list[str], start: int
+) -> None:
     for number, answer in enumerate(translator.translate(texts, arguments.split)):
         if arguments.json:
             fields = asdict(answer)
@@ -129,10 +150,10 @@ def _show_translations(translator: Translator, arguments: Any, texts: list[str])
             lines = answer.text.split("\n") if "\n" in texts[number] else [answer.text]
             text = "\n".join(map(printable, lines))
             print(f"{answer.score:.4f}\t{text}" if arguments.scores else text)
-        _warn(number + 1, answer)
+        _warn(start + number + 1, answer)
 
 
-def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> None:
+def _show_nbest(translator: Translator, arguments: Any, texts: list[str], start: int) -> None:
     for number, (text, hypotheses) in enumerate(zip(texts, translator.nbest(texts), strict=True)):
         if len(hypotheses) < arguments.nbest:
             raise ValueError(
@@ -148,10 +169,10 @@ def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> Non
             print(printable(text))
             for hypothesis in hypotheses:
                 print(f"{hypothesis.score:9.4f}  {printable(hypothesis.text)}")
-        _warn(number + 1, hypotheses[0])
+        _warn(start + number + 1, hypotheses[0])
 
 
-def _show_alignments(translator: Translator, arguments: Any, texts: list[str]) -> None:
+def _show_alignments(translator: Translator, arguments: Any, texts: list[str], start: int) -> None:
     from serving.client.drawing import draw_alignment, plot_attention
 
     for number, alignment in enumerate(translator.align(texts)):
@@ -159,7 +180,7 @@ def _show_alignments(translator: Translator, arguments: Any, texts: list[str]) -
             print_json(source=texts[number], **asdict(alignment))
         else:
             print(f"{printable(alignment.translation)}\n{draw_alignment(alignment)}\n")
-        _warn(number + 1, alignment)
+        _warn(start + number + 1, alignment)
         if arguments.png and alignment.target_tokens:
             tokens = alignment.source_tokens, alignment.target_tokens
             plot_attention(
@@ -169,7 +190,7 @@ def _show_alignments(translator: Translator, arguments: Any, texts: list[str]) -
             )
 
 
-def _show_scores(translator: Translator, arguments: Any, texts: list[str]) -> None:
+def _show_scores(translator: Translator, arguments: Any, texts: list[str], start: int) -> None:
     pairs = [text.split("\t") for text in texts]
     if wrong := [text for text, pair in zip(texts, pairs, strict=True) if len(pair) != 2]:
         raise ValueError(f"--score expected TEXT<TAB>TRANSLATION. Received: {wrong[0]}")
@@ -181,7 +202,7 @@ def _show_scores(translator: Translator, arguments: Any, texts: list[str]) -> No
             tokens = zip(map(printable, score.tokens), score.log_probs, strict=True)
             numbers = " ".join(f"{token} {log_prob:.3f}" for token, log_prob in tokens)
             print(f"{score.score:.4f}\t{numbers}")
-        _warn(number + 1, score)
+        _warn(start + number + 1, score)
 
 
 _SHOWN = {

@@ -136,12 +136,17 @@ def opened(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
 def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """Return the exit status of a command that asks a server; an error is one line."""
     escape_missing()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its errors are raised as well
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # commands print their own
             if arguments.local and (arguments.version, arguments.label) != (None, None):
                 raise ValueError("--version and --label need --model; of --local it is DIR/N")
-            return ask(arguments)
+            status = ask(arguments)
+            sys.stdout.flush()
+            return status
+    except BrokenPipeError:  # nobody reads on, as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130

@@ -6,6 +6,8 @@ or have a `ServingError` thrown into them; a number that they yield is a pause, 
 `Endpoint.predict` with its own way to write requests and read responses: `serving.client.clients`.
 """
 
+from __future__ import annotations
+
 import re
 import time
 from collections.abc import Callable, Generator, Sequence

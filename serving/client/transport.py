@@ -9,9 +9,11 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine
-from functools import cached_property, partial
-from inspect import isawaitable
+from functools import wraps
+from inspect import isawaitable, signature
 from pathlib import Path
+from threading import Lock
+from types import MethodType
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import grpc
@@ -54,11 +56,27 @@ class Question(Generic[P, T]):
     """
 
     def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]):
-        self._steps = steps
-        self.__doc__ = steps.__doc__
+        @wraps(steps)
+        def blocks(client: Client, *arguments: P.args, **options: P.kwargs) -> T:
+            return client._finish(client._run(steps(client, *arguments, **options)))
+
+        @wraps(steps)
+        async def waits(client: AsyncClient, *arguments: P.args, **options: P.kwargs) -> T:
+            return await client._run(steps(client, *arguments, **options))
+
+        self._methods: list[Any] = [blocks, waits]
+        for method in self._methods:
+            answer = method.__annotations__["return"].removeprefix("Steps[")[:-1]
+            method.__signature__ = signature(steps).replace(return_annotation=answer)
+            method.__annotations__ = {**steps.__annotations__, "return": answer}
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Give the methods the name that they have in a class."""
+        for method in self._methods:
+            method.__name__, method.__qualname__ = name, f"{owner.__name__}.{name}"
 
     @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
 
     @overload
     def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
@@ -67,11 +85,9 @@ class Question(Generic[P, T]):
     def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
 
     def __get__(self, client: Any, owner: type) -> Any:
-        """The method of a client."""
-        return self if client is None else partial(self._ask, client)
-
-    def _ask(self, client: Any, *arguments: P.args, **options: P.kwargs) -> Any:
-        return client._finish(client._run(self._steps(client, *arguments, **options)))
+        """The method of a client, or the function of its class."""
+        method = self._methods[issubclass(owner, AsyncClient)]
+        return method if client is None else MethodType(method, client)
 
 
 class _Connection(Endpoint):
@@ -82,17 +98,47 @@ class _Connection(Endpoint):
 
     _library: ClassVar[Any]  # grpc or grpc.aio
     _sleep: ClassVar[Any]
+    _lock: Lock
+    _channel: Any
+    _calls: dict[str, Any]
     metadata = Question(Endpoint._metadata)
 
+    @wraps(Endpoint.__init__)  # type: ignore[misc]
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         tls = self._tls or Tls()
         paths = (tls.root_certificates, tls.private_key, tls.certificate)
         self._files = [None if path is None else Path(path).read_bytes() for path in paths]
+        self.__setstate__({})
 
-    @cached_property
-    def _channel(self) -> Any:
-        """Opened by the first request, for asyncio's belongs to the event loop that runs then."""
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the channel, which belongs to this process."""
+        own = ("_lock", "_channel", "_calls")
+        return {name: value for name, value in vars(self).items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=Lock(), _channel=None, _calls={})
+
+    def _call(self, method: str) -> Any:
+        """A method of the channel, which the first request opens.
+
+        asyncio's belongs to the event loop that runs then. Raises ServingError after `close`.
+        """
+        with self._lock:
+            if self._channel is None:
+                self._channel = self._open()
+                self._calls = {name: self._channel.unary_unary(name) for name in RESPONSES}
+            if not self._calls:
+                raise ServingError(f"this client of {self.target} is closed: make another one")
+            return self._calls[method]
+
+    def _closed(self) -> Any:
+        """Leave the channel, which is returned; None where there was none."""
+        with self._lock:
+            channel, self._channel, self._calls = self._channel, False, {}
+        return channel
+
+    def _open(self) -> Any:
         config: dict[str, Any] = {"retryThrottling": _THROTTLING}
         if self.target.startswith("dns:"):
             config["loadBalancingConfig"] = [{"round_robin": {}}]
@@ -113,10 +159,6 @@ class _Connection(Endpoint):
         credentials = grpc.ssl_channel_credentials(*self._files)
         return self._library.secure_channel(self.target, credentials, options=options)
 
-    @cached_property
-    def _call(self) -> dict[str, Any]:
-        return {method: self._channel.unary_unary(method) for method in RESPONSES}
-
     async def _run(self, steps: Steps[T]) -> T:
         """Carry out steps; return what they return."""
         try:
@@ -135,9 +177,10 @@ class _Connection(Endpoint):
 
     async def _ask(self, method: str, request: Message, seconds: float) -> Message:
         try:
-            data = await _awaited(self._call[method](request.SerializeToString(), timeout=seconds))
+            data = await _awaited(self._call(method)(request.SerializeToString(), timeout=seconds))
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self.target, self.model, seconds) from None
+            has_tls = self._tls is not None
+            raise from_rpc_error(error, self.target, self.model, seconds, has_tls) from None
         try:
             if method != PREDICT and len(data) > _MOST_STATUS_BYTES:
                 raise DecodeError
@@ -167,7 +210,8 @@ class Client(_Connection):
 
     def close(self) -> None:
         """Close the connection."""
-        self._channel.close()
+        if channel := self._closed():
+            channel.close()
 
     @staticmethod
     def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -196,11 +240,8 @@ class AsyncClient(_Connection):
 
     async def close(self) -> None:
         """Close the connection."""
-        await self._channel.close()
-
-    @staticmethod
-    def _finish(coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        return coroutine
+        if channel := self._closed():
+            await channel.close()
 
     async def __aenter__(self) -> Self:
         return self

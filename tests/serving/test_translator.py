@@ -1,10 +1,14 @@
 import asyncio
 import concurrent.futures
+import inspect
 import json
+import pickle
+import pydoc
 import shutil
 import socket
 import subprocess
 import sys
+import time
 
 import grpc
 import pytest
@@ -15,6 +19,7 @@ from serving.client import (
     Hypothesis,
     ModelNotFoundError,
     ServerUnavailableError,
+    ServingError,
     Tls,
     Translator,
 )
@@ -222,6 +227,59 @@ def test_the_command_reads_lines_and_refuses_none(target):
     done = subprocess.run(command, input="", capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("error: no text")
+
+
+def test_methods_say_what_they_take_and_return():
+    for kind, waits in ((Translator, False), (AsyncTranslator, True)):
+        one = kind("localhost:1", "m", retries=0)
+        for method in (kind.translate, one.translate):
+            assert inspect.iscoroutinefunction(method) == waits
+            assert inspect.getdoc(method).startswith("The best translation of each text")
+        assert str(inspect.signature(one.score)) == (
+            "(texts: 'Sequence[str]', translations: 'Sequence[str]') -> 'list[Score]'"
+        )
+        assert "timeout" in inspect.signature(kind).parameters
+        assert f"{'async ' * waits}metadata(" in pydoc.render_doc(
+            one.metadata, renderer=pydoc.plaintext
+        )
+
+
+def test_threads_of_a_client_share_one_channel(target, monkeypatch):
+    opened, channel = [], grpc.insecure_channel
+
+    def slow(*arguments, **options):
+        time.sleep(0.05)
+        opened.append(channel(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(grpc, "insecure_channel", slow)
+    with Translator(target, "upper") as translator:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(translator.translate, [["one"]] * 8))
+        assert [each.text for (each,) in answers] == ["ONE"] * 8
+        assert len(opened) == 1
+        copy = pickle.loads(pickle.dumps(translator))  # as another process has it
+        assert copy.translate(["two"])[0].text == "TWO"
+        copy.close()
+    with pytest.raises(ServingError, match="is closed: make another one"):
+        translator.translate(["one"])
+
+
+def test_lines_are_answered_as_they_come_and_nobody_need_read_them_all(target):
+    command = [sys.executable, "-m", "serving.client", "--target", target, "--model", "upper"]
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with subprocess.Popen(command, **pipes) as process:
+        for line, answer in ((b"\xef\xbb\xbfone\r\n", b"ONE\n"), (b"two\n", b"TWO\n")):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline() == answer  # before the input ends
+        process.stdin.write(b"word " * 9 + b"\n")
+        process.stdin.flush()
+        assert process.stderr.readline().startswith(b"warning: text 3 ")
+        process.stdout.close()
+        process.stdin.write(b"three\n" * 9)
+        process.stdin.close()
+        assert (process.wait(60), process.stderr.read()) == (1, b"")
 
 
 def test_the_client_is_light():
