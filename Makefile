@@ -55,8 +55,9 @@ verify-gpu:  ## measure a GPU: one report (BACKEND=jax|torch|tensorflow, MINUTES
 	$(or $(GPU_PYTHON),python3) benchmarks/gpu.py --backend $(or $(BACKEND),jax) --minutes $(or $(MINUTES),9) \
 	  --output $(or $(OUTPUT),gpu-$(or $(BACKEND),jax))
 
-gpu-kernels: $(STAMP)  ## count what a training step launches on a GPU; no GPU is needed (BACKEND=tensorflow|jax)
+gpu-kernels: $(STAMP)  ## count what a training step launches on a GPU, and what is compiled; no GPU is needed (BACKEND=tensorflow|jax)
 	$(BIN)/python benchmarks/gpu_kernels.py --backend $(or $(BACKEND),tensorflow)
+	$(BIN)/python benchmarks/gpu_kernels.py --preset phrasebook-en-fr
 
 # PyTorch's file without CUDA where the machine has one; else whatever the registry gives.
 $(BACKENDS)/installed: setup.py

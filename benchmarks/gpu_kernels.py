@@ -13,14 +13,19 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PARTS = Path(__file__).parent / "gpu_parts"
 COUNTS = PARTS / "kernel_counts.json"  # of TensorFlow
 JAX = "0.10.2"
+TIMES = ("tracing_s", "lowering_s", "compiling_s")
 COLUMNS = ("case", "kernels", "loops: kernels × times", "trip counts known", "MiB")
+COLUMNS += ("processor time of tracing, s", "of TensorFlow's or JAX's program, s", "of XLA, s")
+SMALL = ("encoder_units", "decoder_units", "embedding_size", "attention_units", "readout_units")
 
 
 def make_environment(folder: Path) -> Path:
@@ -56,10 +61,44 @@ def count_kernels(cases: list[dict], folder: Path, backend: str, environment: Pa
         "XLA_FLAGS": "",
     }
     arguments = [str(listed), str(folder.absolute())]
-    _run([sys.executable, "-m", "gpu_parts.lowering", *arguments], lowering)
+    printed = _run([sys.executable, "-m", "gpu_parts.lowering", *arguments], lowering)
     python = make_environment(environment)
-    printed = _run([str(python), str(PARTS / "launches.py"), *arguments], {})
-    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    compiled = _run([str(python), str(PARTS / "launches.py"), *arguments], {})
+    lines = [
+        [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        for text in (printed, compiled)
+    ]
+    return [row | times for times, row in zip(*lines, strict=True)]
+
+
+def count_programs(preset: str, settings: Sequence[str] = ()) -> str:
+    """Train a preset, of few units, as on a GPU; return how many programs XLA keeps, in words.
+
+    All are there when the first epoch has been scored, which ends the training. XLA compiles them
+    for the CPU: the number is that of a GPU.
+    """
+    words = [f"{key}=8" for key in SMALL] + list(settings)
+    command = [sys.executable, "-um", "training.train", "--preset", preset, "--output"]
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {
+            "KERAS_ATTENTION_DEVICE": "gpu",
+            "XDG_CACHE_HOME": folder,
+            "PYTHONPATH": str(ROOT),
+        }
+        command += [f"{folder}/run", *(word for x in words for word in ("--set", x))]
+        said = "no shapes"
+        with subprocess.Popen(
+            command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True
+        ) as process:
+            for line in process.stdout or ():
+                if "compiling" in line:
+                    said = line.strip()
+                if line.startswith("epoch "):
+                    process.kill()
+        if process.returncode > 0:
+            raise RuntimeError(f"training.train --preset {preset} ended with {process.returncode}")
+        programs = len(list(Path(folder, "keras-attention/xla").glob("*")))
+    return f"{preset}: {programs} programs. {said}"
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
@@ -77,7 +116,8 @@ def table(rows: list[dict]) -> str:
     for row in rows:
         loops = ", ".join(f"{loop['kernels']} × {loop['times'] or '?'}" for loop in row["loops"])
         trips = f"{row['known_trip_counts']} of {len(row['loops'])}"
-        cells = row["name"], f"{row['kernels']:,}", loops, trips, f"{row['mebibytes']:,}"
+        cells = [row["name"], f"{row['kernels']:,}", loops, trips, f"{row['mebibytes']:,}"]
+        cells += [f"{row[time]:.1f}" if time in row else "" for time in TIMES]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -93,6 +133,7 @@ def parse() -> argparse.Namespace:
     add("--backend", choices=("tensorflow", "jax"), default="tensorflow")
     add("--cases", type=Path, default=PARTS / "kernel_cases.json", help="a file like this one")
     add("--only", nargs="+", metavar="NAME", help="the cases of these names; default: all")
+    add("--preset", help="count the programs that its training compiles, not kernels")
     add("--output", type=Path, default=ROOT / "build/gpu-kernels", help="what XLA wrote of each")
     add("--save", action="store_true", help="keep the counts, which benchmarks/gpu.py reads")
     add("--environment", type=Path, default=ROOT / "build/gpu-kernels-env", help="of JAX")
@@ -102,6 +143,9 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Run the command."""
     options = parse()
+    if options.preset:
+        print(count_programs(options.preset))
+        return
     cases = json.loads(options.cases.read_text(encoding="utf-8"))
     names = [case["name"] for case in cases]
     for name in options.only or ():

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from gpu_parts import calls, machine
+from gpu_parts import calls, machine, profile
 from gpu_parts import training as measured
 from training.config.schema import Config
 from training.data.batches import Batches
@@ -28,31 +27,27 @@ from training.model.seq2seq import build_model
 CASES = Path(__file__).with_name("kernel_cases.json")
 COUNTS = Path(__file__).with_name("kernel_counts.json")
 STEPS = 100  # of an epoch; the second one is measured
-IN_GRAPHS = ("tatoeba-en-fr", "lstm-512")  # which are measured again with CUDA graphs of loops
 TINY = {"encoder_units": 3, "decoder_units": 5, "embedding_size": 7, "attention_units": 3}
 TINY |= {"readout_units": 7, "encoder_layers": 1, "decoder_layers": 1}
 
 
-def measure(step: str, tiny: bool) -> Iterator[dict[str, Any]]:
-    """Give a row for each case of the step "training", "decoding" or "graphs"."""
-    counts = json.loads(COUNTS.read_text(encoding="utf-8"))
-    for case in json.loads(CASES.read_text(encoding="utf-8")):
-        if (case["kind"] == "search") is not (step == "decoding"):
-            continue
-        if case["name"].startswith("small") or (step == "graphs" and case["name"] not in IN_GRAPHS):
-            continue
-        if tiny:
-            case |= {"batch": 3, "shape": [5, 7], "vocab": 23, "units": 8}
-            case["config"] = {**case.get("config", {}), **TINY}
-        row = {"case": case["name"], "batch": case["batch"], "padded": case["shape"]}
-        try:
-            row |= _search(case) if step == "decoding" else _train(case, 2 if tiny else STEPS)
-        except Exception as error:  # such as the memory of the card: the next case may run
-            row["error"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+def measure(step: str, name: str, tiny: bool) -> dict[str, Any]:
+    """Return the row of a case, for the step "training", "flags", "kernels" or "decoding"."""
+    cases = json.loads(CASES.read_text(encoding="utf-8"))
+    case = next(case for case in cases if case["name"] == name)
+    if tiny:
+        case |= {"batch": 3, "shape": [5, 7], "vocab": 23, "units": 8}
+        case["config"] = {**case.get("config", {}), **TINY}
+    row = {"case": name, "batch": case["batch"], "padded": case["shape"]}
+    try:
+        if step == "decoding":
+            row |= _search(case)
         else:
-            kernels = counts[case["name"]]
-            row |= {"kernels": kernels, "us_a_kernel": row["ms"] * 1e3 / kernels}
-        yield row
+            row |= _train(case, 2 if tiny else STEPS, profiled=step == "kernels")
+    except Exception as error:  # such as the memory of the card
+        return {**row, "error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    kernels = json.loads(COUNTS.read_text(encoding="utf-8"))[name]
+    return {**row, "kernels": kernels, "us_a_kernel": row["ms"] * 1e3 / kernels}
 
 
 def config_of(case: dict[str, Any], **settings: Any) -> Config:
@@ -66,8 +61,9 @@ def config_of(case: dict[str, Any], **settings: Any) -> Config:
 
 def compiled_model(case: dict[str, Any], config: Config) -> keras.Model:
     """Return the model of a case for training, compiled as `training.train` has it."""
-    if case["kind"] == "stock Keras":
-        model = measured.stock(case["units"], case["vocab"], length=None)
+    if case["kind"] != "training":
+        make = measured.stock if case["kind"] == "stock Keras" else measured.readme
+        model = make(case["units"], case["vocab"], length=None)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(), loss, jit_compile=config.compiles())
         return model
@@ -89,8 +85,8 @@ def _batches(case: dict[str, Any], config: Config, steps: int) -> Batches:
     return Batches(Batching.of(config), source, target, training=True)
 
 
-def _train(case: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Train for two epochs; return the figures of the second."""
+def _train(case: dict[str, Any], steps: int, profiled: bool = False) -> dict[str, Any]:
+    """Train for two epochs; return the figures of the second. A step more may be profiled."""
     from training.data.pipeline import make_dataset
 
     keras.utils.clear_session()
@@ -99,11 +95,14 @@ def _train(case: dict[str, Any], steps: int) -> dict[str, Any]:
     seconds = []
     for epoch in range(2):
         dataset = make_dataset(batches, epoch)
-        if case["kind"] == "stock Keras":
+        if case["kind"] != "training":
             dataset = dataset.map(lambda x, labels: ((x["source"], x["target"]), labels))
         started = time.perf_counter()
         model.fit(dataset, shuffle=False, verbose=0)
         seconds.append(time.perf_counter() - started)
+    if profiled:
+        with profile.launches():
+            model.fit(dataset.take(1), shuffle=False, verbose=0)
     counts = batches.statistics
     rate = counts.steps_per_epoch / seconds[1]
     flops = 6 * rate * multiplications(model, case)  # 2 forth, 4 back to inputs and to weights

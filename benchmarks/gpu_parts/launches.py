@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,7 +132,9 @@ def main(cases: Path, folder: Path) -> None:
                 program = str(ir.Module.parse(_jax.mlir.hlo_to_stablehlo(serialized)))
             copy, reshape = r"mhlo\.copy (%\w+) : (\S+)", r"stablehlo.reshape \1 : (\2) -> \2"
             module = ir.Module.parse(re.sub(copy, reshape, program))
+            began = time.process_time()
             device.client.compile(module, _jax.DeviceList((device,)), options)
+            seconds = time.process_time() - began
         texts = {}
         for name, ending in (
             ("thunks", "thunk_sequence_after_thunk_passes.txt"),
@@ -141,7 +144,8 @@ def main(cases: Path, folder: Path) -> None:
             (dumped,) = dump.glob(f"*{ending}")
             texts[name] = dumped.read_text()
             path.with_suffix(f".{name}.txt").write_text(texts[name])
-        print(json.dumps(count(case, texts["thunks"], texts["hlo"], texts["memory"])), flush=True)
+        row = count(case, texts["thunks"], texts["hlo"], texts["memory"])
+        print(json.dumps({**row, "compiling_s": seconds}), flush=True)
     shutil.rmtree(dump, ignore_errors=True)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from keras import layers, ops
 
 from gpu_parts import arrays, calls
+from keras_attention import AdditiveAttention, AttentionRNN
 from training.config.schema import Config
 
 VOCABULARY, UNITS, LENGTH = 8000, 512, 13
@@ -66,6 +67,18 @@ def stock(units: int, vocabulary: int, length: int | None = LENGTH) -> keras.Mod
     context = layers.AdditiveAttention()([query, memory, key], mask=mask)
     x = layers.Dense(units, activation="tanh")(layers.Concatenate()([context, x]))
     return keras.Model([source, target], layers.Dense(vocabulary)(x))
+
+
+def readme(units: int, vocabulary: int, length: int | None = LENGTH) -> keras.Model:
+    """The first model of README.md, whose encoder XLA can compile on a GPU, too."""
+    source, target = (keras.Input((length,), dtype="int32") for _ in range(2))
+    mask = source != 0
+    encoder = layers.LSTM(units, return_sequences=True, return_state=True, use_cudnn=False)
+    memory, *state = encoder(layers.Embedding(vocabulary, units)(source), mask=mask)
+    decoder = AttentionRNN(layers.LSTMCell(units), AdditiveAttention(units))
+    before = layers.Embedding(vocabulary, units)(target)
+    states = decoder(before, memory, memory_mask=mask, initial_state=state)
+    return keras.Model([source, target], layers.Dense(vocabulary)(states))
 
 
 def _encoder(units: int, vocabulary: int, length: int | None) -> tuple[Any, Any, Any, list[Any]]:

@@ -22,6 +22,9 @@ class AttentionRNN(AttentionCell):
 
     Each step, and the arguments for it, are those of `AttentionCell`.
 
+    On a GPU, with TensorFlow, compile the model with `jit_compile=True`, and give Keras's `LSTM`
+    and `GRU` in it `use_cudnn=False`, without which Keras refuses to.
+
     Args:
         cell: see `AttentionCell`, as `attention`, `order`, `units`, `input_feeding` and `gate`.
         return_sequences: whether to return all outputs, or the last valid one alone.

@@ -4,10 +4,12 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from gpu_kernels import COUNTS, PARTS, count_kernels, table  # noqa: E402
+from gpu_kernels import COUNTS, PARTS, count_kernels, count_programs, table  # noqa: E402
 from gpu_parts.launches import count  # noqa: E402
 
 SMALL = ("small-gru", "small-lstm")
@@ -45,7 +47,10 @@ def test_kernels_of_loops_count_as_often_as_these_run():
         "known_trip_counts": 1,
         "mebibytes": 3,
     }
-    assert table([row]).splitlines()[-1] == "| x | 20 | 2 × 5, 1 × ? | 1 of 2 | 3 |"
+    row |= {"tracing_s": 1.26, "lowering_s": 0.5, "compiling_s": 12.04}
+    assert (
+        table([row]).splitlines()[-1] == "| x | 20 | 2 × 5, 1 × ? | 1 of 2 | 3 | 1.3 | 0.5 | 12.0 |"
+    )
 
 
 def test_a_training_step_launches_no_more_kernels_than_before(tmp_path):
@@ -57,3 +62,10 @@ def test_a_training_step_launches_no_more_kernels_than_before(tmp_path):
     assert [row["name"] for row in rows] == [*SMALL]
     for row in rows:
         assert row["kernels"] <= counts[row["name"]]
+        assert min(row[time] for time in ("tracing_s", "lowering_s", "compiling_s")) > 0
+
+
+@pytest.mark.slow
+def test_a_presets_training_compiles_few_programs():
+    """The step and dev's search, of one shape each."""
+    assert count_programs("phrasebook-en-fr").startswith("phrasebook-en-fr: 2 programs. 1 shape, ")

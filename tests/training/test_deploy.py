@@ -1,5 +1,11 @@
-"""The file that launches a training on many machines: against its schemas, and against it."""
+"""The files that launch a training, on many machines or in a container, against their schemas."""
 
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import kubernetes_validate
@@ -64,3 +70,25 @@ def test_the_job_in_it_is_valid_and_keeps_to_the_restricted_standard():
         assert context["allowPrivilegeEscalation"] is False
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert context["readOnlyRootFilesystem"] is True
+
+
+def test_what_the_image_for_a_gpu_copies_can_be_installed(tmp_path):
+    """No Docker is needed: its image of TensorFlow is not looked at but for the version."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    installed = metadata.version("tensorflow").rpartition(".")[0]
+    assert re.search(rf"^FROM tensorflow/tensorflow:{installed}\.\d+-gpu$", text, re.M)
+    for line in re.findall(r"^COPY (.*)", text, re.M):
+        *sources, target = line.split()
+        target = tmp_path / target.strip("/")
+        for source in (DEPLOY.parents[1] / name for name in sources):
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                target.mkdir(exist_ok=True)
+                shutil.copy(source, target)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "-w", tmp_path, tmp_path / "source"], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        (scripts,) = (name for name in file.namelist() if name.endswith("entry_points.txt"))
+        assert re.findall(r'ENTRYPOINT \["(.*)"\]', text)[0] in file.read(scripts).decode()

@@ -46,8 +46,13 @@ CONFIGS = {  # of each preset its architecture; learning rates as they are
 }
 
 
-def train(name, jit_compile, steps, lengths=((3, 7), (8, 4)), dropout=0.0):
-    """Return the losses of a small model of a preset; lengths stand below and at multiples of 4."""
+# Below, between and at multiples of 4. XLA compiles for each pair, which takes most of the time.
+LENGTHS = {"tatoeba-en-fr": ((3, 7), (8, 4))}
+
+
+def train(name, jit_compile, steps, lengths=None, dropout=0.0):
+    """Return the losses of a small model of a preset, for sentences of these lengths in turn."""
+    lengths = lengths or LENGTHS.get(name, ((3, 7),))
     keras.utils.clear_session()
     config = load_preset(name) if name in PRESETS else Config()
     settings = {**CONFIGS[name], "batch_size": BATCH, "dropout": dropout, "warmup_steps": 3}

@@ -10,8 +10,10 @@ from typing import Any
 
 import keras
 
+from keras_attention import backend
 from training.command.errors import RunError
 from training.command.files import read_json, write_json
+from training.command.native import has_gpu
 from training.command.progress import progress
 from training.config.schema import Config
 from training.data.plan import Statistics
@@ -158,7 +160,10 @@ def _device() -> str:
         import torch
 
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    return "GPU" if keras.distribution.list_devices("gpu") else "cpu"
+    if keras.distribution.list_devices("gpu"):
+        return "GPU"
+    unused = has_gpu() and not backend.wanted_device()
+    return "cpu, beside a GPU that it does not find: see docs/guides/gpu.md" if unused else "cpu"
 
 
 def train_epochs(

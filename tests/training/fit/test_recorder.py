@@ -1,12 +1,15 @@
 """What a run says it keeps is what its weights are, however often it goes on."""
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
 
 from training.config.schema import Config, override
 from training.data.plan import Statistics
-from training.fit.recorder import Recorder
+from training.fit import recorder
+from training.fit.recorder import Recorder, train_epochs
 from training.runs.card import _commands
 from training.runs.files import RunFiles, summary
 from training.runs.run import load_best
@@ -117,3 +120,34 @@ def test_weights_of_epochs_long_ago_are_no_part_of_the_mean(tmp_path):
 def test_a_card_names_data_that_have_no_splits():
     config = Config(source="events", data="events:/a.csv")
     assert "evaluate --run r --data events:PATH\n" in _commands(RunFiles("r"), config, None)
+
+
+def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
+    fitted = SimpleNamespace(history={"loss": [1.0]})
+    history = []
+
+    def finish(loss, seconds):
+        record = {"epoch": len(history) + 1, "val_perplexity": 2.0, "bleu": 1.0}
+        history.append({**record, "target_tokens_per_second": 1000 + len(history)})
+        return history[-1]
+
+    fake = SimpleNamespace(
+        config=override(Config(), ["epochs=3"]),
+        history=history,
+        finish=finish,
+        model=SimpleNamespace(fit=lambda *args, **kwargs: fitted),
+        statistics=Statistics(3, 0, 9, 1200, 1),
+    )
+    train_epochs(fake, lambda epoch: None, 1.8)  # 3 epochs of 1,200 tokens
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if "reckoned" in x)
+    assert line.startswith("1,001 target tokens a second; 2,000 were reckoned for one H200.")
+
+
+@pytest.mark.parametrize(
+    ("driver", "device", "said"), [(True, "", True), (True, "gpu", False), (False, "", False)]
+)
+def test_a_gpu_that_is_not_found_is_told(monkeypatch, driver, device, said):
+    monkeypatch.setattr(recorder, "has_gpu", lambda: driver)
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", device)
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda kind=None: [])
+    assert ("a GPU that it does not find" in recorder._device()) is said

@@ -1,0 +1,45 @@
+"""The time of each kernel of a training step, by Nsight Compute: does the card compute or wait?"""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+MOST = 10  # kernels that are listed
+UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
+
+
+@contextmanager
+def launches() -> Iterator[None]:
+    """Within this, `ncu --profile-from-start off` sees what is launched; nothing without CUDA."""
+    try:
+        library = ctypes.CDLL("libcudart.so.12")
+    except OSError:
+        yield
+        return
+    library.cudaProfilerStart()
+    yield
+    library.cudaProfilerStop()
+
+
+def rows(lines: Sequence[str], milliseconds: float | None) -> Iterator[dict[str, Any]]:
+    """Give a row for all kernels, then one for each of those that take longest together.
+
+    Args:
+        lines: what `ncu --csv` printed, from the names of the columns on.
+        milliseconds: of a step without Nsight Compute; the share of it is that which computes.
+    """
+    taken: dict[str, list[float]] = defaultdict(list)
+    for row in csv.DictReader(lines):
+        value = float(row["Metric Value"].replace(",", ""))
+        taken[row["Kernel Name"]].append(value * UNITS[row["Metric Unit"]])
+    total = sum(map(sum, taken.values()))
+    share = total / milliseconds / 1e3 if milliseconds else None
+    count = sum(map(len, taken.values()))
+    yield {"case": "all kernels", "launches": count, "us": total, "share_of_step": share}
+    for name, times in sorted(taken.items(), key=lambda item: -sum(item[1]))[:MOST]:
+        yield {"case": name[:80], "launches": len(times), "us": sum(times)}
