@@ -85,7 +85,7 @@ def load(config: Config, options: argparse.Namespace) -> Split:
     if not options.data:
         return load_split(config, options.split, limit=options.limit)[0]
     split = corpus.load(options.data, options.split, limit=options.limit)
-    return corpus.written_like(config.data, split)
+    return corpus.in_target_script(config.data, split)
 
 
 def compare(

@@ -63,7 +63,7 @@ def load_sets(config: Config) -> dict[str, Split]:
     pair = re.search(r"en-\w+$", data)
     real = f"multi30k-{pair[0]}" if pair else ""
     if real in corpus.NAMES:
-        sets["real"] = corpus.written_like(data, corpus.load(real, "test"))
+        sets["real"] = corpus.in_target_script(data, corpus.load(real, "test"))
     else:
         print(f"No real sentences are known for {data}.")
     sets["joined"] = join(single, PER_BUCKET)

@@ -87,7 +87,7 @@ def load(config: Config, options: argparse.Namespace) -> Split:
     """Read the sentences to translate."""
     if not options.data:
         return load_split(config, options.split)[0]
-    return corpus.written_like(config.data, corpus.load(options.data, options.split))
+    return corpus.in_target_script(config.data, corpus.load(options.data, options.split))
 
 
 def named(split: Split) -> NamedSplit:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from serving.api.printing import print_json, printable
-from serving.client.options import Parser, add_connection, ended, file_to_write, opened
+from serving.client.options import Parser, add_connection, ended, file_to_write, opened_model
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +49,7 @@ def _ask(arguments: argparse.Namespace) -> int:
         if unknown := [person for person in arguments.only if person not in histories]:
             raise ValueError(f"{arguments.table} has no {arguments.id} {unknown[0]!r}")
         histories = {person: histories[person] for person in arguments.only}
-    with opened(arguments, "Predictor") as predictor:
+    with opened_model(arguments, "Predictor") as predictor:
         answers = predictor.outcome(list(histories.values()), ignore=True)
         for note in table.notes(predictor.metadata().signatures["predict"]["inputs"]):
             print(f"warning: {printable(note)}", file=sys.stderr)

@@ -13,7 +13,14 @@ from pathlib import Path
 
 from serving.api.errors import ServingError
 from serving.api.printing import print_error, print_json, printable
-from serving.client.options import Parser, add_connection, ended, file_to_write, numbered, opened
+from serving.client.options import (
+    Parser,
+    add_connection,
+    ended,
+    file_to_write,
+    numbered,
+    opened_model,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +55,7 @@ def _ask(arguments: argparse.Namespace) -> int:
     from serving.client.drawing import draw_regions
 
     status = 0
-    with opened(arguments, "Reader") as reader:
+    with opened_model(arguments, "Reader") as reader:
         files = [Path(path).read_bytes() for path in arguments.images]
         read = reader.regions if arguments.regions else reader.read
         for number, answer in enumerate(read(files, keep_errors=True)):

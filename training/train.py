@@ -12,7 +12,7 @@ from training.command.extras import need
 from training.command.native import keep_programs
 from training.command.options import Parser, going_on, main_guard
 from training.config.keys import is_unicode
-from training.config.schema import later_keys
+from training.config.schema import changeable_keys
 from training.presets.options import add_configuration, configuration, default_output
 from training.runs.files import RunFiles, summary
 
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--resume",
         action="store_true",
         help="go on with the run in --output from its last epoch, with its own settings; --set "
-        f"changes some from now on: {', '.join(later_keys())}",
+        f"changes some from now on: {', '.join(changeable_keys())}",
     )
     parser.add_argument(
         "--dry-run",

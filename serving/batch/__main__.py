@@ -18,15 +18,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     # NumPy and the like take a while to import.
     from serving.batch import inputs
-    from serving.batch.inputs import Events, Images, Kind, Texts
-    from serving.batch.job import Job, in_process, latest_version, on_ray, start, summary, sweep
+    from serving.batch.inputs import Events, Images, InputKind, Texts
+    from serving.batch.job import (
+        BatchJob,
+        in_process,
+        latest_version,
+        on_ray,
+        start,
+        summary,
+        sweep,
+    )
 
     started = time.monotonic()
     model, output = latest_version(options.model), options.output.resolve()
     paths = inputs.find(options.inputs, output)
     events = Events(options.id, options.time)
-    kinds: dict[str, Kind] = {"text": Texts(), "events": events, "image": Images()}
-    job = Job(model, output, kinds[inputs.kind_of(paths[0])], options.batch_size)
+    kinds: dict[str, InputKind] = {"text": Texts(), "events": events, "image": Images()}
+    job = BatchJob(model, output, kinds[inputs.kind_of(paths[0])], options.batch_size)
     start(job)
     if options.workers == 1 and options.address is None:
         reports = in_process(job, paths, options.threads)

@@ -103,7 +103,7 @@ def target(path: Path, output: Path) -> Path:
     return output / f"{name.removesuffix(ending)}.jsonl{'.gz' if path.suffix == '.gz' else ''}"
 
 
-def opened(path: Path, mode: str, compressed: bool) -> IO[bytes]:
+def open_file(path: Path, mode: str, compressed: bool) -> IO[bytes]:
     """Open a file of bytes."""
     return gzip.open(path, mode, compresslevel=5) if compressed else path.open(mode)  # type: ignore
 
@@ -114,7 +114,7 @@ def lines(path: Path) -> Iterator[bytes]:
     Raises JobError if the file is not whole.
     """
     mark = codecs.BOM_UTF8
-    with opened(path, "rb", path.suffix == ".gz") as file:
+    with open_file(path, "rb", path.suffix == ".gz") as file:
         try:
             for line in file:
                 yield line.removeprefix(mark).rstrip(b"\r\n")
@@ -298,7 +298,7 @@ def _each(
     return _each(ask, values[:half], reason) + _each(ask, values[half:], reason)
 
 
-Kind = Texts | Events | Images
+InputKind = Texts | Events | Images
 
 
 def _rows(answers: dict[str, Any], *names: str) -> Iterator[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from serving.batch.inputs import Item, JobError, Kind, Texts, opened, target
+from serving.batch.inputs import InputKind, Item, JobError, Texts, open_file, target
 from training.command.errors import install
 from training.command.files import replacing
 
@@ -24,12 +24,12 @@ ASIDE = ".writing"
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchJob:
     """The settings of a job, the same in all workers; they decide the output."""
 
     model: Path
     output: Path
-    kind: Kind = field(default_factory=Texts)
+    kind: InputKind = field(default_factory=Texts)
     batch_size: int = 64
 
 
@@ -44,7 +44,7 @@ class Done:
     was_there: bool = False
 
 
-def start(job: Job) -> None:
+def start(job: BatchJob) -> None:
     """Make the output folder, with a manifest of the model.
 
     Raises JobError if it holds the answers of another model.
@@ -66,7 +66,7 @@ def start(job: Job) -> None:
         raise JobError(f"{job.output} holds answers of another model: choose another --output")
 
 
-def answer_file(job: Job, model: Answers, path: Path) -> Done:
+def answer_file(job: BatchJob, model: Answers, path: Path) -> Done:
     """Answer all items of an input, unless its output is there.
 
     The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
@@ -90,7 +90,7 @@ def answer_file(job: Job, model: Answers, path: Path) -> Done:
     return Done(path.name, lines, bad, truncated)
 
 
-def sweep(job: Job) -> None:
+def sweep(job: BatchJob) -> None:
     """Remove leftovers of dead workers beside whole files."""
     for aside in job.output.glob(f".*{ASIDE}"):
         name = aside.name.removesuffix(ASIDE).rpartition(".")[0].removeprefix(".")
@@ -98,7 +98,7 @@ def sweep(job: Job) -> None:
             aside.unlink(missing_ok=True)
 
 
-def summary(job: Job, reports: Sequence[Done], seconds: float) -> dict[str, Any]:
+def summary(job: BatchJob, reports: Sequence[Done], seconds: float) -> dict[str, Any]:
     """Return the totals of a job."""
     totals = {k: sum(getattr(x, k) for x in reports) for k in ("lines", "bad", "truncated")}
     return {
@@ -112,7 +112,7 @@ def summary(job: Job, reports: Sequence[Done], seconds: float) -> dict[str, Any]
     }
 
 
-def _answered(job: Job, model: Answers, path: Path) -> Iterator[Item]:
+def _answered(job: BatchJob, model: Answers, path: Path) -> Iterator[Item]:
     """Yield the items of an input, with their answers."""
     source = job.kind.items(path)
     while window := list(itertools.islice(source, max(job.kind.window, job.batch_size))):
@@ -133,7 +133,7 @@ def _answered(job: Job, model: Answers, path: Path) -> Iterator[Item]:
 def _aside(final: Path) -> Iterator[IO[bytes]]:
     """Open a file that takes its name when all is written."""
     own = final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
-    with replacing(final, own) as aside, opened(aside, "wb", final.suffix == ".gz") as file:
+    with replacing(final, own) as aside, open_file(aside, "wb", final.suffix == ".gz") as file:
         yield file
 
 
@@ -151,7 +151,7 @@ def latest_version(path: Path) -> Path:
     raise JobError(f"{path} holds no exported model: python -m serving.export makes one")
 
 
-def load_model(job: Job, threads: int) -> Answers:
+def load_model(job: BatchJob, threads: int) -> Answers:
     """Return the signature of an export that answers items of the job's kind.
 
     Raises JobError if it cannot be loaded, or has no such signature.
@@ -176,7 +176,7 @@ def load_model(job: Job, threads: int) -> Answers:
     return lambda values: job.kind.answer(loaded.signatures[job.kind.signature], values)
 
 
-def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
+def in_process(job: BatchJob, paths: Sequence[Path], threads: int) -> Iterator[Done]:
     """Answer input by input, here."""
     model = load_model(job, threads)
     for path in paths:
@@ -184,7 +184,7 @@ def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
 
 
 def on_ray(
-    job: Job, paths: Sequence[Path], threads: int, workers: int, address: str | None
+    job: BatchJob, paths: Sequence[Path], threads: int, workers: int, address: str | None
 ) -> Iterator[Done]:
     """Answer with workers that have a model each; a worker that dies is started again.
 
@@ -226,7 +226,7 @@ def on_ray(
 class _Worker:
     """A process that has loaded the model."""
 
-    def __init__(self, job: Job, threads: int) -> None:
+    def __init__(self, job: BatchJob, threads: int) -> None:
         self._job, self._model = job, load_model(job, threads)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from serving.api.printing import printable
 from training.command.errors import UserError
 from training.command.extras import need
 from training.command.options import Parser, main_guard
-from training.command.progress import Tell, stages
+from training.command.progress import ReportStage, stages
 from training.runs.files import RunFiles
 
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check(
-    options: argparse.Namespace, version_dir: Path, onnx: bool, tell: Tell
+    options: argparse.Namespace, version_dir: Path, onnx: bool, tell: ReportStage
 ) -> tuple[list[str], str]:
     """Return the findings, and the line that is printed where there are none."""
     if onnx:

@@ -36,7 +36,7 @@ from serving.check.questions import (
 from serving.check.version import different
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
-from training.command.progress import Tell
+from training.command.progress import ReportStage
 
 _SECONDS = 60.0  # of a request
 _TOLERANCE = 1e-4
@@ -57,7 +57,7 @@ class Server(NamedTuple):
 
 
 def compare(
-    version_dir: Path, server: Server, tell: Tell = lambda stage, share=None: None
+    version_dir: Path, server: Server, tell: ReportStage = lambda stage, share=None: None
 ) -> tuple[int, list[str]]:
     """Ask a server all questions of the check; compare its answers with the C++ session's.
 

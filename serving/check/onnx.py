@@ -20,7 +20,7 @@ from serving.check.questions import HARD_TEXTS, TEXTS
 from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
 from serving.portable.read.manifest import read_manifest
 from serving.portable.read.model import LocalModel
-from training.command.progress import Tell
+from training.command.progress import ReportStage
 
 Ask = Callable[[Any, list[Any]], list[Any]]
 _TOLERANCE = 1e-3  # of a row alone and in a batch, whose products are summed in another order
@@ -34,7 +34,7 @@ _OWN_TEXTS = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class Task:
     """A kind of export.
 
     `questions` go to a model about sources, by signature; the first is the main one, whose answers
@@ -108,8 +108,8 @@ def _predicted_by_run(runs: list[Any], sources: list[Any], settings: dict) -> li
     return [*probabilities.numpy().tolist()]
 
 
-KINDS = {
-    "translate": Kind(
+TASKS = {
+    "translate": Task(
         model=LocalTranslator,
         questions={
             "translate": lambda model, texts: model.translate(texts),
@@ -121,7 +121,7 @@ KINDS = {
         sources=_texts,
         by_run=_said_by_run,
     ),
-    "read": Kind(
+    "read": Task(
         model=LocalReader,
         questions={
             "read": lambda model, images: model.read(images, keep_errors=True),
@@ -132,7 +132,7 @@ KINDS = {
         sources=_images,
         by_run=_said_by_run,
     ),
-    "predict": Kind(
+    "predict": Task(
         model=LocalPredictor,
         questions={"predict": lambda model, histories: model.outcome(histories)},
         says="probability",
@@ -143,7 +143,7 @@ KINDS = {
 
 
 def check_folder(
-    version_dir: Path, run: Path | None = None, tell: Tell = lambda stage, share=None: None
+    version_dir: Path, run: Path | None = None, tell: ReportStage = lambda stage, share=None: None
 ) -> list[str]:
     """All findings about an ONNX export, none where it can be used."""
     tell("reading the graphs", 0.05)
@@ -151,7 +151,7 @@ def check_folder(
         manifest = read_manifest(version_dir)
     except ValueError as error:
         return [first_line(error)]
-    kind = KINDS[manifest["task"]]
+    kind = TASKS[manifest["task"]]
     graphs = [name for name, about in manifest["graphs"].items() if isinstance(about, dict)]
     if findings := [line for name in graphs for line in _check_graph(version_dir, name)]:
         return findings
@@ -237,7 +237,7 @@ def _check_rows(
 
 
 def _compare(
-    kind: Kind, manifest: dict[str, Any], run: Path, model: LocalModel, sources: list[Any]
+    kind: Task, manifest: dict[str, Any], run: Path, model: LocalModel, sources: list[Any]
 ) -> list[str]:
     """Find answers that are not those of the run."""
     from training.runs.run import load_run  # TensorFlow takes seconds

@@ -31,7 +31,7 @@ from serving.check.questions import (
 )
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
-from training.command.progress import Tell
+from training.command.progress import ReportStage
 
 _TOLERANCE = 1e-4
 # Of a row alone and in a batch, whose products are summed in another order.
@@ -259,7 +259,9 @@ def different(outputs: Arrays, expected: Arrays) -> str | None:
     return next((x for x in aliases if (outputs[x] != expected[x]).any()), None)
 
 
-def check_version(version_dir: Path, tell: Tell = lambda stage, share=None: None) -> list[str]:
+def check_version(
+    version_dir: Path, tell: ReportStage = lambda stage, share=None: None
+) -> list[str]:
     """Return all findings about the directory of a version, none where it can be served."""
     tell("reading the graph", 0.04)  # of the time, with 7 million weights on two cores
     version_dir = Path(os.path.abspath(version_dir))

@@ -18,7 +18,7 @@ from serving.client.options import (
     ended,
     file_to_write,
     numbered,
-    opened,
+    opened_model,
     size,
 )
 
@@ -114,7 +114,7 @@ def _ask(arguments: argparse.Namespace) -> int:
         raise ValueError("no text: give it as arguments or on standard input")
     if arguments.png:  # the names of pictures say how many there are
         first += itertools.chain.from_iterable(several)
-    with opened(arguments, "Translator") as translator:
+    with opened_model(arguments, "Translator") as translator:
         for texts in itertools.chain([first], several):
             show(translator, arguments, texts, start)
             sys.stdout.flush()

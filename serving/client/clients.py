@@ -34,7 +34,7 @@ from serving.client.protobuf import (
     unpadded,
 )
 from serving.client.protocol import Endpoint, Steps
-from serving.client.transport import AsyncClient, Client, Question
+from serving.client.transport import AsyncClient, Client, rpc_method
 
 _WORDS = "words", "word_probabilities"
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def read_scores(response: Message, count: int) -> list[Score]:
 class _Translators(Endpoint):
     """The methods of both clients of a translator."""
 
-    @Question
+    @rpc_method
     def translate(self, texts: Sequence[str], split: bool = False) -> Steps[list[Translation]]:
         """The best translation of each text; with `split`, sentence by sentence."""
         write, read = write_texts, read_translations
@@ -99,7 +99,7 @@ class _Translators(Endpoint):
         translations = iter((yield from self.predict("translate", sentences, write, read)))
         return [join_sentences([(next(translations), gap) for _, gap in text]) for text in pieces]
 
-    @Question
+    @rpc_method
     def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
         """Each text's translations, best first, as many as the model was exported with."""
         return self.predict(
@@ -109,12 +109,12 @@ class _Translators(Endpoint):
             partial(read_hypotheses, name="translations"),
         )
 
-    @Question
+    @rpc_method
     def align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
         """Each text's translation with its attention weights."""
         return self.predict("align", checked_texts(texts), write_texts, read_alignments)
 
-    @Question
+    @rpc_method
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
         """The probability of a given translation of each text, token by token."""
 
@@ -161,21 +161,21 @@ def read_regions(response: Message, count: int) -> list[Regions]:
 class _Readers(Endpoint):
     """The methods of both clients of a reader."""
 
-    @Question
+    @rpc_method
     def read(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> Steps[list[Reading | InvalidRequestError]]:
         """The text in each image."""
         return self._read("read", images, read_readings, keep_errors)
 
-    @Question
+    @rpc_method
     def regions(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> Steps[list[Regions | InvalidRequestError]]:
         """The text in each image, and where the model looked."""
         return self._read("regions", images, read_regions, keep_errors)
 
-    @Question
+    @rpc_method
     def nbest(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> Steps[list[list[Hypothesis] | InvalidRequestError]]:
@@ -242,7 +242,7 @@ def read_predictions(response: Message, count: int) -> list[Prediction]:
 class _Predictors(Endpoint):
     """The methods of both clients of a model of histories."""
 
-    @Question
+    @rpc_method
     def outcome(
         self, histories: Sequence[History], ignore: bool = False
     ) -> Steps[list[Prediction]]:

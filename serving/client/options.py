@@ -82,7 +82,7 @@ def numbered(path: Path, number: int, count: int) -> Path:
 
 
 def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
-    """Add the options by which `opened` finds a model."""
+    """Add the options by which `opened_model` finds a model."""
     add = parser.add_argument
     text = "the server, or unix:PATH; default: localhost:8500"
     add("--target", default="localhost:8500", metavar="HOST:PORT", help=text)
@@ -114,7 +114,7 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
+def opened_model(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
     """Open the model that is asked, on a server or in this process, once it is ready."""
     client = importlib.import_module("serving.client")
     if arguments.local:

@@ -49,7 +49,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Question(Generic[P, T]):
+class rpc_method(Generic[P, T]):
     """A method of both kinds of client, as the steps to its answer; a decorator.
 
     It blocks in a `Client`, and is a coroutine in an `AsyncClient`.
@@ -101,7 +101,7 @@ class _Connection(Endpoint):
     _lock: Lock
     _channel: Any
     _calls: dict[str, Any]
-    metadata = Question(Endpoint._metadata)
+    metadata = rpc_method(Endpoint._metadata)
 
     @wraps(Endpoint.__init__)  # type: ignore[misc]
     def __init__(self, *args: Any, **options: Any):

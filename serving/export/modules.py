@@ -16,7 +16,7 @@ from training.data.store import END_ID, PAD_ID
 from training.decode.labels import attends, predict
 from training.decode.search import Encoded, bound_of, encode, score_targets, search
 from training.decode.settings import SearchSettings
-from training.decode.steps import PlainStep, fixed_steps
+from training.decode.steps import PlainStep, constant_steps
 from training.decode.texts import (
     dense_ids,
     replace_unknown,
@@ -52,7 +52,7 @@ class Exported(tf.Module):
         models = [run.model for run in runs]
         self._models, self._run = _Untracked(models), _Untracked(runs[0])
         self._spelling = _Untracked(spelling_of(runs))
-        steps = fixed_steps(models, search_settings.beam_width, search_settings.precision)
+        steps = constant_steps(models, search_settings.beam_width, search_settings.precision)
         constants = [weight for step in steps or () for weight in step.taken]
         self._settings, self._steps = _Untracked(search_settings), _Untracked(steps)
         self._bound = _Untracked(bound_of(runs))

@@ -39,7 +39,7 @@ from serving.export.modules import (
 )
 from training.command.errors import UserError
 from training.command.files import LOCK, locked_folder, move, remove, remove_empty
-from training.command.progress import Tell
+from training.command.progress import ReportStage
 from training.data.splits import load_split
 from training.decode.search import check_search
 from training.decode.settings import SearchSettings
@@ -59,7 +59,7 @@ MANIFEST = "assets.extra/manifest.json"
 
 
 @dataclass(frozen=True)
-class Settings(SearchSettings):
+class ExportSettings(SearchSettings):
     """The search of an export, and how its numbers are written."""
 
     num_results: int = 5
@@ -144,7 +144,7 @@ def agreement(
     runs: Sequence[Run],
     texts: Sequence[str],
     rounded: Callable[..., dict[str, tf.Tensor]],
-    settings: Settings,
+    settings: ExportSettings,
 ) -> dict[str, float]:
     """Compare the translations of texts by a signature, `translate`, with those in float32.
 
@@ -206,20 +206,20 @@ def export(
     runs: Sequence[Run],
     output: Path,
     *,
-    tell: Tell = lambda what, share=None: None,
+    tell: ReportStage = lambda what, share=None: None,
     form: str = "savedmodel",
     **keywords: Any,
 ) -> Path:
     """Write a new version of a servable model, of a run or of several as an ensemble.
 
     `output` is the model's base path; versions are numbered directories in it. `form` is
-    "savedmodel" or "onnx"; for the keywords see `Settings`. Returns the version's directory. It is
-    written beside the versions and renamed when it is whole, so that a server never sees half of
+    "savedmodel" or "onnx"; for the keywords see `ExportSettings`. Returns the version's directory,
+    which is written beside the versions and renamed when it is whole: a server never sees half of
     it. Where the export fails, nothing is left of it. Raises UserError if a weight is not finite,
     or the files cannot be written.
     """
     check_finite(runs)
-    settings = Settings(**keywords)
+    settings = ExportSettings(**keywords)
     check_search(replace(settings, precision="float32"), runs)
     if form == "onnx":
         return _export_onnx(runs, output, tell, settings)
@@ -249,7 +249,9 @@ def export(
         return _number(aside, MANIFEST)
 
 
-def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: Settings) -> Path:
+def _export_onnx(
+    runs: Sequence[Run], output: Path, tell: ReportStage, settings: ExportSettings
+) -> Path:
     """Write a new version as ONNX graphs: see `export`."""
     # Others need no onnx.
     from serving.portable.write.graphs import check_numbers, write_folder, write_manifest
@@ -327,7 +329,7 @@ def _aside(output: Path) -> Iterator[Path]:
 
 
 def _module(
-    runs: Sequence[Run], settings: Settings
+    runs: Sequence[Run], settings: ExportSettings
 ) -> Exported | ExportedReader | ExportedPredictor:
     """Return what is saved of runs, by what they read."""
     config = runs[0].config

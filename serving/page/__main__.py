@@ -93,11 +93,11 @@ def _serve(options: argparse.Namespace) -> int:
     """Show the page until it is interrupted."""
     import uvicorn
 
-    from serving.page.app import Settings, build, host_names
+    from serving.page.app import PageSettings, build, host_names
 
     card = read_card(options.manifest) if options.manifest else Card()
     names = host_names(options.host, options.names)
-    settings = Settings(
+    settings = PageSettings(
         options.target, options.model, options.timeout, card, options.example, hosts=names
     )
     config = uvicorn.Config(

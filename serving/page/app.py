@@ -280,7 +280,7 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PageSettings:
     """The model that the page asks, `host:port` of its server, and the limits of asking.
 
     `options` are further ones of the clients, see `serving.client.protocol.Endpoint`. `hosts` are
@@ -305,7 +305,7 @@ def host_names(address: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     return (*LOCAL, *names, *({address} - {"0.0.0.0", "::"}))
 
 
-def build(settings: Settings) -> Starlette:
+def build(settings: PageSettings) -> Starlette:
     """Build the application."""
 
     @asynccontextmanager

@@ -151,7 +151,7 @@ def test_a_score_is_not_borrowed_of_a_layer_that_does_more(kind):
 @pytest.mark.tensorflow
 def test_the_exported_step_asks_the_layer(rng):
     """Each override takes away the constant that stands for what it overrides, and no more."""
-    from training.decode.constant.step import ConstantStep, fixes_step
+    from training.decode.constant.step import ConstantStep, has_constant_step
 
     def cell(attention):
         made = AttentionRNN(keras.layers.LSTMCell(UNITS), attention, units=5)
@@ -159,7 +159,7 @@ def test_the_exported_step_asks_the_layer(rng):
         randomize(made, rng)
         return made
 
-    assert not fixes_step(cell(Elsewhere(UNITS)))
+    assert not has_constant_step(cell(Elsewhere(UNITS)))
     embeddings = keras.Variable(normal(rng, 13, DIM))
     tokens = np.array([3, 11], "int32")
     rows = array(embeddings.value)[tokens]
@@ -171,7 +171,7 @@ def test_the_exported_step_asks_the_layer(rng):
         doubled(MultiplicativeAttention, "queries", "general"),
     ):
         layer = cell(attention)
-        assert fixes_step(layer)
+        assert has_constant_step(layer)
         step = ConstantStep(layer, embeddings, 1, "float32", "float32")
         kernels = {id(x) for x in (getattr(attention, "query_kernel", None),)}
         taken = bool(kernels & {id(x) for x in step.taken})

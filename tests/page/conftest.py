@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from playwright.sync_api import sync_playwright
 
-from serving.page.app import Settings
+from serving.page.app import PageSettings
 from tests.page.tabs import CHROMIUM, FLAGS, start, tab_on
 from tests.serving.conftest import add_version, save_upper
 from tests.serving.page.models import save_predictor, save_reader, save_unsure
@@ -37,7 +37,7 @@ def browser():
 
 @pytest.fixture
 def view(browser, served):
-    with tab_on(browser, Settings(served, "upper", example="one two three")) as tab:
+    with tab_on(browser, PageSettings(served, "upper", example="one two three")) as tab:
         yield tab
 
 

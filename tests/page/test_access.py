@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect
 
-from serving.page.app import Settings
+from serving.page.app import PageSettings
 from serving.page.card import Card
 from tests.page.tabs import WIDTHS, tab_on
 from tests.serving.page.models import VISITS
@@ -25,7 +25,7 @@ from tests.serving.page.models import VISITS
 def test_the_other_kinds_fit_the_screen(browser, kind, width, request, tmp_path):
     path = tmp_path / "image.png"
     path.write_bytes(picture())
-    settings = Settings(request.getfixturevalue(kind), kind, example=VISITS)
+    settings = PageSettings(request.getfixturevalue(kind), kind, example=VISITS)
     with tab_on(browser, settings) as tab:
         tab.set_viewport_size({"width": WIDTHS[width], "height": 900})
         if kind == "bright":
@@ -56,7 +56,7 @@ def test_axe_finds_nothing_on_other_pages(browser, kind, scheme, request):
     image = base64.b64encode(picture()).decode()
     example = {"bright": "", "mean": VISITS, "unsure": "one two three"}[kind]
     card = Card({"Data": "some"}, examples=(image,) if kind == "bright" else ())
-    settings = Settings(request.getfixturevalue(kind), kind, card=card, example=example)
+    settings = PageSettings(request.getfixturevalue(kind), kind, card=card, example=example)
     with tab_on(browser, settings) as tab:
         tab.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         shown = {"bright": "#said", "mean": "#event", "unsure": "#translation"}[kind]

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from serving.page.app import Settings
+from serving.page.app import PageSettings
 from serving.page.card import Card
 from tests.page.tabs import tab_on
 from tests.serving.page.models import VISITS
@@ -18,7 +18,7 @@ CARD = Card({"Data": "some"}, ("en", "fr"), "BLEU 41.2 on dev", ("good day", "on
 
 @pytest.fixture
 def tab(browser, served):
-    with tab_on(browser, Settings(served, "upper", card=CARD)) as tab:
+    with tab_on(browser, PageSettings(served, "upper", card=CARD)) as tab:
         yield tab
 
 
@@ -62,7 +62,7 @@ def test_an_image_of_the_examples_is_read(browser, bright):
         Image.fromarray(pixels).save(file, "png")
         images.append(base64.b64encode(file.getvalue()).decode())
     card = Card(examples=tuple(images))
-    with tab_on(browser, Settings(bright, "bright", card=card)) as tab:
+    with tab_on(browser, PageSettings(bright, "bright", card=card)) as tab:
         tab.emulate_media(reduced_motion="reduce")
         for column, button in zip((0, 2), tab.locator("#examples button").all(), strict=True):
             if column:
@@ -75,5 +75,5 @@ def test_an_image_of_the_examples_is_read(browser, bright):
 
 
 def test_a_table_of_the_examples_is_followed(browser, mean):
-    with tab_on(browser, Settings(mean, "mean", card=Card(examples=(VISITS,)))) as tab:
+    with tab_on(browser, PageSettings(mean, "mean", card=Card(examples=(VISITS,)))) as tab:
         expect(tab.locator("svg .event")).to_have_count(3)

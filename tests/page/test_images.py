@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from serving.client import Reader
-from serving.page.app import Settings
+from serving.page.app import PageSettings
 from tests.page.tabs import tab_on
 
 
@@ -17,7 +17,7 @@ def test_an_image_is_read_and_the_region_lights_up(browser, bright, tmp_path, rn
     Image.fromarray(rng.integers(0, 255, (20, 30)).astype("uint8")).save(path)
     with Reader(bright, "bright") as reader:
         (expected,) = reader.regions([path])
-    with tab_on(browser, Settings(bright, "bright")) as tab:
+    with tab_on(browser, PageSettings(bright, "bright")) as tab:
         expect(tab.locator("#pad")).to_be_visible()
         expect(tab.locator("#ask")).to_be_hidden()
         tab.locator("#file").set_input_files(path)
@@ -39,7 +39,7 @@ def test_an_image_is_read_and_the_region_lights_up(browser, bright, tmp_path, rn
 def test_unsure_characters_are_told_apart_and_other_readings_shown(browser, bright, tmp_path):
     path = tmp_path / "image.png"
     Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)
-    with tab_on(browser, Settings(bright, "bright")) as tab:
+    with tab_on(browser, PageSettings(bright, "bright")) as tab:
         expect(tab.locator("#pad")).to_be_visible()
         tab.locator("#file").set_input_files(path)
         expect(tab.locator("#readings li")).to_have_text(["axcde (-1.50)", "nothing (-2.00)"])
@@ -54,7 +54,7 @@ def test_unsure_characters_are_told_apart_and_other_readings_shown(browser, brig
 
 @pytest.mark.parametrize("kind", ["paste", "drop"])
 def test_a_picture_is_pasted_and_dropped(browser, bright, kind):
-    with tab_on(browser, Settings(bright, "bright")) as tab:
+    with tab_on(browser, PageSettings(bright, "bright")) as tab:
         expect(tab.locator("#pad")).to_be_visible()
         tab.evaluate(
             """async kind => {
@@ -77,7 +77,7 @@ def test_a_picture_is_pasted_and_dropped(browser, bright, kind):
 
 
 def test_a_drawing_is_read(browser, bright):
-    with tab_on(browser, Settings(bright, "bright")) as tab:
+    with tab_on(browser, PageSettings(bright, "bright")) as tab:
         expect(tab.locator("#pad")).to_be_visible()
         box = tab.locator("#pad").bounding_box()
         tab.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 0.2 * box["height"])

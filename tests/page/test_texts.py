@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from serving.client import Translator
-from serving.page.app import Settings
+from serving.page.app import PageSettings
 from tests.page.tabs import start, tab_on
 from tests.serving.page.conftest import showing
 
@@ -128,7 +128,7 @@ def test_right_to_left_and_chinese(view):
 def test_it_recovers_when_the_server_comes_back(browser, base):
     server = start(base)
     port = server.port
-    with showing(Settings(f"127.0.0.1:{port}", "upper", example="one", timeout=2)) as page:
+    with showing(PageSettings(f"127.0.0.1:{port}", "upper", example="one", timeout=2)) as page:
         tab = browser.new_page()
         tab.goto(page.address)
         expect(tab.locator("#translation")).to_have_text("ONE")
@@ -146,7 +146,7 @@ def test_it_recovers_when_the_server_comes_back(browser, base):
 
 
 def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):
-    with tab_on(browser, Settings(unsure, "unsure", example="one two three")) as tab:
+    with tab_on(browser, PageSettings(unsure, "unsure", example="one two three")) as tab:
         expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
         words = tab.locator("#translation span")
         names = [word.get_attribute("aria-label") for word in words.all()]

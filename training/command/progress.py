@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _showing = False
 
 # Says what is done next, and the share of all its time that such work has mostly taken by now.
-Tell = Callable[..., None]
+ReportStage = Callable[..., None]
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def stages(first: str) -> Iterator[Tell]:
+def stages(first: str) -> Iterator[ReportStage]:
     """Show what is being done, `first` to begin with, for how long, and the share that is done."""
     if not _is_shown():
         yield lambda what, share=None: None

@@ -27,17 +27,17 @@ def key(
     above: float | None = None,
     below: float | None = None,
     most: int = 2**31 - 1,
-    later: bool = False,
+    changeable: bool = False,
 ) -> Any:
     """Declare a key of the configuration; the type of the default is its type.
 
     `least`, `above`, `below` and `most` limit a number; whole numbers are 1 or more unless said.
-    `later`: whether a run that has begun can go on with another value.
+    `changeable`: whether a run that has begun can go on with another value.
     """
     if isinstance(default, int) and not isinstance(default, bool) and least is None:
         least = 1
     limits = {"choices": tuple(choices), "least": least, "above": above, "below": below}
-    metadata = {"meaning": meaning, "later": later, "most": most, **limits}
+    metadata = {"meaning": meaning, "changeable": changeable, "most": most, **limits}
     return field(default=default, metadata=metadata)
 
 
@@ -103,20 +103,25 @@ class Shared:
         "dropout rate on embeddings, memory and attentional vector",
         least=0,
         below=1,
-        later=True,
+        changeable=True,
     )
-    epochs: int = key(10, "passes over all training pairs", later=True)
+    epochs: int = key(10, "passes over all training pairs", changeable=True)
     batch_size: int = key(64, "training pairs in a batch")
-    learning_rate: float = key(1e-3, "highest learning rate of Adam", above=0, later=True)
+    learning_rate: float = key(1e-3, "highest learning rate of Adam", above=0, changeable=True)
     warmup_steps: int = key(
         200,
         "steps in which the learning rate rises from 0, before it falls on a cosine",
         least=0,
-        later=True,
+        changeable=True,
     )
-    clip_norm: float = key(1.0, "largest norm of the gradient of all weights", above=0, later=True)
+    clip_norm: float = key(
+        1.0, "largest norm of the gradient of all weights", above=0, changeable=True
+    )
     average_epochs: int = key(
-        0, "number of last epochs whose mean weights are tried; 0 for none", least=0, later=True
+        0,
+        "number of last epochs whose mean weights are tried; 0 for none",
+        least=0,
+        changeable=True,
     )
     precision: str = key(
         "float32",
@@ -175,7 +180,7 @@ class Text(Recurrent):
         "auto",
         "most tokens of an answer, such as 2x+10: twice its tokens and 10; auto takes "
         "what the training targets need, and some more",
-        later=True,
+        changeable=True,
     )
     join: float = key(
         0.0,
@@ -236,7 +241,7 @@ class Target:
     target_vocab_size: int = key(8000, "largest target vocabulary")
     max_target_length: int = key(60, "longest target, in tokens; longer pairs are left out")
     validation_limit: int = key(
-        500, "dev sentences translated after each epoch; 0 for all", least=0, later=True
+        500, "dev sentences translated after each epoch; 0 for all", least=0, changeable=True
     )
     metric: str = key(
         "auto",
@@ -268,13 +273,13 @@ class Target:
         "embedding_size",
     )
     label_smoothing: float = key(
-        0.0, "probability spread evenly over all tokens", least=0, below=1, later=True
+        0.0, "probability spread evenly over all tokens", least=0, below=1, changeable=True
     )
     consistency: float = key(
         0.0, "weight of R-Drop's loss, its alpha; a step takes twice the time", least=0
     )
     coverage_loss: float = key(
-        0.0, "weight of the loss for looking at the same place twice", least=0, later=True
+        0.0, "weight of the loss for looking at the same place twice", least=0, changeable=True
     )
     keep_by: str = key(
         "auto",

@@ -118,7 +118,7 @@ class Config(Target, Events, Image, Text, Shared):
     def bound(self) -> tuple[int, int]:
         """The most tokens of an answer: for each token of its source, and beside.
 
-        Twice the source's and 10 of a run that did not measure its targets.
+        TwoDropouts the source's and 10 of a run that did not measure its targets.
         """
         factor, _, more = ("2x+10" if self.target_bound == "auto" else self.target_bound).partition(
             "x+"
@@ -233,7 +233,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
 
 def changed_later(config: Config, settings: Iterable[str]) -> Config:
     """Apply settings to the configuration of a run that has begun; a ConfigError for most keys."""
-    changed, later = override(config, settings), later_keys()
+    changed, later = override(config, settings), changeable_keys()
     for name, value in vars(changed).items():
         if value != getattr(config, name) and name not in later:
             raise ConfigError(
@@ -242,9 +242,9 @@ def changed_later(config: Config, settings: Iterable[str]) -> Config:
     return changed
 
 
-def later_keys() -> list[str]:
+def changeable_keys() -> list[str]:
     """Name the keys that can change in a run that has begun."""
-    return [f.name for f in dataclasses.fields(Config) if f.metadata.get("later")]
+    return [f.name for f in dataclasses.fields(Config) if f.metadata.get("changeable")]
 
 
 def keys_help() -> str:

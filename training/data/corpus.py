@@ -58,7 +58,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
             folder = next(iter(files.values()))[0].parent
             there = ", ".join(files)
             raise CorpusError(f"{spec} has no split {split!r} in {folder}; it has {there}")
-        loaded = written_like(spec, _CORPORA[spec].read(files[split]))
+        loaded = in_target_script(spec, _CORPORA[spec].read(files[split]))
     else:
         forms = "tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, prepared:PATH"
         raise unknown("corpus", spec, forms, NAMES)
@@ -173,7 +173,7 @@ def _near(spec: str, names: Sequence[str]) -> str | None:
     return f"tsv:{spec}, a file that is not there" if is_named_like_text else None
 
 
-def written_like(spec: str, split: Split) -> Split:
+def in_target_script(spec: str, split: Split) -> Split:
     """Return the sentences with their references in the script of a corpus's targets."""
     if spec != _MIXED_CHINESE:
         return split

@@ -27,7 +27,7 @@ from training.command.errors import ConfigError, UserError
 from training.command.native import without_native_log
 from training.data import corpus
 from training.data.lines import Block, Skipped, parse
-from training.data.pieces import KIND, model_of, model_state, train_sentencepiece
+from training.data.pieces import SENTENCEPIECE, model_of, model_state, train_sentencepiece
 from training.data.splits import split_of, too_few
 from training.data.store import SIDES, TOGETHER, Ids, ids_dtype, in_chunks
 
@@ -85,20 +85,20 @@ def _end_with_parent() -> None:
 Copying = tuple[float, int, int]
 
 
-class Job(NamedTuple):
+class BlockEncoding(NamedTuple):
     """How blocks are encoded."""
 
     tokenizers: tuple[Path, Path]  # files of both sides
     shares: tuple[float, float]  # of the sources that are held out for dev and test
     measured: frozenset[str]  # sources of dev and test, where these are no shares
     extra: bool  # whether those are left out
-    written_like: str  # data in whose script targets are written
+    script_of: str  # data in whose script targets are written
     copying: Copying | None  # None where no words are copied
 
 
-def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
+def pairs_of(block: Block, job: BlockEncoding, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
     """Yield the split, source and target of each pair."""
-    split = corpus.written_like(job.written_like, parse(block, skipped))
+    split = corpus.in_target_script(job.script_of, parse(block, skipped))
     for source, target in split.pairs():
         skipped.shared += source in job.measured
         if not (job.extra and source in job.measured):
@@ -111,7 +111,7 @@ def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[s
     Raises ConfigError where it cannot be trained with these settings.
     """
     try:
-        if kind == KIND:
+        if kind == SENTENCEPIECE:
             # However a source is typed, it is read alike; a target keeps its own characters.
             rule = "nmt_nfkc" if side == "source" else "identity"
             return model_state(train_sentencepiece(lines, size, normalization=rule))
@@ -123,7 +123,7 @@ def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[s
 
 
 def train_side(
-    samples: Sequence[tuple[Block, Job]], side: str, kind: str, size: int
+    samples: Sequence[tuple[Block, BlockEncoding]], side: str, kind: str, size: int
 ) -> dict[str, Any]:
     """Train the tokenizer of a side on the training pairs of blocks, as `train_state` does."""
     texts = [
@@ -133,12 +133,12 @@ def train_side(
         if split == "train"
     ]
     if not texts:
-        raise too_few(samples[0][1].written_like, "train")
+        raise too_few(samples[0][1].script_of, "train")
     return train_state(side, kind, size, texts)
 
 
 def encode_block(
-    block: Block, job: Job
+    block: Block, job: BlockEncoding
 ) -> tuple[tuple[Ids, Ids], dict[str, list[tuple[str, str]]], Skipped]:
     """Return the token ids of both sides of a block, the pairs of dev and test, other lines."""
     skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](train=[], dev=[], test=[])
@@ -171,7 +171,7 @@ def _encoder(
 
 
 def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
-    if state["kind"] != KIND:
+    if state["kind"] != SENTENCEPIECE:
         with without_native_log():
             from training.data.token_ids import encode as encode_in_graph
             from training.data.tokenizers import tokenizer_of

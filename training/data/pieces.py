@@ -21,7 +21,7 @@ import numpy as np
 from training.command.errors import ConfigError
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID, Sequences
 
-KIND = "sentencepiece"
+SENTENCEPIECE = "sentencepiece"
 FEW_WORDS = 1000  # with more, words share parts, and a unigram model has these
 
 
@@ -33,7 +33,7 @@ def write_state(path: str | Path, state: dict[str, Any]) -> None:
 
 def model_state(model: bytes) -> dict[str, Any]:
     """Return what a tokenizer's file holds of a serialised model."""
-    return {"kind": KIND, "model": base64.b64encode(model).decode("ascii")}
+    return {"kind": SENTENCEPIECE, "model": base64.b64encode(model).decode("ascii")}
 
 
 def model_of(state: Mapping[str, Any]) -> bytes:

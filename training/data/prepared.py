@@ -18,7 +18,7 @@ from training.data.batches import Batches
 from training.data.columns import Form
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
-from training.data.pieces import KIND, Samplers, SubwordSampler, model_of
+from training.data.pieces import SENTENCEPIECE, Samplers, SubwordSampler, model_of
 from training.data.plan import Batching
 from training.data.store import SIDES, Sequences
 
@@ -117,7 +117,7 @@ def read_batches(
     if config.subword_sampling and tokenizers:
         alpha = config.subword_sampling
         samplers = [
-            SubwordSampler(model_of(state), alpha) if state["kind"] == KIND else None
+            SubwordSampler(model_of(state), alpha) if state["kind"] == SENTENCEPIECE else None
             for state in tokenizers
         ]
     batching = Batching.of(config)

@@ -36,7 +36,9 @@ def load_split(
     is_other = bool(setting) and _share(config, name) is None
     spec = setting if is_other else config.data
     if is_other or not corpus.is_file(spec):
-        loaded = corpus.written_like(config.data, corpus.load(spec, name, limit=limit, seed=seed))
+        loaded = corpus.in_target_script(
+            config.data, corpus.load(spec, name, limit=limit, seed=seed)
+        )
         return loaded, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
     lines = 0 if config.dev else sum(block.lines for block in read_blocks(config.data))
     shares = held_out(config, lines)

@@ -23,7 +23,7 @@ import tensorflow_text as tf_text
 
 from training.command.native import without_native_log
 from training.config.keys import TOKENIZERS
-from training.data.pieces import KIND, model_of, model_state, print_growth, write_state
+from training.data.pieces import SENTENCEPIECE, model_of, model_state, print_growth, write_state
 from training.data.store import END_ID, UNK_ID
 
 UNK_TOKEN = "<unk>"
@@ -112,7 +112,7 @@ class Tokenizer(tf.Module, ABC):
 class SentencePieceTokenizer(Tokenizer):
     """Subwords of a SentencePiece model (Kudo and Richardson 2018), serialised with these ids."""
 
-    kind = KIND
+    kind = SENTENCEPIECE
 
     def __init__(self, model: bytes):
         super().__init__(name="tokenizer")

@@ -24,7 +24,7 @@ from training.command.progress import progress, stages
 from training.config.schema import Config
 from training.data import corpus
 from training.data.corpus import is_prepared
-from training.data.encoding import Job, encode_block, encode_pairs, train_side, workers
+from training.data.encoding import BlockEncoding, encode_block, encode_pairs, train_side, workers
 from training.data.lines import Block, Skipped, files_of, read_blocks, stamps, survey, text_block
 from training.data.pair_files import CorpusError, Split, merge_sources
 from training.data.pieces import write_state
@@ -101,11 +101,13 @@ def _write(
     if config.copy:
         copying = config.copy_hidden, config.max_source_length, config.seed
 
-    def job(spec: str) -> Job:
+    def job(spec: str) -> BlockEncoding:
         """Shares of the data are held out, sources that are measured on of extra data."""
         sources = frozenset(text for split in measured.values() for text in split.sources)
         extra = spec != config.data
-        return Job(files, (0.0, 0.0) if extra else shares, sources, extra, config.data, copying)
+        return BlockEncoding(
+            files, (0.0, 0.0) if extra else shares, sources, extra, config.data, copying
+        )
 
     samples = [(sample, job(spec)) for (_, sample), spec in zip(surveys, specs, strict=True)]
     settings = _make_tokenizers(config, files, tokenizers, samples, processes)
@@ -178,7 +180,7 @@ def _make_tokenizers(
     config: Config,
     files: tuple[Path, Path],
     tokenizers: Path | None,
-    samples: list[tuple[Block, Job]],
+    samples: list[tuple[Block, BlockEncoding]],
     processes: int,
 ) -> dict[str, Any]:
     """Train both tokenizers on a sample, or copy them; return the keys that they decide."""

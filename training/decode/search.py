@@ -12,7 +12,7 @@ from keras_attention import SearchResult, Shortlist, backend, beam_search
 from training.command.errors import UserError
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.settings import SearchSettings
-from training.decode.steps import FixedStep, PlainStep, embed, prepare
+from training.decode.steps import ConstantModelStep, PlainStep, embed, prepare
 from training.model.seq2seq import mean_of_heads
 from training.runs.run import Run
 
@@ -116,7 +116,7 @@ def score_targets(
     models: Sequence[keras.Model],
     source: Tensor | Encoded,
     target: Tensor,
-    steps: Sequence[FixedStep] | None = None,
+    steps: Sequence[ConstantModelStep] | None = None,
 ) -> Tensor:
     """Return the log-probability of each target token after those before it, float32 `(B, T)`.
 

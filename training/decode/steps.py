@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_attention import Shortlist, backend
 from training.decode.constant.products import product, shortlist
-from training.decode.constant.step import ConstantStep, fixes_step
+from training.decode.constant.step import ConstantStep, has_constant_step
 from training.model.aligned import AlignedDecoder
 from training.model.seq2seq import mean_of_heads, output_layer
 from training.sources.text.source import known_tokens
@@ -90,7 +90,7 @@ class PlainStep:
         return log_probs, weights, state
 
 
-class FixedStep(PlainStep):
+class ConstantModelStep(PlainStep):
     """A step with a model's weights as they are now, which a SavedModel runs faster.
 
     In bfloat16 a step returns the log-probabilities of the best tokens alone, with their logits in
@@ -116,7 +116,7 @@ class FixedStep(PlainStep):
         to_inputs, decoder = embed(model), model.get_layer("decoder")
         if isinstance(decoder, AlignedDecoder):
             return
-        if fixes_step(decoder):
+        if has_constant_step(decoder):
             dtypes = precision, self._products
             advance = ConstantStep(decoder, to_inputs.embeddings, beam_width, *dtypes)
             self._advance, self._prepare = advance, advance.prepare
@@ -135,7 +135,7 @@ class FixedStep(PlainStep):
             times_kernel = product(kernel, bias, precision, single=beam_width == 1)
             self._log_probs = lambda vector: ops.log_softmax(times_kernel(vector), axis=-1)
 
-    def with_beams(self, beams: int) -> FixedStep:
+    def with_beams(self, beams: int) -> ConstantModelStep:
         """Return the step, with the same constants, for so many rows of each sentence."""
         step = copy.copy(self)
         if isinstance(self._advance, ConstantStep):
@@ -143,7 +143,9 @@ class FixedStep(PlainStep):
         return step
 
 
-def fixed_steps(models: Sequence[keras.Model], beam_width: int, precision: str) -> list[FixedStep]:
+def constant_steps(
+    models: Sequence[keras.Model], beam_width: int, precision: str
+) -> list[ConstantModelStep]:
     """Return the `steps` of a search that are the fastest.
 
     Raises:
@@ -151,4 +153,4 @@ def fixed_steps(models: Sequence[keras.Model], beam_width: int, precision: str) 
     """
     if precision == "bfloat16" and len(models) > 1:
         raise ValueError(f"bfloat16 expected one model. Received: {len(models)} models")
-    return [FixedStep(model, beam_width, precision) for model in models]
+    return [ConstantModelStep(model, beam_width, precision) for model in models]

@@ -14,7 +14,7 @@ from training.data.store import PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import LETTERS, Tokenizer, composed
 from training.decode.search import bound_of, check_search, force_decode, search
 from training.decode.settings import SearchSettings
-from training.decode.steps import fixed_steps
+from training.decode.steps import constant_steps
 from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run
@@ -135,7 +135,7 @@ def make_nbest(
     reads_texts = KINDS[config.source].tokens
     rounded = settings.precision == "bfloat16"
     spelling = spelling_of(runs)
-    steps = fixed_steps(models, settings.beam_width, settings.precision) if rounded else None
+    steps = constant_steps(models, settings.beam_width, settings.precision) if rounded else None
     compiled = config.compiles() and not rounded  # constant kernels are a CPU's
     size = batch_size or (COMPILED_BATCH_SIZE if compiled else BATCH_SIZE)
     arguments: dict[str, Any] = {

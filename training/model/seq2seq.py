@@ -28,7 +28,7 @@ from training.sources.text.source import EMBEDDING_STDDEV, known_tokens
 Tensor = Any
 
 
-class Twice(keras.layers.Layer):
+class TwoDropouts(keras.layers.Layer):
     """Repeats a batch in training: dropout differs, see `TokenCrossentropy`."""
 
     def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
@@ -109,7 +109,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     target = keras.Input((None,), dtype="int32", name="target")
     inputs = {"source": source, "target": target}
     if config.consistency:
-        twice = Twice(name="twice")
+        twice = TwoDropouts(name="twice")
         source, target = twice(source), twice(target)
     memory, mask, *state = encoder(source)
     cells = [build_cell(config.decoder, config.decoder_units) for _ in range(config.decoder_layers)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from training.command.progress import print_choice
 from training.config.schema import Config
-from training.data.pieces import KIND
+from training.data.pieces import SENTENCEPIECE
 from training.data.store import END_ID
 from training.data.tokenizers import ALPHABETS, Tokenizer
 from training.runs.card import Origin
@@ -47,7 +47,7 @@ def print_choices(
     print_choice("held out", f"{origin.dev:,} {units} to measure progress on", "--dev SHARE")
     for side, tokenizer in zip(SIDES, (getattr(source, "tokenizer", None), target), strict=True):
         if tokenizer is not None:
-            way_out = f"--set {side}_tokenizer=KIND" if chosen else ""
+            way_out = f"--set {side}_tokenizer=SENTENCEPIECE" if chosen else ""
             print_choice(side, _vocabulary(tokenizer), way_out)
             if side == "target":
                 print_choice("", _said(tokenizer, config.copy), way_out and "=letters spells them")
@@ -56,13 +56,13 @@ def print_choices(
 
 
 def _vocabulary(tokenizer: Tokenizer) -> str:
-    kind = "subwords" if tokenizer.kind == KIND else tokenizer.kind
+    kind = "subwords" if tokenizer.kind == SENTENCEPIECE else tokenizer.kind
     return f"{kind}, {tokenizer.vocab_size:,} tokens in all"
 
 
 def _said(tokenizer: Tokenizer, copies: bool) -> str:
     """Say of a closed vocabulary that other words have no token."""
-    if tokenizer.kind in (KIND, *ALPHABETS) or copies:
+    if tokenizer.kind in (SENTENCEPIECE, *ALPHABETS) or copies:
         return ""
     words = f"answers are made of these {tokenizer.vocab_size - END_ID - 1:,} {tokenizer.kind}: "
     return words + "a number or name that is none of them cannot be said"

@@ -248,7 +248,7 @@ class Result(NamedTuple):
     copied: list[str] | None = None
 
 
-class Search:
+class SearchLimits:
     """The settings of a search; those that are None are the export's.
 
     `beam_width` is the hypotheses of each source, of which `num_results` are wanted at most; scores

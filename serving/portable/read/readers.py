@@ -19,7 +19,7 @@ from serving.api.results import Hypothesis, Prediction, Reading, Regions
 from serving.portable.read.model import (
     LocalModel,
     Result,
-    Search,
+    SearchLimits,
     Signatures,
     check_ids,
     declared,
@@ -37,7 +37,7 @@ class LocalReader(LocalModel):
     """A reader in this process, with the methods and results of `serving.client.Reader`.
 
     Arguments as of `LocalModel`; `batch_size` images are read together. The settings of the search,
-    see `Search`, are the export's where they are None; `nbest` returns `num_results`.
+    see `SearchLimits`, are the export's where they are None; `nbest` returns `num_results`.
     """
 
     task = "read"
@@ -54,7 +54,7 @@ class LocalReader(LocalModel):
     ) -> None:
         super().__init__(path, batch_size, threads)
         about = self.manifest
-        self._settings = Search(about, beam_width, num_results, length_penalty)
+        self._settings = SearchLimits(about, beam_width, num_results, length_penalty)
         self._size = tuple(about["source"][name] for name in ("height", "width", "channels"))
         self._grid = tuple(about["source"]["regions"])
         self._target = load_tokenizer(self._folder.path, about["tokenizers"]["target"])

@@ -28,7 +28,7 @@ from serving.portable.read.model import (
     Folder,
     LocalModel,
     Result,
-    Search,
+    SearchLimits,
     Signatures,
     check_ids,
     check_running,
@@ -75,7 +75,7 @@ class LocalTranslator(LocalModel):
     """A translator in this process, with the methods and results of `serving.client.Translator`.
 
     Arguments as of `LocalModel`; `batch_size` texts of about the same length are translated
-    together. The settings of the search, see `Search`, are the export's where they are None;
+    together. The settings of the search, see `SearchLimits`, are the export's where they are None;
     `nbest` returns `num_results`.
     """
 
@@ -93,7 +93,7 @@ class LocalTranslator(LocalModel):
     ) -> None:
         super().__init__(path, batch_size, threads)
         about = self.manifest
-        self._settings = Search(about, beam_width, num_results, length_penalty)
+        self._settings = SearchLimits(about, beam_width, num_results, length_penalty)
         self._most = about["settings"]["max_source_length"]
         self._bound = about["settings"].get("target_bound", [2, 10])
         self._source, self._target = (

@@ -17,10 +17,10 @@ from serving.portable.write.encoders import ImageEncoder, TextEncoder, write_pre
 from serving.portable.write.graph import OPSET, Constants, Graph, Value
 from serving.portable.write.mechanisms.mechanism import Shape, Values
 from serving.portable.write.products import Products
-from serving.portable.write.search import Settings, part_of, search
+from serving.portable.write.search import GraphSettings, part_of, search
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.pieces import KIND, model_of
+from training.data.pieces import SENTENCEPIECE, model_of
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import Tokenizer, character_classes
 from training.decode.search import bound_of
@@ -187,7 +187,7 @@ def write_graphs(
 
     g = Graph(constants)
     source = model.encoder.input(g)
-    settings = Settings(
+    settings = GraphSettings(
         g.input("beam_width", "int64", 1),
         g.input("num_results", "int64", 1),
         g.input("length_penalty", "float32"),
@@ -306,7 +306,7 @@ def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path, side: str) -> dict[str, Any]:
     """Write a tokenizer's file; return its entry in the manifest."""
     state = tokenizer.state()
-    if tokenizer.kind == KIND:
+    if tokenizer.kind == SENTENCEPIECE:
         file = f"{side}.model"
         (folder / file).write_bytes(model_of(state))
     else:

@@ -13,7 +13,7 @@ from serving.portable.write.graph import Graph, Value
 from serving.portable.write.products import Products
 from training.command.errors import UserError
 
-KINDS = {
+CELL_KINDS = {
     keras.layers.SimpleRNNCell: "rnn",
     keras.layers.GRUCell: "gru",
     keras.layers.LSTMCell: "lstm",
@@ -51,7 +51,7 @@ def read_cell(cell: Any) -> Cell:
 
     Raises UserError for a cell that has no form in ONNX here.
     """
-    kind = KINDS.get(type(cell))
+    kind = CELL_KINDS.get(type(cell))
     if kind is None:
         raise UserError(f"ONNX expected a cell of a preset. Received: {type(cell).__name__}")
     for name, default in _ACTIVATIONS.items():

@@ -23,7 +23,7 @@ Decode = Callable[[Value, Values, Values], tuple[Value, Value, Values]]
 _NEVER = -np.inf
 
 
-class Settings(NamedTuple):
+class GraphSettings(NamedTuple):
     """The settings of a search; inputs of the graph.
 
     The width of the beam and the results of each sentence are int64 `(1,)`, the length penalty
@@ -63,7 +63,7 @@ def search(
     state: Values,
     limits: Value,
     vocabulary: int | Value,
-    settings: Settings,
+    settings: GraphSettings,
     coverage_penalty: float = 0.0,
 ) -> Result:
     """Add a search by a decoder to the graph.
@@ -124,7 +124,7 @@ class _Turn:
         memory: Values,
         limits: Value,
         vocabulary: int | Value,
-        settings: Settings,
+        settings: GraphSettings,
         coverage_penalty: float,
     ) -> None:
         self._g, self._decode, self._vocabulary, self._settings = g, decode, vocabulary, settings

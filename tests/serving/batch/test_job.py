@@ -11,7 +11,7 @@ import pytest
 from serving.batch import inputs
 from serving.batch.__main__ import main
 from serving.batch.inputs import Events, Images, Texts
-from serving.batch.job import Job, JobError, answer_file, latest_version, start, sweep
+from serving.batch.job import BatchJob, JobError, answer_file, latest_version, start, sweep
 from tests.serving.conftest import add_version, save_upper
 
 
@@ -35,7 +35,7 @@ def job(tmp_path):
     version = tmp_path / "model" / "7"
     version.mkdir(parents=True)
     (version / "saved_model.pb").write_bytes(b"graph")
-    made = Job(version, tmp_path / "out", batch_size=3)
+    made = BatchJob(version, tmp_path / "out", batch_size=3)
     start(made)
     return made
 
@@ -183,7 +183,7 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
         "    calls.append(1)\n"
         "    if len(calls) == 9: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return [{'translation': t} for t in texts]\n"
-        "answer_file(Job(Path(sys.argv[1]), Path(sys.argv[2]), batch_size=3), die,"
+        "answer_file(BatchJob(Path(sys.argv[1]), Path(sys.argv[2]), batch_size=3), die,"
         " Path(sys.argv[3]))"
     )
     command = [sys.executable, "-c", code, *map(str, (job.model, job.output, source))]
@@ -203,7 +203,7 @@ def test_another_model_does_not_mix_with_what_is_there(job, tmp_path):
     other.mkdir()
     (other / "saved_model.pb").write_bytes(b"another")
     with pytest.raises(JobError, match="another model"):
-        start(Job(other, job.output))
+        start(BatchJob(other, job.output))
 
 
 @pytest.mark.parametrize(

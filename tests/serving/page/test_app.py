@@ -13,7 +13,7 @@ from serving.api.results import Hypothesis
 from serving.client import Translator
 from serving.page import app
 from serving.page.__main__ import main
-from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, Settings, host_names, look
+from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, PageSettings, host_names, look
 from serving.page.card import Card
 from tests.serving.conftest import serving
 from tests.serving.page.conftest import Page, showing
@@ -32,7 +32,7 @@ def served(saved, tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(served):
     with showing(
-        Settings(served, "upper", card=Card({"Data": "capitals"}, examples=("one two",)))
+        PageSettings(served, "upper", card=Card({"Data": "capitals"}, examples=("one two",)))
     ) as found:
         yield found
 
@@ -98,7 +98,7 @@ def test_a_form_of_another_page_is_refused(page):
 def test_every_address_of_a_machine_is_no_name_of_it():
     """Browsers let pages of other sites ask 0.0.0.0."""
     assert host_names("0.0.0.0", ["a.example"]) == host_names("::", ["a.example"])
-    assert host_names("0.0.0.0") == Settings("t", "m").hosts
+    assert host_names("0.0.0.0") == PageSettings("t", "m").hosts
     assert {"a.example", "192.0.2.7"} <= {*host_names("192.0.2.7", ["a.example"])}
 
 
@@ -125,7 +125,7 @@ def test_numbers_that_no_json_has_are_one_line(monkeypatch):
         return {"score": math.nan}
 
     monkeypatch.setattr(app, "translate", translate)
-    with showing(Settings("127.0.0.1:9", "upper")) as page:
+    with showing(PageSettings("127.0.0.1:9", "upper")) as page:
         status, _, found = page.ask("api/translate", {"text": "one"})
     assert (status, found) == (502, {"error": "the model's answer has numbers that are not finite"})
 
@@ -161,7 +161,7 @@ def test_nothing_typed_is_logged(served):
 
 
 def test_a_server_that_is_gone_is_one_line():
-    with showing(Settings("127.0.0.1:9", "upper", timeout=2)) as page:
+    with showing(PageSettings("127.0.0.1:9", "upper", timeout=2)) as page:
         for path, body in (("api/model", None), ("api/translate", {"text": "one"})):
             status, _, found = page.ask(path, body)
             assert status == 502

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from serving.client import Reader
-from serving.page.app import MOST_IMAGE, Settings
+from serving.page.app import MOST_IMAGE, PageSettings
 from tests.serving.conftest import add_version, serving
 from tests.serving.page.conftest import showing
 from tests.serving.page.models import VISITS, save_predictor, save_reader
@@ -41,7 +41,7 @@ def picture(rng):
 
 def test_an_image_is_read_with_the_weights_of_the_client(target, rng):
     image = picture(rng)
-    with showing(Settings(target, "bright")) as page:
+    with showing(PageSettings(target, "bright")) as page:
         status, _, found = page.ask("api/read", image, FILE)
     with Reader(target, "bright") as reader:
         (expected,) = reader.regions([image])
@@ -59,7 +59,7 @@ def test_an_image_is_read_with_the_weights_of_the_client(target, rng):
     ],
 )
 def test_what_is_no_image_is_one_line(target, body, headers, status, says):
-    with showing(Settings(target, "bright")) as page:
+    with showing(PageSettings(target, "bright")) as page:
         found = page.ask("api/read", body, headers)
     assert found[0] == status
     assert says in found[2]["error"]
@@ -68,7 +68,7 @@ def test_what_is_no_image_is_one_line(target, body, headers, status, says):
 
 def test_the_outcome_is_told_after_each_event(target):
     question = {"table": VISITS, "id": "patient", "time": "day", "person": "a"}
-    with showing(Settings(target, "mean")) as page:
+    with showing(PageSettings(target, "mean")) as page:
         status, _, found = page.ask("api/follow", question)
         other = page.ask("api/follow", {**question, "person": "b"})[2]
         first = page.ask("api/follow", {**question, "person": "gone"})[2]
@@ -94,7 +94,7 @@ def test_the_outcome_is_told_after_each_event(target):
 )
 def test_a_table_that_makes_no_sense_is_one_line(target, change, says):
     question = {"table": VISITS, "id": "patient", "time": "day", "person": "a", **change}
-    with showing(Settings(target, "mean")) as page:
+    with showing(PageSettings(target, "mean")) as page:
         status, _, found = page.ask("api/follow", question)
     assert status == 400
     assert says in found["error"]

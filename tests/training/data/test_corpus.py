@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.corpus import SpecError, load, sample_pairs, written_like
+from training.data.corpus import SpecError, in_target_script, load, sample_pairs
 from training.data.pair_files import CorpusError
 
 
@@ -157,9 +157,9 @@ def test_tatoeba_chinese_is_read_in_one_script_and_files_as_they_stand(folders):
 
     as_it_stands = load(f"tsv:{file}", "dev")
     assert [pair[1] for pair in as_it_stands.pairs()] == [mixed for _, mixed, _ in rows]
-    for_its_model = written_like("tatoeba-en-zh", as_it_stands)
+    for_its_model = in_target_script("tatoeba-en-zh", as_it_stands)
     assert for_its_model.references == [[text] for text in one_script]
-    assert written_like("tatoeba-en-fr", as_it_stands) == as_it_stands
+    assert in_target_script("tatoeba-en-fr", as_it_stands) == as_it_stands
 
 
 @pytest.mark.parametrize("language", ["fr", "zh"])

@@ -9,7 +9,7 @@ from keras_attention import (
     AttentionRNN,
 )
 from tests.keras_attention.helpers import array, assert_close, normal
-from training.decode.constant.step import fixes_step
+from training.decode.constant.step import has_constant_step
 
 pytestmark = pytest.mark.tensorflow
 
@@ -71,13 +71,17 @@ def test_a_shortlist_has_the_best_logits_in_float32(rng, scale):
 
 
 def test_cells_that_are_not_known_are_not_supported():
-    assert not fixes_step(
+    assert not has_constant_step(
         AttentionRNN(keras.layers.GRUCell(3, reset_after=False), AdditiveAttention(4))
     )
     stack = keras.layers.StackedRNNCells([keras.layers.LSTMCell(3)] * 2)
-    assert not fixes_step(AttentionRNN(stack, AdditiveAttention(4)))
-    assert not fixes_step(AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4), gate=True))
-    assert not fixes_step(
+    assert not has_constant_step(AttentionRNN(stack, AdditiveAttention(4)))
+    assert not has_constant_step(
+        AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4), gate=True)
+    )
+    assert not has_constant_step(
         AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4), units=5, readout="deep")
     )
-    assert not fixes_step(AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4, num_heads=2)))
+    assert not has_constant_step(
+        AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4, num_heads=2))
+    )

@@ -9,7 +9,7 @@ from tests.keras_attention.helpers import array, assert_close, normal
 from training.config.schema import Config
 from training.decode.search import encode, search
 from training.decode.settings import SearchSettings
-from training.decode.steps import FixedStep, PlainStep, fixed_steps
+from training.decode.steps import ConstantModelStep, PlainStep, constant_steps
 from training.model.seq2seq import build_seq2seq
 
 SOURCES, TARGETS, BATCH = 23, 29, 3
@@ -39,7 +39,7 @@ def test_log_probabilities_are_those_of_the_layers(rng, name, precision, width):
     model = make_model(rng, **MODELS[name])
     source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
     source[1, 2:] = 0
-    plain, fixed = PlainStep(model, width), FixedStep(model, width, precision)
+    plain, fixed = PlainStep(model, width), ConstantModelStep(model, width, precision)
     memory, state = plain.prepare(source)
     made, own_state = fixed.prepare(source)
     tolerance = 0.1 if precision == "bfloat16" and width == 1 else 1e-5
@@ -67,7 +67,10 @@ def test_what_is_encoded_once_is_searched_as_if_it_were_read_again(rng):
     model = make_model(rng, **MODELS["gru, tied"])
     source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
     source[1, 2:] = 0
-    steps, asked = fixed_steps([model], 2, "float32"), SearchSettings(beam_width=2, num_results=2)
+    steps, asked = (
+        constant_steps([model], 2, "float32"),
+        SearchSettings(beam_width=2, num_results=2),
+    )
     source = ops.convert_to_tensor(source)
     found = search([model], encode(steps, source), asked, steps=steps)
     expected = search([model], source, asked, steps=steps)
@@ -80,7 +83,7 @@ def test_a_decoder_that_aligns_steps_as_it_is(rng):
     source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
     results = [
         search([model], source, SearchSettings(beam_width=3), max_length=7, steps=steps)
-        for steps in (None, fixed_steps([model], 3, "bfloat16"))
+        for steps in (None, constant_steps([model], 3, "bfloat16"))
     ]
     np.testing.assert_array_equal(*(array(found.ids) for found in results))
 
@@ -90,7 +93,7 @@ def test_mechanisms_with_a_past_step_with_constant_kernels(rng, name):
     model = make_model(rng, attention=name, encoder_units=5, decoder_units=10, readout_units=7)
     source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
     source[1, 2:] = 0
-    plain, fixed = PlainStep(model, 2), FixedStep(model, 2, "float32")
+    plain, fixed = PlainStep(model, 2), ConstantModelStep(model, 2, "float32")
     assert model.get_layer("decoder").cell.kernel in fixed.taken
     memory, state = plain.prepare(source)
     made, own_state = fixed.prepare(source)
@@ -107,7 +110,7 @@ def test_mechanisms_with_a_past_step_with_constant_kernels(rng, name):
 def test_an_ensemble_searches_with_constants_as_without(rng):
     models, width = [make_model(rng) for _ in range(2)], 3
     asked = SearchSettings(beam_width=width, num_results=min(width, 2))
-    steps = fixed_steps(models, width, "float32")
+    steps = constant_steps(models, width, "float32")
     for batch in (BATCH, 1):
         source = rng.integers(1, SOURCES, (batch, 5)).astype("int32")
         found = search(models, source, asked, max_length=7, steps=steps)
@@ -115,4 +118,4 @@ def test_an_ensemble_searches_with_constants_as_without(rng):
         np.testing.assert_array_equal(array(found.ids), array(expected.ids))
         assert_close(found.scores, array(expected.scores))
     with pytest.raises(ValueError, match="bfloat16 expected one model"):
-        fixed_steps(models, width, "bfloat16")
+        constant_steps(models, width, "bfloat16")

@@ -29,7 +29,7 @@ from training.decode.constant.products import lookup, product
 Tensor = Any
 
 
-def fixes_step(layer: AttentionCell) -> bool:
+def has_constant_step(layer: AttentionCell) -> bool:
     """Whether `ConstantStep` stands in for the `step` of an `AttentionCell`."""
     attention = layer.attention
     if layer.gate or layer.readout == "deep" or attention.num_heads > 1:
@@ -45,7 +45,7 @@ class ConstantStep:
     float32 whatever the dtype of the other products is.
 
     Args:
-        layer: one for which `fixes_step` is true.
+        layer: one for which `has_constant_step` is true.
         embeddings: `(V, dim)`, of the tokens.
         beams: how many rows share a row of the memory, next to one another.
         dtype: of the products, "bfloat16" or "float32".

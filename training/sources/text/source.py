@@ -46,7 +46,7 @@ class TextSource(Source):
         from training.data import corpus
 
         loaded = corpus.load(spec, split, limit=limit, seed=seed)
-        return corpus.written_like(config.data, loaded)
+        return corpus.in_target_script(config.data, loaded)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TextSource:
