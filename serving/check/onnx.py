@@ -173,10 +173,10 @@ def check_folder(
 
 
 def _ask(
-    kind: Kind,
+    kind: Task,
     models: tuple[LocalModel, LocalModel],
     sources: dict[str, list[Any]],
-    tell: Tell,
+    tell: ReportStage,
 ) -> list[str]:
     """Ask models for all questions; return the findings."""
     findings: list[str] = []
