@@ -60,6 +60,19 @@ def test_the_page_of_arguments_is_that_of_the_docstrings_and_has_them_all(monkey
     assert {*layers} <= {*parts}
 
 
+def test_pictures_of_guides_are_drawn_by_code_light_and_dark(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "_site")
+    import drawings
+
+    guides = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("guides/*.md"))
+    for name, draw in drawings.DRAWN.items():
+        picture = (DOCS / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
+        assert picture == draw(), "python docs/_site/drawings.py"
+        assert "prefers-color-scheme:dark" in picture
+        assert ElementTree.fromstring(picture).tag.endswith("svg")
+        assert f"](../pictures/{name}.svg)" in guides
+
+
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
 def test_outputs_are_as_wide_as_the_page_of_arguments_says(order):
     rows, memory = keras.ops.ones((2, 3, 5)), keras.ops.ones((2, 7, 6))
