@@ -145,6 +145,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     words = _read_words(arguments, missing)
     model = Pronouncer(arguments.local)
     answers, asked = dict[str, list[Pronunciation]](), dict[str, str]()
+    names = dict[str, None]()
     for word in words:
         forms = spellings(word)
         keys = map(_plain, [*forms, *(form.lower() for form in forms)])
@@ -154,11 +155,11 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
         if arguments.text and arguments.format != SHERPA:
             name = forms[found[0] % len(forms)] if found else forms[-1]
             name = name.replace("’", "'") if arguments.format == "mfa" else name
+        names[name] = None
         if found:
             answers[name] = [Pronunciation(row) for row in own[found[1]]]
         else:
             asked[name] = model.spelled(word)
-    names = list(dict.fromkeys([*answers, *asked])) if arguments.text else words
     answers |= _ask(model, asked, arguments, missing)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")

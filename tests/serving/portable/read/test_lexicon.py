@@ -85,7 +85,8 @@ def test_no_word_of_a_text_is_lost(run, tmp_path, capfd):
     words = sorted(spelled)[:500]
     rng.shuffle(words)
     own = tmp_path / "own.tsv"
-    own.write_text("".join(f"{word}\tp{len(word)} ʊə\n" for word in words[:400]))
+    listed = [words[0], *rng.sample(words[1:], 399)]
+    own.write_text("".join(f"{word}\tp{len(word)} ʊə\n" for word in listed))
     tokens = ["_", "", *PUNCTUATION, "p", *"0123456789", "ʊ", "ə"]
     phones = tmp_path / "phones.txt"
     phones.write_text("".join(f"{token} {number}\n" for number, token in enumerate(tokens)))
