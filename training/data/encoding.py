@@ -26,11 +26,14 @@ import numpy as np
 from training.command.errors import ConfigError, UserError
 from training.command.native import without_native_log
 from training.data import corpus
-from training.data.lines import Block, Skipped, parse
+from training.data.lines import MOST_UNUSABLE, Block, Skipped, parse
+from training.data.pair_files import CorpusError
 from training.data.pieces import SENTENCEPIECE, model_of, model_state, train_sentencepiece
 from training.data.splits import split_of, too_few
-from training.data.store import SIDES, TOGETHER, Ids, ids_dtype, in_chunks
+from training.data.store import SIDES, TOGETHER, UNK_ID, Ids, ids_dtype, in_chunks
 
+MOST_CHECKED = 100_000  # targets whose tokens are looked at
+MOST_NAMED = 10
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 
 
@@ -135,6 +138,51 @@ def train_side(
     if not texts:
         raise too_few(samples[0][1].script_of, "train")
     return train_state(side, kind, size, texts)
+
+
+def check_targets(
+    name: str, targets: Sequence[str], state: dict[str, Any], most: float = MOST_UNUSABLE
+) -> None:
+    """Print which targets a tokenizer cannot say, or says otherwise, with examples.
+
+    Raises CorpusError where all, or more than a share of `most`, have no token that is known.
+    """
+    targets = targets[:MOST_CHECKED]
+    rows, texts, unknown = _said(state, targets)
+    lacking = [i for i, ids in enumerate(rows) if UNK_ID in ids]
+    wholly = [i for i in lacking if not texts[i].replace("⁇", "").strip()]
+    if lacking:
+        tokens = dict.fromkeys(token for i in lacking for token in unknown(targets[i]))
+        shown = " ".join(list(tokens)[:MOST_NAMED]) + (" …" if len(tokens) > MOST_NAMED else "")
+        line = f"{name}: {len(lacking):,} of {len(targets):,} targets have tokens that the model "
+        line += f"cannot say, {len(tokens):,} in all: {shown}"
+        if most < 1 and len(wholly) > min(max(1, most * len(targets)), len(targets) - 1):
+            raise CorpusError(f"{line}; {len(wholly):,} targets have no other")
+        print(line, flush=True)
+    wrong = [i for i, text in enumerate(texts) if text != targets[i] and UNK_ID not in rows[i]]
+    if wrong:
+        example = f"{targets[wrong[0]]!r} as {texts[wrong[0]]!r}"
+        print(f"{name}: {len(wrong):,} of {len(targets):,} targets are said otherwise: {example}")
+
+
+def _said(
+    state: dict[str, Any], texts: Sequence[str]
+) -> tuple[list[list[int]], list[str], Callable[[str], list[str]]]:
+    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of a text."""
+    if state["kind"] == SENTENCEPIECE:
+        import sentencepiece
+
+        pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))
+
+        def unread(text: str) -> list[str]:
+            letters = "".join(pieces.encode(text, out_type=str)).replace("▁", "")
+            return [letter for letter in letters if pieces.piece_to_id(letter) == UNK_ID]
+
+        rows = pieces.encode(list(texts))
+        return rows, pieces.decode(rows), unread
+    with without_native_log():
+        from training.data.tokenizers import said, tokenizer_of
+    return said(tokenizer_of(state), texts)
 
 
 def encode_block(

@@ -22,6 +22,9 @@ from training.command.errors import ConfigError
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID, Sequences
 
 SENTENCEPIECE = "sentencepiece"
+# SentencePiece cuts the names of its own pieces out of all texts: these, with a space, no text has.
+_NAMES = {"pad": "<pad >", "unk": "<unk >", "bos": "<s >", "eos": "</s >"}
+_UNREAD = "▅"  # SentencePiece's mark of what is unknown: it passes over a line with it
 FEW_WORDS = 1000  # with more, words share parts, and a unigram model has these
 
 
@@ -86,7 +89,7 @@ def _trained(lines: Iterable[str], vocab_size: int, model_type: str, normalizati
 
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
+        sentence_iterator=(line.replace(_UNREAD, "") for line in lines),
         model_writer=model,
         vocab_size=vocab_size,
         hard_vocab_limit=False,
@@ -97,6 +100,7 @@ def _trained(lines: Iterable[str], vocab_size: int, model_type: str, normalizati
         unk_id=UNK_ID,
         bos_id=START_ID,
         eos_id=END_ID,
+        **{f"{name}_piece": piece for name, piece in _NAMES.items()},
         max_sentence_length=100_000,
         minloglevel=2,
     )

@@ -13,7 +13,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,8 @@ class Tokenizer(tf.Module, ABC):
         Ids of tokens that are not in the vocabulary are those of `copied`, string `(B, S)`.
         """
         inside = tf.where(ids < self.vocab_size, ids, UNK_ID)
-        strings = tf.where((ids > END_ID) | (ids == UNK_ID), self._strings(inside), "")
+        special = tf.where(inside == UNK_ID, UNK_TOKEN, "")
+        strings = tf.where(inside > END_ID, self._strings(inside), special)
         if copied is None:
             return strings
         copied = tf.pad(copied, [[0, 0], [0, 1]])  # there is a place to look at
@@ -257,6 +258,20 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         return tokenizer_of(json.loads(Path(path).read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, tf.errors.OpError) as error:
         raise ValueError(f"{path} is not a saved tokenizer: {error}") from None
+
+
+def said(
+    tokenizer: Tokenizer, texts: Sequence[str]
+) -> tuple[list[list[int]], list[str], Callable[[str], list[str]]]:
+    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of a text."""
+
+    def unread(text: str) -> list[str]:
+        strings, ids = (f(tf.constant([text]))[0] for f in (tokenizer.split, tokenizer.tokenize))
+        return [x.decode().strip("▁") for x in strings[ids == UNK_ID].numpy()]
+
+    ids = tokenizer.tokenize(tf.constant(list(texts), tf.string))
+    decoded = [text.decode() for text in tokenizer.detokenize(ids.to_tensor()).numpy()]
+    return ids.to_list(), decoded, unread
 
 
 def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:

@@ -24,8 +24,25 @@ from training.command.progress import progress, stages
 from training.config.schema import Config
 from training.data import corpus
 from training.data.corpus import is_prepared
-from training.data.encoding import BlockEncoding, encode_block, encode_pairs, train_side, workers
-from training.data.lines import Block, Skipped, files_of, read_blocks, stamps, survey, text_block
+from training.data.encoding import (
+    BlockEncoding,
+    check_targets,
+    encode_block,
+    encode_pairs,
+    pairs_of,
+    train_side,
+    workers,
+)
+from training.data.lines import (
+    MOST_UNUSABLE,
+    Block,
+    Skipped,
+    files_of,
+    read_blocks,
+    stamps,
+    survey,
+    text_block,
+)
 from training.data.pair_files import CorpusError, Split, merge_sources
 from training.data.pieces import write_state
 from training.data.prepared import MANIFEST, WORDS, Prepared, tokenizer_files, write_manifest
@@ -111,6 +128,11 @@ def _write(
 
     samples = [(sample, job(spec)) for (_, sample), spec in zip(surveys, specs, strict=True)]
     settings = _make_tokenizers(config, files, tokenizers, samples, processes)
+    target = read_json(files[1])
+    if not config.copy:  # whose targets may have words of the source alone
+        for block, each in samples:
+            texts = [text for _, _, text in pairs_of(block, each, Skipped())]
+            check_targets(block.spec, texts, target, 1.0 if tokenizers is None else MOST_UNUSABLE)
     with (
         ExitStack() as stack,
         workers(processes) as run,
@@ -153,6 +175,9 @@ def _write(
     for name, split in measured.items():
         if name == "dev" or shares[1] or config.test:
             (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
+    if not config.copy:
+        most = 1.0 if shares[0] else MOST_UNUSABLE  # a few of the data's own may be rare
+        check_targets("dev", [text for _, text in measured["dev"].pairs()], target, most)
     ids_of_dev = encode_pairs(measured["dev"].pairs(), files, copying and (0.0, *copying[1:]))
     for side, ids in zip(SIDES, ids_of_dev, strict=True):
         Sequences.of(*ids).save(folder, f"dev.{side}")

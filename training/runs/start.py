@@ -18,7 +18,7 @@ from training.command.progress import stages
 from training.config.schema import Config
 from training.data.batches import Batches
 from training.data.corpus import is_prepared
-from training.data.encoding import train_state
+from training.data.encoding import check_targets, train_state
 from training.data.prepared import Prepared, read_batches
 from training.data.splits import fitting_metric
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
@@ -104,6 +104,9 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
         reader = source_class(config.source)
         begun = None if init is None else load_sides(config, RunFiles(init))
         data = reader.load_training(config, begun and begun[0])
+        if begun and begun[1] is not None:
+            for name, split in zip((config.data, "dev"), data, strict=True):
+                check_targets(name, [text for _, text in split.pairs()], begun[1].state())
         sides = begun or (reader.make(config, data[0]), _train_tokenizer(config, data[0]))
     opened = _open(config, data, sides, init)
     if opened.target is not None:

@@ -17,6 +17,7 @@ from training.command.errors import UserError
 from training.command.files import write_json, write_text
 from training.command.progress import progress
 from training.data import corpus
+from training.data.encoding import check_targets
 from training.data.pair_files import Split
 from training.data.pipeline import reader
 from training.data.splits import load_split
@@ -223,6 +224,9 @@ def report(options: argparse.Namespace) -> None:
         settings = SearchSettings.of(options)
         if config.source == "text":
             say_cut(run, split.sources, settings)
+        if options.data and not (config.copy or settings.replaces_unknown):
+            references = [text for texts in split.references for text in texts]
+            check_targets(options.data, references, run.target_tokenizer.state())
         scores = evaluate(
             runs,
             split,

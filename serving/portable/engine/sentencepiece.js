@@ -5,7 +5,7 @@ import { clean } from "./clean.js";
 const SPACE = "▁";
 const [UNKNOWN, PENALTY] = [2, 10];
 const NORMAL = 1;
-const UNSHOWN = [0, 2, 3]; // padding, start and end
+const SPECIAL = ["", "<unk>", "", ""]; // padding, start and end are not shown
 const WHITE = 32; // the byte of a space
 
 export class SentencePiece {
@@ -44,7 +44,7 @@ export class SentencePiece {
   }
 
   token(id) {
-    return UNSHOWN.includes(id) ? "" : this.pieces[id];
+    return SPECIAL[id] ?? this.pieces[id];
   }
 
   // The pieces whose scores have the greatest sum (Viterbi), in float32 as SentencePiece adds.

@@ -15,7 +15,6 @@ from serving.portable.read.manifest import read_vocabulary
 
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 _ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
-_UNSHOWN = (PAD_ID, START_ID, END_ID)
 _SPECIAL = ("", "<unk>", "", "")
 # Letters that are words of their own: those of the scripts Han, Hiragana and Katakana. The mark
 # that prolongs a sound, and those of voiced ones in half width, are of several scripts.
@@ -87,7 +86,7 @@ class SentencePiece:
 
     def token(self, number: int) -> str:
         """See `Tokenizer`."""
-        token: str = self._pieces.id_to_piece(number) if number not in _UNSHOWN else ""
+        token: str = self._pieces.id_to_piece(number) if number > END_ID else _SPECIAL[number]
         return token
 
 

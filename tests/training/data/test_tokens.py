@@ -222,3 +222,55 @@ def test_a_corpus_is_prepared_without_tensorflow(text, tmp_path):
 def test_a_worker_that_is_killed_is_one_line():
     with pytest.raises(UserError, match="a worker process was killed"), workers(1) as run:
         list(run(partial(sys.modules["os"]._exit), [(9,)]))
+
+
+HABITS = ["<s> un {} </s>", "<pad> {}", "<unk> et {}", "{} ⁇ </s>", "a <s> {}<s>"]
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "characters", "letters", "symbols", "words"])
+@pytest.mark.parametrize("count", [60, 1500])
+def test_what_looks_like_a_control_symbol_is_text(tmp_path, capsys, kind, count):
+    names = ["".join(chr(97 + n // 26**place % 26) for place in range(3)) for n in range(count)]
+    targets = [HABITS[n % 5].format(name) for n, name in enumerate(names)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{name}\t{text}\n" for name, text in zip(names, targets, strict=True)))
+    settings = f"target_tokenizer={kind}", f"target_vocab_size={count + 99}", "dev=0.02"
+    corpus = write_tokens(tmp_path / "tokens", configured(path, *settings))
+    spelled_out = dict(spelled(corpus))
+    assert {*spelled_out.values()} <= {*targets}
+    assert "said otherwise" not in capsys.readouterr().out
+    shown = load_tokenizer(corpus.tokenizers[1]).tokens(np.arange(4, dtype="int32"))
+    assert shown.numpy().tolist() == [b"", b"<unk>", b"", b""]
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "words"])
+def test_what_no_tokenizer_gives_back_is_counted_with_an_example(tmp_path, capsys, kind):
+    path = tmp_path / "pairs.tsv"
+    rows = [f"name {n}\tle nom{'▁' if n % 10 == 3 else ' '}{n % 7}\n" for n in range(200)]
+    path.write_text("".join(rows))
+    settings = f"target_tokenizer={kind}", "target_vocab_size=400"
+    write_tokens(tmp_path / "tokens", configured(path, *settings, "dev=0.02"))
+    out = capsys.readouterr().out
+    assert "20 of 200 targets are said otherwise: 'le nom▁3' as 'le nom 3'" in out
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "characters", "words", "symbols"])
+def test_targets_that_a_run_cannot_say_are_named(tmp_path, capsys, kind):
+    def written(name, targets):
+        (tmp_path / name).write_text("".join(f"s {n}\t{x}\n" for n, x in enumerate(targets)))
+        return tmp_path / name
+
+    known, some = ["a b ab"] * 97, ["a b ab"] * 90 + ["a ж ь"] * 6 + ["ж"]
+    settings = f"target_tokenizer={kind}", "source_tokenizer=characters"
+    first = write_tokens(tmp_path / "first", configured(written("known", known), *settings)).path
+    capsys.readouterr()
+    write_tokens(tmp_path / "second", configured(written("some", some), *settings), first)
+    out = capsys.readouterr().out
+    assert "7 of 97 targets have tokens that the model cannot say, 2 in all: ж ь" in out
+    other = written("other", ["a b"] * 40 + ["жь ж"] * 40)
+    wanted = r"40 of 80 targets have tokens that the model cannot say, .* 40 targets have no other"
+    with pytest.raises(CorpusError, match=wanted):
+        write_tokens(tmp_path / "third", configured(other, *settings), first)
+    again = configured(tmp_path / "known", *settings, f"dev=tsv:{other}")
+    with pytest.raises(CorpusError, match=r"^dev: 40 of 80"):
+        write_tokens(tmp_path / "fourth", again)
