@@ -41,8 +41,9 @@ def beam_search(
     """Keep the `beam_width` best hypotheses at every step.
 
     A hypothesis that has ended is frozen: it keeps its place, its length and its score until better
-    ones push it out. The search stops when no open hypothesis of any sentence can still come among
-    its `num_results` best.
+    ones push it out, and stays among the results all the same: they are the best of all that have
+    ended, where TensorFlow Addons takes those of the last beam. The search stops when no open
+    hypothesis of any sentence can still come among its `num_results` best.
 
     Args:
         step: the decoder, see `keras_attention.search`.
@@ -107,18 +108,20 @@ def beam_search(
         pad_id=pad_id,
         keeps_weights=return_attention_weights,
     )
-    outputs, progress, steps = loop.run(
-        search, lambda _, running: _advance(search, running), _start(search)
-    )
+    start = _start(search)
+    outputs, progress, steps = loop.run(search, lambda _, now: _advance(search, now), start)
     if beam_width == 1:
         parts = tree.map_structure(lambda x: ops.moveaxis(x, 0, 2), outputs)
+        lost = _lost(search, progress.coverage)
+        best = progress.length, _score(search, progress.total, progress.length, lost)
     else:
-        # The beams are in the order of their scores: top_k sorts.
-        zeros = ops.zeros((batch_size, num_results), "int32")
-        first = zeros + ops.arange(num_results, dtype="int32")
-        parts = loop.follow_parents(outputs, steps, first)
-    scores = _score(search, progress.total, progress.length, _lost(search, progress.coverage))
-    best = progress.length[:, :num_results], scores[:, :num_results]
+        empty = ops.where(
+            start.ended,
+            _score(search, start.total, start.length, _lost(search, start.coverage)),
+            NEVER,
+        )
+        *best, places = loop.best_ended(outputs.pop("scores"), steps, empty, num_results)
+        parts = loop.follow_parents(outputs, best[0], places)
     result = loop.finish(parts, *best, pad_id)
     if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > ABOVE):
         expected = "log-probabilities from step, at most 0, as keras.ops.log_softmax makes them of "
@@ -182,15 +185,17 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
         picked, gain, total, length = _best(log_probs, running.progress)
         outputs = {"tokens": picked, "log_probs": gain}
     else:
-        parents, picked, gain, total, length = _choose(search, log_probs, running.progress, lost)
-        outputs = {"tokens": picked, "log_probs": gain, "parents": parents}
+        scores, parents, picked, gain, total, length = _choose(
+            search, log_probs, running.progress, lost
+        )
+        # One array for two: each is written at every step.
+        outputs = {"codes": picked * search.width + parents, "log_probs": gain}
         places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * search.width
         places = ops.reshape(places + parents, (-1,))
         state = tree.map_structure(lambda x: backend.gather(x, places), state)
-        ended = backend.gather_in_rows(ended, parents)
+        ended = had_ended = backend.gather_in_rows(ended, parents)
         if lost is not None:
             covered = backend.gather_in_rows(covered, parents)
-            lost = backend.gather_in_rows(lost, parents)
     if search.keeps_weights:
         outputs["weights"] = loop.by_hypothesis(weights, ops.shape(picked)[0], search.width)
     ended = ops.logical_or(ended, length >= ops.expand_dims(limits, 1))
@@ -199,7 +204,14 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
     # A frozen beam goes on reading an end token, which any embedding knows.
     last = ops.where(ended, search.ends[0], picked)
     progress = Progress((), last, ended, total, length, limits, covered)
-    progress = progress._replace(finished=_is_finished(search, progress, lost))
+    if search.width == 1:
+        finished = ops.all(ended, axis=1)
+    else:
+        outputs["scores"] = ops.where(
+            ops.logical_and(ended, ops.logical_not(had_ended)), scores, NEVER
+        )
+        finished = _is_finished(search, progress, ops.where(ended, scores, NEVER))
+    progress = progress._replace(finished=finished)
     return loop.scatter(outputs, running), running._replace(progress=progress, state=state)
 
 
@@ -215,10 +227,11 @@ def _best(
 
 def _choose(
     search: Search, log_probs: Tensor | Shortlist, progress: Progress, lost: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the best continuations of the beams, of log-probabilities `(B·W, V)`.
 
-    Each `(B, W)`: the parent among the beams, the token and its log-probability, total and length.
+    Each `(B, W)`: the score, the parent among the beams, the token and its log-probability, total
+    and length.
     """
     width = search.width
     # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be among the
@@ -233,13 +246,13 @@ def _choose(
     sums = ops.expand_dims(progress.total, -1) + gain
     lost = None if lost is None else ops.expand_dims(lost, -1)
     candidates = ops.reshape(_score(search, sums, grown, lost), (-1, width * choices))
-    _, index = ops.top_k(candidates, width)  # (B, W)
+    scores, index = ops.top_k(candidates, width)  # (B, W)
 
     def pick(x: Tensor) -> Tensor:
         return backend.gather_in_rows(ops.reshape(x, (-1, width * choices)), index)
 
     parents = ops.cast(ops.floor_divide(index, choices), "int32")
-    return parents, pick(token), pick(gain), pick(sums), pick(grown)
+    return scores, parents, pick(token), pick(gain), pick(sums), pick(grown)
 
 
 def _look(search: Search, covered: Tensor, weights: Any, ended: Tensor) -> Tensor:
@@ -270,16 +283,15 @@ def _score(search: Search, total: Tensor, length: Tensor, lost: Tensor | None) -
     return scores if lost is None else scores + lost
 
 
-def _is_finished(search: Search, progress: Progress, lost: Tensor | None) -> Tensor:
-    """Whether no open hypothesis of a sentence can still come among its results: `(B,)`."""
-    ended, total, length = progress.ended, progress.total, progress.length
-    if search.width == 1:
-        return ops.all(ended, axis=1)
-    scores = ops.where(ended, _score(search, total, length, lost), NEVER)
-    # An open hypothesis scores best if all that follows costs nothing and covers all.
-    longest = ops.maximum(ops.expand_dims(progress.limits, 1), length)
-    reach = _score(search, total, longest, None)
+def _is_finished(search: Search, progress: Progress, scores: Tensor) -> Tensor:
+    """Whether no open hypothesis of a sentence can still come among its results: `(B,)`.
+
+    The scores `(B, W)` are those of the beam's hypotheses that have ended, -inf for the others.
+    """
+    # An upper bound: all further tokens have probability 1, and all positions are covered.
+    longest = ops.maximum(ops.expand_dims(progress.limits, 1), progress.length)
+    reach = _score(search, progress.total, longest, None)
     worst_result = ops.top_k(scores, search.num_results)[0][:, -1:]
     # At a tie the search goes on, for the open one may stand first. None is open at -inf.
     beaten = ops.logical_or(worst_result > reach, reach == NEVER)
-    return ops.all(ops.logical_or(ended, beaten), axis=1)
+    return ops.all(ops.logical_or(progress.ended, beaten), axis=1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.search.arguments import Search, Shortlist, has_rows, shape_of
+from keras_attention.search.arguments import NEVER, Search, Shortlist, has_rows, shape_of
 from keras_attention.shapes import blank_where_masked, fits
 
 Tensor = Any
@@ -144,18 +144,19 @@ def scatter(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
     batch_size = ops.shape(running.everything.finished)[0]
     index = ops.expand_dims(running.rows, 1)
 
-    def among_all(x: Tensor) -> Tensor:
+    def among_all(x: Tensor, name: str = "") -> Tensor:
         # `ops.scatter` goes from row to row on PyTorch, and waits for a GPU at each.
-        zeros = ops.zeros((batch_size, *ops.shape(x)[1:]), x.dtype)
-        return ops.scatter_update(zeros, index, x)
-
-    result = {name: tree.map_structure(among_all, x) for name, x in outputs.items()}
-    if "parents" in outputs:  # those that have left are their own
-        x = outputs["parents"]
         shape = (batch_size, *ops.shape(x)[1:])
-        own = ops.broadcast_to(ops.arange(x.shape[1], dtype=x.dtype), shape)
-        result["parents"] = ops.scatter_update(own, index, x)
-    return result
+        if name == "codes":  # those that have left are their own parents
+            others = ops.broadcast_to(ops.arange(x.shape[1], dtype=x.dtype), shape)
+        else:
+            others = ops.full(shape, NEVER if name == "scores" else 0, x.dtype)
+        return ops.scatter_update(others, index, x)
+
+    return {
+        name: tree.map_structure(lambda x, name=name: among_all(x, name), x)
+        for name, x in outputs.items()
+    }
 
 
 def _any_finished(running: Running) -> Tensor:
@@ -231,20 +232,41 @@ def by_hypothesis(weights: Any, batch_size: Any, rows: int) -> Any:
     )
 
 
-def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dict[str, Any]:
+def best_ended(
+    scores: Tensor, steps: Tensor, empty: Tensor, count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return lengths, scores and places in the beam of the best hypotheses that ended, `(B, N)`.
+
+    Args:
+        scores: `(T, B, W)`, of the hypotheses that ended at each step, -inf for the others.
+        steps: how many steps were taken; a backend may pad them, see `backend.unfold`.
+        empty: `(B, W)`, the scores of those that had ended before the first step.
+        count: N.
+    """
+    width = empty.shape[1]
+    taken = ops.arange(ops.shape(scores)[0], dtype="int32") < steps
+    scores = ops.where(ops.reshape(taken, (-1, 1, 1)), scores, NEVER)
+    scores = ops.moveaxis(ops.concatenate([empty[None], scores], axis=0), 0, 1)  # (B, 1 + T, W)
+    flat = ops.reshape(scores, (ops.shape(scores)[0], ops.shape(scores)[1] * width))
+    best, index = ops.top_k(flat, count)
+    index = ops.cast(index, "int32")
+    return ops.floor_divide(index, width), best, index % width
+
+
+def follow_parents(outputs: dict[str, Any], lengths: Tensor, places: Tensor) -> dict[str, Any]:
     """Rebuild the results `(B, N, T, ...)` from the outputs of all steps, `(T, B, W, ...)`.
 
-    `steps` were taken; `first`, int32 `(B, N)`, are the hypotheses that are the results.
+    They are as long, and stood at these places in the beam when they ended, int32 `(B, N)`.
     """
-    time = ops.shape(outputs["parents"])[0]
+    width, time = outputs["codes"].shape[2], ops.shape(outputs["codes"])[0]
     backwards = tree.map_structure(lambda x: ops.flip(x, axis=0), outputs)
-    # A backend may pad the steps (see `backend.unfold`); the padding is passed over.
-    backwards["was_taken"] = ops.flip(ops.arange(time, dtype="int32") < steps, axis=0)
+    backwards["t"] = ops.flip(ops.arange(time, dtype="int32"))
 
     def back(row: dict[str, Any], beams: Tensor) -> tuple[dict[str, Any], Tensor]:
-        parents = backend.gather_in_rows(row["parents"], beams)
-        parents = ops.where(row["was_taken"], parents, beams)
-        rows = {x: backend.gather_in_rows(row[x], beams) for x in ("tokens", "log_probs")}
+        code = backend.gather_in_rows(row["codes"], beams)
+        parents = ops.where(row["t"] < lengths, code % width, beams)
+        rows = {"tokens": ops.floor_divide(code, width)}
+        rows["log_probs"] = backend.gather_in_rows(row["log_probs"], beams)
         if "weights" in row:  # they belong to the beams before the choice: to the parents
             rows["weights"] = tree.map_structure(
                 lambda x: backend.gather_in_rows(x, parents), row["weights"]
@@ -254,7 +276,7 @@ def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dic
     dtypes = {"tokens": "int32", "log_probs": "float32"}
     if "weights" in outputs:
         dtypes["weights"] = tree.map_structure(lambda _: "float32", outputs["weights"])
-    rows, _ = backend.scan(back, first, backwards, dtypes)
+    rows, _ = backend.scan(back, places, backwards, dtypes)
     result: dict[str, Any] = tree.map_structure(
         lambda x: ops.moveaxis(ops.flip(x, axis=0), 0, 2), rows
     )

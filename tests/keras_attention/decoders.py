@@ -62,13 +62,16 @@ def every_hypothesis(length):
 
 
 def naive_beam_search(decoder, b, width, penalty, length=LENGTH):
-    """Beam search as in the books: a finished hypothesis stays in the beam as it is."""
+    """Beam search as in the books: a finished hypothesis stays in the beam, and among the results.
+
+    The best of all that have ever ended are returned, first those that ended first.
+    """
 
     def order(beam):
         return sorted(beam, key=lambda ids: -decoder.score(b, ids, penalty))
 
-    beam = [()]
-    for _ in range(length):
+    beam, ended = [()], []
+    for t in range(length):
         grown = []
         for ids in beam:
             if ids and ids[-1] == END:
@@ -76,7 +79,8 @@ def naive_beam_search(decoder, b, width, penalty, length=LENGTH):
             else:
                 grown.extend((*ids, token) for token in range(VOCABULARY))
         beam = order(grown)[:width]
-    return beam
+        ended += [x for x in beam if len(x) == t + 1 and (x[-1] == END or len(x) == length)]
+    return order(ended)
 
 
 def search(decoder, find=beam_search, **options):

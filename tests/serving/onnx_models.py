@@ -44,6 +44,15 @@ def random_ids(rows, length, seed=0):
     return ids
 
 
+def losing_model():
+    """A model and four sources, whose best hypothesis a later beam of four pushes out."""
+    config, model = random_model()
+    output = model.get_layer("output")
+    output.kernel.assign(output.kernel * 6)
+    output.bias.assign(np.zeros(TARGET))
+    return config, model, random_ids(300, 7)[[23, 109, 179, 201]]
+
+
 class Graphs:
     """The graphs of a model, or of several as an ensemble, in onnxruntime."""
 

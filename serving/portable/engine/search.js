@@ -14,11 +14,12 @@ export function search(model, source, limit, { width, results, penalty }) {
   const made = model.encoder.ask(source);
   const memory = pick(made, model.memory);
   let state = pick(made, model.state);
+  const done = [];
   let beam = [{ last: START, total: 0, length: 0, finished: false, before: null }];
   for (let turn = 0; turn < limit; turn++) {
     const tokens = tensor(Int32Array.from(beam, ({ last }) => last), [beam.length]);
     const { log_probs, weights, ...next } = model.step.ask({ tokens, ...memory, ...state });
-    const candidates = beam.flatMap((each, row) => (each.finished ? [{ ...each, row }] : continued(each, row)));
+    const candidates = beam.flatMap((each, row) => (each.finished ? [{ ...each, row, frozen: true }] : continued(each, row)));
     function continued(hypothesis, row) {
       const [own, attended] = [log_probs, weights].map((x) => rowOf(x, row));
       return greatest(own, width).map((token) => {
@@ -32,13 +33,15 @@ export function search(model, source, limit, { width, results, penalty }) {
     beam = candidates.map((hypothesis, place) => ({ hypothesis, place }))
       .sort((a, b) => b.hypothesis.score - a.hypothesis.score || a.place - b.place)
       .slice(0, width).map(({ hypothesis }) => hypothesis);
+    done.push(...beam.filter(({ finished, frozen }) => finished && !frozen));
     // No open hypothesis can come among the results, even if all that follows costs nothing.
     const ended = beam.filter(({ finished }) => finished);
     const reach = Math.max(...beam.map(({ finished, total }) => (finished ? -Infinity : total / norm(limit))));
     if (ended.length === beam.length || ended[results - 1]?.score >= reach) break;
     state = Object.fromEntries(model.state.map((name) => [name, gathered(next[`next_${name}`], beam)]));
   }
-  return beam.slice(0, results).map(followed);
+  // The best of all that have ever ended, those that ended first before others as good.
+  return done.sort((a, b) => b.score - a.score).slice(0, results).map(followed);
 }
 
 const pick = (values, names) => Object.fromEntries(names.map((name) => [name, values[name]]));

@@ -76,11 +76,13 @@ def search(
     turn = _Turn(g, decode, memory, limits, vocabulary, settings, coverage_penalty)
     start = turn.start(memory, state, limits)
     most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
-    end, put_out = g.loop(g.cast(most, "int64"), start, turn, outputs=3)
-    lengths, scores = (
-        g.squeeze(x, 2) for x in g.split(g.slice(end["ends"], 0, settings.results, 1), [1, 1])
-    )
-    return _follow(g, put_out, g.cast(lengths, "int64"), scores, vocabulary)
+    _, (*put_out, ends) = g.loop(g.cast(most, "int64"), start, turn, outputs=4)
+    # The best of all that have ever ended, those that ended first before others as good.
+    ends = g("Flatten", g("Transpose", ends, perm=[1, 0, 2]), axis=1)  # (B, T · W)
+    fewer = g.expand(_NEVER, g.size(limits, 0), settings.results)
+    scores, index = g.top(g.concat([ends, fewer], 1), settings.results)
+    lengths = g("Where", scores > _NEVER, index // settings.width + 1, 0)
+    return _follow(g, put_out, lengths, index % settings.width, scores, vocabulary)
 
 
 class _Grown(NamedTuple):
@@ -100,7 +102,8 @@ class _Grown(NamedTuple):
 class _Beam(NamedTuple):
     """The best continuations, `(B, W)` each.
 
-    `parents` are their places in the beam before, `rows` in all beams.
+    `parents` are their places in the beam before, `rows` in all beams. `ends` are the scores of
+    those that end in this turn, -inf for others.
     """
 
     scores: Value
@@ -112,6 +115,7 @@ class _Beam(NamedTuple):
     said: Value
     token: Value
     finished: Value
+    ends: Value
 
 
 class _Turn:
@@ -134,7 +138,7 @@ class _Turn:
         count, width = g("Squeeze", batch), settings.width
         places = g.range(width)  # of a beam
         first = g("Equal", places, 0)
-        # Of a hypothesis that has ended: it has itself.
+        # A finished hypothesis has one continuation: itself, at no cost.
         self._own = g("Where", first, 0.0, _NEVER)
         self._kept = g.size(memory["mask"], 2) * g.cast(settings.with_weights, "int64")
         self._everyone = g("Range", g.constant(0), count, g.constant(1))
@@ -142,6 +146,7 @@ class _Turn:
         self._stays = g.expand(places * vocabulary, batch, width)
         self._looks_nowhere = g.expand(0.0, batch, width, self._kept)
         self._gains_nothing = g.expand(0.0, batch, width)
+        self._ends_nothing = g.expand(_NEVER, batch, width)
         self._penalty = None
         if coverage_penalty:  # without beams nothing is lost
             self._penalty = g.cast(width > 1, "float32") * coverage_penalty
@@ -156,7 +161,6 @@ class _Turn:
             "finished": g.expand(g.constant(False), self._column),
             "who": self._everyone,
             "limits": limits,
-            "ends": g.expand(0.0, self._batch, self._settings.width, 2),
             **{f"memory_{name}": x for name, x in memory.items()},
             **{f"decoder_{name}": x for name, x in state.items()},
         }
@@ -165,7 +169,7 @@ class _Turn:
         return start
 
     def __call__(self, now: Values) -> tuple[Value, Values, list[Value]]:
-        """Return whether a sentence stays, what there is then, and what is put out."""
+        """Return whether a sentence is unfinished, the next loop state, and this turn's outputs."""
         memory, state = _named(now, "memory_"), _named(now, "decoder_")
         log_probs, weights, new_state = self._decode(now["last"], memory, state)
         grown = self._grow(now, log_probs, weights)
@@ -209,7 +213,8 @@ class _Turn:
         beams = g.size(now["total"], 1)
         sentences = g.range(g.size(total, 0))
         rows = parents + g.axis(sentences, 1) * beams
-        return _Beam(scores, parents, rows, total, gained, length, word, token, finished)
+        now_ended = g("Where", finished & ~was, scores, _NEVER)
+        return _Beam(scores, parents, rows, total, gained, length, word, token, finished, now_ended)
 
     def _put_out(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
         """Return what `_follow` reads, with a row for each sentence of the batch."""
@@ -219,7 +224,8 @@ class _Turn:
         looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, self._kept, 1)
         looked = g("ScatterND", self._looks_nowhere, who, g.take(looked, beam.rows))
         gained = g("ScatterND", self._gains_nothing, who, beam.gained)
-        return [code, looked, gained]
+        ends = g("ScatterND", self._ends_nothing, who, beam.ends)
+        return [code, looked, gained, ends]
 
     def _leave(
         self, now: Values, grown: _Grown, beam: _Beam, state: Values
@@ -227,9 +233,7 @@ class _Turn:
         """Return whether a sentence stays, and what there is of those that do."""
         g = self._g
         open_ = self._are_open(now, beam)
-        stay, gone = (g.squeeze(g("NonZero", x), 0) for x in (open_, ~open_))
-        both = g.concat([g.axis(beam.length, 2), g.axis(beam.scores, 2)], axis=2)
-        gone_who = g.axis(g.take(now["who"], gone), 1)
+        stay = g.squeeze(g("NonZero", open_), 0)
         going = g.reshape(g.take(beam.rows, stay), -1)
         last = g.reshape(g.take(g("Where", beam.finished, END_ID, beam.token), stay), -1)
         per_sentence = {
@@ -245,7 +249,6 @@ class _Turn:
             per_sentence["covered"] = of_beams
         new = {
             "last": last,
-            "ends": g("ScatterND", now["ends"], gone_who, g.take(both, gone)),
             **{name: g.take(x, stay) for name, x in per_sentence.items()},
             **{f"decoder_{name}": g.take(x, going) for name, x in state.items()},
         }
@@ -254,7 +257,7 @@ class _Turn:
     def _are_open(self, now: Values, beam: _Beam) -> Value:
         """Return whether an open hypothesis of a sentence can stand among its results, `(B,)`.
 
-        It would if all that follows cost nothing.
+        An upper bound: all further tokens have probability 1.
         """
         g = self._g
         ended = g("Where", beam.finished, beam.scores, _NEVER)
@@ -302,35 +305,39 @@ def _best_tokens(
 
 
 def _follow(
-    g: Graph, said: list[Value], lengths: Value, scores: Value, vocabulary: int | Value
+    g: Graph,
+    said: list[Value],
+    lengths: Value,
+    places: Value,
+    scores: Value,
+    vocabulary: int | Value,
 ) -> Result:
     """Rebuild the results from what all steps put out, from their ends.
 
     That is, of each hypothesis, `(T, B, W)` its parent times the vocabulary, and its token; its
-    weights `(T, B, W, S)`; and `(T, B, W)` the log-probability of its token. Lengths, int64, and
-    scores are `(B, N)`.
+    weights `(T, B, W, S)`; and `(T, B, W)` the log-probability of its token. Lengths and places in
+    the beam at the end, int64, and scores are `(B, N)`.
     """
     codes, weights, gains = said
-    number = g("Squeeze", g.size(lengths, 1))
-    results = g("Range", g.constant(0), number, g.constant(1))
-    beams = g.expand(results, g("Shape", lengths))
+    turns = g.range(g.size(codes, 0))
 
     def back(before: Values, now: Values) -> tuple[Values, list[Value]]:
         code = g("GatherElements", now["code"], before["beams"], axis=1)
         looked = g("GatherND", now["weights"], g.axis(before["beams"], 2), batch_dims=1)
         gained = g("GatherElements", now["gains"], before["beams"], axis=1)
-        return {"beams": code // vocabulary}, [code % vocabulary, looked, gained]
+        # After its end a hypothesis waits at its place.
+        beams = g("Where", g("Less", now["turn"], lengths), code // vocabulary, before["beams"])
+        return {"beams": beams}, [code % vocabulary, looked, gained]
 
     _, (ids, looked, gained) = g.scan(
-        {"beams": beams},
-        {"code": codes, "weights": weights, "gains": gains},
+        {"beams": places},
+        {"code": codes, "weights": weights, "gains": gains, "turn": turns},
         back,
         ranks=[2, 2, 3, 2],
-        directions=[1, 1, 1],
+        directions=[1, 1, 1, 1],
         output_directions=[1, 1, 1],
     )
-    times = g.range(g.size(codes, 0))
-    inside = g("Less", times, g.axis(lengths, 2))  # (B, N, T)
+    inside = g("Less", turns, g.axis(lengths, 2))  # (B, N, T)
     ids, gained = (g("Transpose", x, perm=[1, 2, 0]) for x in (ids, gained))
     looked = g("Transpose", looked, perm=[1, 2, 0, 3])
     return Result(

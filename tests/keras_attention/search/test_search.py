@@ -91,6 +91,32 @@ def test_a_search_goes_on_where_an_open_hypothesis_is_as_good_as_one_that_has_en
     assert array(result.ids)[0, 0, 0] == 2
 
 
+# Found by drawing: a later beam of worse hypotheses pushes the best of the sentence out.
+LOST = [(18, -1.0, 2, 1.0, 0), (14, -1.0, 3, 1.0, 0), (31, 1.0, 3, 1.5, 0), (56, -2.0, 2, 1.0, 0)]
+
+
+@pytest.mark.parametrize(("seed", "end_bias", "width", "penalty", "sentence"), LOST)
+def test_a_search_is_never_worse_than_what_it_has_finished(
+    seed, end_bias, width, penalty, sentence
+):
+    decoder = Decoder(np.random.default_rng(seed), end_bias=end_bias)
+
+    def score(ids):
+        return decoder.score(sentence, ids, penalty)
+
+    beam, finished = [()], set()
+    for _ in range(LENGTH):
+        grown = [ids for ids in beam if END in ids]
+        grown += [(*ids, token) for ids in beam if END not in ids for token in range(VOCABULARY)]
+        beam = sorted(grown, key=score)[-width:]
+        finished |= {ids for ids in beam if END in ids or len(ids) == LENGTH}
+    best = max(finished, key=score)
+    assert best not in beam
+    found = search(decoder, beam_width=width, num_results=1, length_penalty=penalty)
+    assert tuple(found.ids[sentence, 0, : len(best)]) == best
+    assert_close(found.scores[sentence, 0], score(best))
+
+
 @pytest.mark.parametrize("floatx", ["float16", "float64"])
 def test_a_search_does_not_depend_on_the_floats_that_keras_makes(rng, floatx):
     decoder, before = Decoder(rng), keras.config.floatx()

@@ -11,7 +11,7 @@ import pytest
 from serving.portable.engine.graphs import OPERATORS, Numbers, read_graph
 from serving.portable.engine.pack import join_parts
 from tests.serving.javascript import ENGINE, needs_node, run
-from tests.serving.onnx_models import Graphs, random_ids, random_model
+from tests.serving.onnx_models import Graphs, expected, losing_model, random_ids, random_model
 from tests.serving.portable.write.test_onnx_graphs import MODELS
 
 SEARCH = """
@@ -78,6 +78,23 @@ def test_a_search_finds_what_onnx_runtime_finds(name, bits, tmp_path):
                 np.testing.assert_allclose(one["score"], wanted["scores"][row, number], atol=near)
                 weights = wanted["weights"][row, number, :size, :length]
                 np.testing.assert_allclose(one["weights"], weights, atol=near)
+
+
+@needs_node
+def test_what_has_ended_stays_among_the_results(tmp_path):
+    config, model, ids = losing_model()
+    wanted_ids, lengths, wanted, *_ = expected(model, ids, 4, 3)
+    given = {
+        "file": base64.b64encode(file_of(Graphs(config, model, tmp_path))).decode(),
+        "rows": [row[row > 0].tolist() for row in ids],
+        "asked": {"width": 4, "results": 3, "penalty": 1.0},
+    }
+    found = run(SEARCH, given=given)[0]["rows"]
+    scores = [[one["score"] for one in row] for row in found]
+    np.testing.assert_allclose(scores, wanted, atol=1e-4)
+    for row, hypotheses in enumerate(found):
+        for number, one in enumerate(hypotheses):
+            assert one["ids"] == wanted_ids[row, number, : lengths[row, number]].tolist()
 
 
 def test_a_graph_with_another_operator_is_refused(tmp_path):

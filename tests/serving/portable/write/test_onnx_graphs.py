@@ -9,6 +9,7 @@ from tests.serving.onnx_models import (
     Graphs,
     assert_same,
     expected,
+    losing_model,
     random_ids,
     random_model,
 )
@@ -178,3 +179,10 @@ def test_a_vocabulary_too_large_for_a_table_is_multiplied(bits, tmp_path, monkey
     steps = [(tmp_path / str(most) / "step.onnx").stat().st_size for most in (0, 2**25)]
     assert steps[0] != steps[1]
     np.testing.assert_allclose(*found, atol=1e-4 if bits == 32 else 0.3)
+
+
+def test_what_has_ended_stays_among_the_results(tmp_path):
+    config, model, ids = losing_model()
+    graphs = Graphs(config, model, tmp_path)
+    for results in (1, 3):
+        assert_same(graphs.search(ids, 4, results), expected(model, ids, 4, results))
