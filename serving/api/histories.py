@@ -106,6 +106,8 @@ def parse_table(lines: Iterable[str], person: str, time: str, name: str = "the t
             line = f"{name}, line {rows.line_num}"
             if len(cells) != len(names):
                 raise ValueError(f"{line}: expected {len(names)} columns. Received: {len(cells)}")
+            if any("\0" in cell for cell in cells):
+                raise ValueError(f"{line} has a NUL: it is no text")
             if cells[whose].lower() in MISSING:
                 raise ValueError(f"{line}: the {person}, whose row it is, is missing")
             history = histories.setdefault(cells[whose], {})

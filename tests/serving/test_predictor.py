@@ -133,6 +133,7 @@ TABLE = "id,day,bili\na,1,2\na,2,3\n"
         (TABLE, "day day", "ids and one of times. Received: 'day' for both"),
         (TABLE, "id when", "no column 'when'; it has id, day, bili"),
         (TABLE + "b,3,1,0\n", "id day", "line 4: expected 3 columns. Received: 4"),
+        (TABLE + "b,3,\0\n", "id day", "line 4 has a NUL: it is no text"),
         ("", "id day", "no column 'id'"),
         ("id,day,bili\n", "id day", "no rows"),
     ],

@@ -225,6 +225,7 @@ def test_a_column_that_training_had_may_not_be_absent(tmp_path):
         (WIDE, ABOUT + 'log = ["vv"]\n', r"visits.toml: log expected .* bili, sex\. .*: vv"),
         (LONG, LONG_ABOUT + 'columns = ["zz"]\n', r"columns expected .* bili, sex\. .*: zz"),
         ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "'a b' and 'a.b', both a_b to a served"),
+        (WIDE + "\n" * 5000 + "c,1,1,\0,1\n", ABOUT, "line 5006 has a NUL: it is no text"),
         ("patient,day,a-b,a_b,died\na,1,2,3,1\n", ABOUT + 'columns = ["a-b"]', "rename one"),
     ],
 )

@@ -119,6 +119,8 @@ def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]
                     f"{path}, line {reader.line_num}: expected {len(header)} columns. "
                     f"Received: {len(cells)}"
                 )
+            if any("\0" in cell for cell in cells):
+                raise CorpusError(f"{path}, line {reader.line_num} has a NUL: it is no text")
             named = {name: cell for name, cell in zip(header, cells, strict=True) if name}
             rows.append((reader.line_num, named))
     except csv.Error as error:
