@@ -254,8 +254,8 @@ def draw(name: str) -> tuple[list[Pair], list[Pair]]:
                 yield source, target
 
     learned = 100 if name == "sentences" else LEARNED
-    test = list(itertools.islice(new(True), TESTED))
-    return list(itertools.islice(new(False), learned)), test
+    own = list(itertools.islice(new(False), learned))
+    return own, list(itertools.islice(new(True), TESTED))
 
 
 if __name__ == "__main__":
