@@ -85,6 +85,11 @@ class Traits(NamedTuple):
         """Whether targets follow their sources from left to right."""
         return self.crossed is not None and self.crossed < FOLLOWS
 
+    @property
+    def changes_order(self) -> bool:
+        """Whether it is known that they do not."""
+        return self.crossed is not None and not self.follows
+
 
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     """Measure pairs of texts, or as many of them as a second allows."""

@@ -43,8 +43,11 @@ def print_choices(
     """Print the settings of a run that begins; `chosen`: whether its tokenizers are new ones."""
     units = KINDS[config.source].unit
     left = f", {origin.dropped:,} left out as too long or empty" if origin.dropped else ""
-    print_choice("learned", f"{origin.train:,} {units}{left}", "--set max_source_length=N")
-    print_choice("held out", f"{origin.dev:,} {units} to measure progress on", "--dev SHARE")
+    texts = KINDS[config.source].tokens
+    longest = f"--set max_{'source' if texts else 'target'}_length=N" if target else ""
+    print_choice("learned", f"{origin.train:,} {units}{left}", longest)
+    held_out = f"{origin.dev:,} {units} to measure progress on"
+    print_choice("held out", held_out, "--dev SHARE" if texts else "")
     for side, tokenizer in zip(SIDES, (getattr(source, "tokenizer", None), target), strict=True):
         if tokenizer is not None:
             way_out = f"--set {side}_tokenizer=SENTENCEPIECE" if chosen else ""

@@ -24,6 +24,7 @@ from training.data.splits import fitting_metric
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.data.tokens import digest_of, write_tokens
 from training.model.seq2seq import build_model, check_attention
+from training.presets.recognise import recognise
 from training.runs.card import Origin, check_corpus, write_origin
 from training.runs.checkpoints import save_checkpoint
 from training.runs.choices import fitting_bound, print_choices
@@ -238,8 +239,11 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
     counts = pairs.statistics
     spelling: dict[str, Any] = {}
-    if config.source_tokenizer in ALPHABETS and isinstance(data, Prepared):
-        letters, said = (side.lengths[pairs.plan.rows] for side in (pairs.source, pairs.target))
+    ordered = config.attention == "hard_monotonic"  # else a window has other parts of an answer
+    spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
+    if spells and (ordered or not recognise(list(dev.pairs())).changes_order):
+        read: Any = pairs
+        letters, said = (side.lengths[read.plan.rows] for side in (read.source, read.target))
         longest = int(np.quantile(letters, 0.99, method="lower"))
         spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}
     origin = Origin(
