@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,7 +141,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     own = {_plain(word): rows for word, rows in listed.items()}
     own |= {word.lower(): rows for word, rows in own.items() if word.lower() not in own}
     voice = Phones(arguments.map, arguments.phones, tones=arguments.voice == "melo")
-    missing = _Missing()
+    missing = dict[str, str]()  # words, with the reasons
     words = _read_words(arguments, missing)
     model = Pronouncer(arguments.local)
     answers, asked = dict[str, list[Pronunciation]](), dict[str, str]()
@@ -178,27 +178,13 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     if plain and ARPABET_IPA in arguments.map:
         print(_UNSTRESSED, file=sys.stderr)
     for phone, those in lacking.items():
-        missing.add(f"the voice has no token for {phone}", those)
-        print_error(f"the voice has no token for {phone}: {_several(those)}")
+        reason = f"the voice has no token for {phone}"
+        print_error(f"{reason}: {_several(those)}")
+        missing = {**dict.fromkeys(those, reason), **missing}
     if arguments.missing:
-        missing.write(Path(arguments.missing))
-    return int(bool(lacking or (arguments.strict and missing.reasons)))
-
-
-class _Missing:
-    """The words that a lexicon lacks, or that a voice does not look up, with the reasons."""
-
-    def __init__(self) -> None:
-        self.reasons: dict[str, str] = {}
-
-    def add(self, reason: str, words: Iterable[str]) -> None:
-        """Add words, unless they are missing already."""
-        self.reasons = {**dict.fromkeys(words, reason), **self.reasons}
-
-    def write(self, path: Path) -> None:
-        """Write a line for each word. Raises OSError."""
-        lines = (f"{word}\t{reason}\n" for word, reason in self.reasons.items())
-        path.write_text("".join(lines), encoding="utf-8")
+        text = "".join(f"{word}\t{reason}\n" for word, reason in missing.items())
+        arguments.missing.write_text(text, encoding="utf-8")
+    return int(bool(lacking or (arguments.strict and missing)))
 
 
 def _plain(word: str) -> str:
@@ -206,7 +192,7 @@ def _plain(word: str) -> str:
     return unicodedata.normalize("NFC", word).replace("’", "'")
 
 
-def _read_words(arguments: argparse.Namespace, missing: _Missing) -> list[str]:
+def _read_words(arguments: argparse.Namespace, missing: dict[str, str]) -> list[str]:
     """Return the words of a text or a list, each once."""
     text = "\n".join(arguments.texts)
     if not arguments.texts:
@@ -225,14 +211,12 @@ def _read_words(arguments: argparse.Namespace, missing: _Missing) -> list[str]:
     if sherpa:
         words = [small(unicodedata.normalize("NFC", word), voice) for word in words]
         apart = [word for word in words if is_apart(word, voice)]
-        reason = "sherpa-onnx looks up no such words, or each letter as a word"
-        _warn(reason, apart)
-        missing.add(reason, apart)
+        _warn("sherpa-onnx looks up no such words, or each letter as a word", apart, missing)
     return list(dict.fromkeys(words))
 
 
 def _ask(
-    model: Pronouncer, asked: dict[str, str], arguments: argparse.Namespace, missing: _Missing
+    model: Pronouncer, asked: dict[str, str], arguments: argparse.Namespace, missing: dict[str, str]
 ) -> dict[str, list[Pronunciation]]:
     """Return the model's pronunciations of words, `asked` with the spelling that it reads.
 
@@ -241,8 +225,7 @@ def _ask(
     reasons = {word: model.unreadable(spelling) for word, spelling in asked.items()}
     for reason in dict.fromkeys(filter(None, reasons.values())):
         words = [word for word in reasons if reasons[word] == reason]
-        _warn(f"left out, {reason}", words)
-        missing.add(reason, words)
+        _warn(f"left out, {reason}", words, missing)
     readable = {word: asked[word] for word, reason in reasons.items() if not reason}
     lowered = [word for word, spelling in readable.items() if model.lowered(spelling)]
     _warn("read in small letters, the only ones that training saw", lowered)
@@ -254,8 +237,7 @@ def _ask(
         if sys.stderr.isatty() and (len(spoken) % step == 0 or len(spoken) == len(spelt)):
             _draw_progress(len(spoken), len(spelt), time.monotonic() - started)
     silent = [word for word, spelling in readable.items() if not spoken[spelling]]
-    _warn("left out, the model says nothing", silent)
-    missing.add("the model says nothing", silent)
+    _warn("left out, the model says nothing", silent, missing)
     few = [w for w in spelt if spoken[w] and model.is_cut(w, spoken[w][0].phones)]
     _warn("fewer phones for their letters than nearly all words of training have", few)
     return {word: spoken[spelling] for word, spelling in readable.items()}
@@ -274,7 +256,11 @@ def _several(words: Sequence[str]) -> str:
     return f"{', '.join(map(printable, words[:_MOST_NAMED]))}{more}"
 
 
-def _warn(reason: str, words: Sequence[str]) -> None:
+def _warn(reason: str, words: Sequence[str], missing: dict[str, str] | None = None) -> None:
+    """Name some words, which are added to those that are missing."""
+    if missing is not None:
+        because = dict.fromkeys(words, reason.removeprefix("left out, "))
+        missing |= {**because, **missing}
     if words:
         print(f"warning: {reason}: {_several(words)}", file=sys.stderr)
 

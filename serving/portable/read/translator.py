@@ -210,10 +210,7 @@ class LocalTranslator(LocalModel):
         answers: list[T | None] = [None] * len(read.ids)
         windows = [cut(ids, self._spelling) if ids else [] for ids in read.ids]
         parts = [(row, part) for row, each in enumerate(windows) for part in each]
-        found: dict[int, list[Result | None]] = {
-            row: [None] * len(each) for row, each in enumerate(windows) if len(each) > 1
-        }
-        first = np.cumsum([0, *map(len, windows)])
+        found = {row: dict[int, Result]() for row, each in enumerate(windows) if len(each) > 1}
 
         def work(numbers: Sequence[int]) -> None:
             weights = with_weights or self._replaces
@@ -228,13 +225,14 @@ class LocalTranslator(LocalModel):
             for number, *of_part in zip(numbers, *each, strict=True):
                 row = parts[number][0]
                 if row in found:
-                    found[row][number - first[row]] = Result(*of_part)
+                    found[row][number] = Result(*of_part)
                 else:
-                    answers[row] = answer(Result(*of_part, read.tokens[row]))
+                    answers[row] = answer(Result(*of_part)._replace(copied=read.tokens[row]))
 
         self._each(_by_length([part.ids for _, part in parts]), work)
-        for row, each in found.items():
-            answers[row] = answer(join(windows[row], each, self._settings.penalty))
+        for row, results_of in found.items():
+            in_order = [results_of[number] for number in sorted(results_of)]
+            answers[row] = answer(join(windows[row], in_order, self._settings.penalty))
         return answers
 
     def _best(self, result: Result) -> Translation:
