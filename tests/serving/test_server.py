@@ -191,6 +191,19 @@ def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, no
             assert (out, err.count("\n"), len(err) < 500) == ("", 1, True), err
 
 
+@pytest.mark.parametrize("moment", ["serving.api.printing", "uvicorn.config"])
+def test_an_interruption_of_the_imports_is_one_line(tmp_path, moment):
+    command = [sys.executable, "-X", "importtime", "-m", "serving.server"]
+    command.append(f"--model_base_path={tmp_path / 'none'}")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if line.split()[-1] == moment:
+                process.send_signal(signal.SIGINT)
+                break
+        lines = [line for line in process.stderr if not line.startswith("import time:")]
+        assert (process.wait(60), lines) == (130, ["Interrupted.\n"])
+
+
 def test_a_start_waits_for_the_first_version(saved, tmp_path):
     base = tmp_path / "late"
     threading.Timer(0.3, add_version, (saved / "upper", base, 1)).start()

@@ -242,3 +242,15 @@ def test_neither_tensorflow_nor_keras_nor_grpc_is_imported(version):
 def test_settings_that_are_not_possible_are_refused(version, settings, message):
     with pytest.raises(ValueError, match=message):
         LocalTranslator(version, **settings)
+
+
+def test_a_text_is_cut_before_it_is_tokenized(version, monkeypatch):
+    translator, read = LocalTranslator(version), []
+    encode = translator._source.encode
+    monkeypatch.setattr(translator._source, "encode", lambda x: read.extend(x) or encode(x))
+    most = translator.manifest["settings"]["max_source_length"]
+    texts = ["She sings. " * 100_000, " " * 10_000 + "She sings.", "She sings."]
+    long, blanks, short = translator.translate(texts)
+    assert max(map(len, read)) <= 64 * most
+    assert (long.truncated, blanks.truncated, short.truncated) == (True, True, False)
+    assert long == translator.translate(["She sings. " * 99])[0]
