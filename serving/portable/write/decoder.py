@@ -104,7 +104,7 @@ class Decoder:
     def __init__(self, model: keras.Model) -> None:
         layer = model.get_layer("decoder")
         if layer.output_kernel is None:
-            raise UserError("ONNX expected a decoder with one memory and readout_units")
+            raise UserError("ONNX expected a decoder with readout_units")
         self._cells = [read_cell(cell) for cell in getattr(layer.cell, "cells", [layer.cell])]
         self._embeddings = array(model.get_layer("target_embedding").embeddings)
         self.vocabulary, dim = self._embeddings.shape
