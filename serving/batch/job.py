@@ -70,7 +70,8 @@ def answer_file(job: BatchJob, model: Answers, path: Path) -> Done:
     """Answer all items of an input, unless its output is there.
 
     The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
-    the text was longer than the model reads, `model_version`, and for JSON lines what else the line
+    the text was longer than the model reads, `unknown` where it has letters that training never
+    saw, `model_version`, and for JSON lines what else the line
     had. An image has its file's name with `text` and `score`, a history its id with `probability`.
     An item that cannot be read has `error` in their place.
     """

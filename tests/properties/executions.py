@@ -13,7 +13,7 @@ import urllib.request
 
 from hypothesis import HealthCheck, Phase, settings
 
-from serving.batch.job import Job, answer_file, load_model, start
+from serving.batch.job import BatchJob, answer_file, load_model, start
 from serving.export.version import export
 from serving.portable.engine.pack import pack
 from tests.serving.conftest import free_port, serving
@@ -69,7 +69,7 @@ def rest(server, model, signature, inputs):
 
 def batch(version, kind, content, folder, name):
     """Return the records that `serving.batch` writes for a file of a name and content."""
-    job = Job(version, folder / "out", kind, batch_size=3)
+    job = BatchJob(version, folder / "out", kind, batch_size=3)
     start(job)
     model = _BATCHES.setdefault(version, load_model(job, 1))
     (folder / name).write_bytes(content)

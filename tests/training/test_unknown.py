@@ -1,6 +1,7 @@
 """Words that the vocabulary lacks, replaced by the source words that were looked at."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from training.data.store import END_ID, START_ID, UNK_ID
 from training.data.tokenizers import VocabularyTokenizer
 from training.decode.search import force_decode, search
 from training.decode.settings import SearchSettings
-from training.decode.texts import make_nbest, make_translator, replace_unknown
+from training.decode.texts import make_nbest, make_translator, replace_unknown, say_cut
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 from training.sources.text.source import TextSource
@@ -123,3 +124,15 @@ def test_pieces_that_spell_what_they_do_not_know_are_refused(run):
     source = dataclasses.replace(run, config=config, source=TextSource(pieces), target=pieces)
     with pytest.raises(UserError, match=r"Received: .*, sentencepiece and sentencepiece"):
         SearchSettings(replaces_unknown=True).check([source])
+
+
+def test_texts_that_are_cut_or_have_unseen_letters_are_counted(capsys):
+    letters = VocabularyTokenizer("letters", ["a", "b", "c", " "])
+    source = TextSource(letters)
+    read = SimpleNamespace(source=source, source_tokenizer=letters)
+    say_cut(read, ["ab", "a☺b☺ж", "aaaa", "AB", "☺"], SearchSettings(max_source_length=3))
+    cut, unseen = capsys.readouterr().err.splitlines()
+    assert cut == "2 of 5 texts are cut after 3 tokens."
+    assert unseen.startswith("2 of 5 texts have letters that training never saw, ☺ ж: what is said")
+    say_cut(read, ["ab", "AB"], SearchSettings(max_source_length=3))
+    assert capsys.readouterr().err == ""

@@ -25,6 +25,7 @@ _WORD = re.compile(rf"{_RUN}|[^\W_]")
 # Kokoro's words end at these alone; a quote is a part of its word.
 _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}-]+")
+_LATIN1 = ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it"
 _INSIDE = "'’\u200c\u200d"  # of words, beside letters; Persian and Indic ones have joiners
 APOSTROPHES = "'’ʼ‘`´′"
 # Notes of pronouncing dictionaries, as `training.data.columns` has them.
@@ -62,7 +63,7 @@ def decoded(content: bytes, name: object) -> str:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{name}, line {line}: expected a text in UTF-8") from None
+        raise ValueError(f"{name}, line {line}: expected a text in UTF-8{_LATIN1}") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
