@@ -199,7 +199,10 @@ def parse() -> argparse.Namespace:
     add("--step", choices=STEPS, help=argparse.SUPPRESS)
     add("--case", default="", help=argparse.SUPPRESS)
     add("--rates", default="{}", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if (options.flags or options.ncu) and options.backend != "tensorflow":
+        parser.error("--flags and --ncu expected --backend tensorflow")
+    return options
 
 
 def main() -> None:
