@@ -200,10 +200,7 @@ class ModelServer:
 
 
 def _claim(host: str, port: int) -> socket.socket:
-    """A socket bound to the address, on which nothing listens yet; gRPC binds it again.
-
-    Raises OSError with one line, where the address cannot be had.
-    """
+    """A socket bound to the address, which gRPC binds again. Raises OSError with one line."""
     claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

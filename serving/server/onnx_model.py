@@ -41,10 +41,7 @@ _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
 
 
 class OnnxModel:
-    """A loaded ONNX export, with its signatures by name.
-
-    Raises StatusError if it cannot be loaded.
-    """
+    """A loaded ONNX export, its signatures by name. Raises StatusError if it cannot be loaded."""
 
     def __init__(self, path: Path):
         try:
@@ -64,10 +61,7 @@ class OnnxModel:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def run(self, name: str, inputs: Arrays, outputs: Sequence[str], call: Waiting) -> Arrays:
-        """Run a signature while somebody waits; return the named outputs, or all.
-
-        Raises StatusError.
-        """
+        """Run a signature while somebody waits: the named outputs, or all. Raises StatusError."""
         with self._while_waited_for(call):
             try:
                 answers = self._asks[name](self._model, **inputs)

@@ -301,10 +301,7 @@ def _json(text: str, status: int = 200, headers: dict[str, str] | None = None) -
 
 
 async def _failure(request: Request, error: Exception) -> Response:
-    """The answer to a request that failed.
-
-    Its connection ends, since the rest of a body would be read as a request.
-    """
+    """The answer to a request that failed; its connection ends, for a body's rest is no request."""
     if isinstance(error, HTTPException):  # no route fits, or a body is too large
         status, message = error.status_code, error.detail
         if status != _TOO_LARGE:
