@@ -91,7 +91,8 @@ class Pronouncer(LocalTranslator):
     def is_cut(self, word: str, phones: Sequence[str]) -> bool:
         """Return whether a word has fewer phones for its letters than nearly all of training."""
         (ids,) = self._letters.encode([word])
-        return len(phones) < (self._spelling or {"fewest": 0.0})["fewest"] * len(ids)
+        fewest = self._spelling["fewest"] if self._spelling else 0.0
+        return len(phones) + 1 <= fewest * len(ids)  # one is lacking at least, of short ones too
 
     def pronounce(
         self, words: Sequence[str], count: int = 1, threads: int = 1

@@ -167,6 +167,20 @@ def test_a_word_in_quotes_is_in_the_dictionaries_of_mfa_and_kaldi(run, tmp_path)
             assert {"don't", "don’t", "colonel", "cat"} <= {*table}
 
 
+def test_a_word_that_lacks_phones_is_named(run, model, monkeypatch):
+    (best,) = (each for _, (each,) in Pronouncer(model).pronounce(["cat"]))
+    for fewest, named in ((len(best.phones) / 3, False), ((len(best.phones) + 1) / 3, True)):
+        spelling = {"whole": 12, "window": 12, "context": 3, "fewest": fewest}
+        manifest = json.loads((model / "manifest.json").read_text()) | {"spelling": spelling}
+        monkeypatch.setattr("serving.portable.read.model.read_manifest", lambda _, m=manifest: m)
+        _, lines, err = run("cat", "--format", "tsv")
+        assert lines
+        told = (
+            "warning: fewer phones for their letters than nearly all words of training have: cat\n"
+        )
+        assert err == (told if named else "")
+
+
 def test_an_apostrophe_is_the_one_that_training_saw(run):
     words = "o'clock", "o’clock", "oʼclock"
     _, lines, err = run("\n".join(words), "--format", "tsv")
