@@ -16,7 +16,7 @@ from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.store import END_ID, START_ID, UNK_ID
 from training.data.tokenizers import VocabularyTokenizer
-from training.decode.search import force_decode, search
+from training.decode.search import bound_of, force_decode, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest, make_translator, replace_unknown, say_cut
 from training.runs.checkpoints import save_best
@@ -64,9 +64,8 @@ def test_an_unknown_word_is_the_one_that_was_looked_at(run):
     unknown, looked = 0, set()
     for text, replaced, kept in zip(sources, found, plain, strict=False):
         source = run.source_tokenizer.tokenize(tf.constant([text])).to_tensor()
-        said = np.array(
-            search([run.model], source, SearchSettings(beam_width=3, num_results=2)).ids
-        )[0]
+        asked = SearchSettings(beam_width=3, num_results=2)
+        said = np.array(search([run.model], source, asked, bound=bound_of([run])).ids)[0]
         unknown += (said == UNK_ID).sum()
         looked |= set(" ".join(one.text for one in replaced).split()) & set(text.split())
         assert [one.text for one in replaced] == [expected(run, text, ids) for ids in said]
