@@ -93,6 +93,10 @@ test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mech
 test-guides: $(STAMP)  ## run the commands of the guide to own data as they stand, which takes minutes
 	EVERY_GUIDE=1 $(BIN)/python -m pytest -q tests/test_guide_commands.py
 
+# Pictures and messages of constructors are the same on every backend.
+OF_BACKENDS = tests/keras_attention --ignore tests/keras_attention/test_plot.py \
+  --ignore tests/keras_attention/test_bad_arguments.py tests/backends tests/benchmarks/test_gpu.py tests/test_readme.py
+
 # Most tests build small functions and run them once: compiling quickly is all, and each only once.
 test-jax: export KERAS_BACKEND = jax
 test-jax: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
@@ -100,12 +104,12 @@ test-jax: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/$(BACKENDS)/jax-programs
 test-jax: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 test-jax: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 test-jax: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 tests/keras_attention tests/backends tests/benchmarks/test_gpu.py tests/test_readme.py
+	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(OF_BACKENDS)
 
 test-torch: export KERAS_BACKEND = torch
 test-torch: export OMP_NUM_THREADS = 1
 test-torch: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q tests/keras_attention tests/backends tests/benchmarks/test_gpu.py tests/test_readme.py
+	$(BACKENDS)/bin/python -m pytest -q $(OF_BACKENDS)
 
 lint: $(STAMP)  ## check format, style and types
 	$(BIN)/ruff format --check .

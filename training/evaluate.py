@@ -76,7 +76,7 @@ def _check(options: argparse.Namespace) -> None:
     spec = options.data or config.data
     if options.data and corpus.is_file(spec) and options.split != "test":
         raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
-    corpus.check(spec, options.split)
+    corpus.check(spec, options.split, source=config.source)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.run:
         RunFiles(options.run).trained()
     if not onnx and not (version_dir / "saved_model.pb").is_file():
-        raise UserError(f"{version_dir} holds no saved_model.pb: expected a version directory")
+        below = [*version_dir.glob("*/saved_model.pb"), *version_dir.glob("*/manifest.json")]
+        hint = f". Did you mean {max(below).parent}?" if below else ""
+        raise UserError(
+            f"{version_dir} holds no saved_model.pb: expected a version directory{hint}"
+        )
     need("serving")
     with stages("starting the runtime") as tell:
         findings, good = _check(options, version_dir, onnx, tell)

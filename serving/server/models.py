@@ -14,6 +14,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from serving.api.image_files import image_file
+from serving.api.printing import first_line
 from serving.client import serving_pb2
 from serving.client.protobuf import DTYPES
 from serving.savedmodel.status import Code, StatusError, invalid
@@ -224,7 +225,7 @@ class Models:
                 if not (paths and (not pinned or pinned & {*paths})):
                     lack = _lack(Path(config.base_path), pinned)
         except OSError as error:
-            lack, paths = str(error), {number: Path() for number in model.available()}
+            lack, paths = first_line(error), {number: Path() for number in model.available()}
         if lack not in ("", model.lack):
             log.warning("No versions of %s: %s", model.name, lack)
         model.lack = lack

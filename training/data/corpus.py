@@ -32,6 +32,7 @@ from training.data.pair_files import CorpusError, Split, merge_sources, read_tex
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 PREPARED = "prepared"
+TEXT_SPECS = "tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, prepared:PATH"
 FORMS = (*FILE_FORMS, PREPARED, "images", "events")
 
 
@@ -60,17 +61,16 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
             raise CorpusError(f"{spec} has no split {split!r} in {folder}; it has {there}")
         loaded = in_target_script(spec, _CORPORA[spec].read(files[split]))
     else:
-        forms = "tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, prepared:PATH"
-        raise unknown("corpus", spec, forms, NAMES)
+        raise unknown("corpus", spec, TEXT_SPECS, NAMES)
     if split != "train":
         loaded = merge_sources(loaded)
     return sample(loaded, limit, seed)
 
 
-def check(spec: str, split: str | None = None) -> None:
-    """Raise a CorpusError where a file of a SPEC, or the split of a named corpus, is not there.
+def check(spec: str, split: str | None = None, *, source: str = "text") -> None:
+    """Raise a CorpusError where a SPEC's file, or a corpus of texts or its split, is not there.
 
-    Nothing is read or downloaded. Names of other sources than texts are not known here.
+    Nothing is read or downloaded. Names of images and events are not known here.
     """
     form, _, path = spec.partition(":")
     if is_prepared(spec):
@@ -85,6 +85,8 @@ def check(spec: str, split: str | None = None) -> None:
         raise CorpusError(f"Cannot read {missing[0]}: No such file or directory")
     elif spec in _CORPORA and split and split not in splits(spec):
         raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(splits(spec))}")
+    elif source == "text" and not files_of(spec) and spec not in _CORPORA:
+        raise unknown("corpus", spec, TEXT_SPECS, NAMES)
 
 
 def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:

@@ -166,7 +166,8 @@ def configuration(options: argparse.Namespace) -> Config:
         raise ConfigError(f"extra_data expected paths without spaces. Received: {spaced[0]}")
     paths["extra_data"] = " ".join(extra)
     for spec in (paths["data"], paths["dev"], paths["test"], *extra):
-        corpus.check(spec)
+        if spec and not re.fullmatch(r"[-+.\d]+", spec):  # a share to hold out
+            corpus.check(spec, source=config.source)
     return override(config, [f"{name}={path}" for name, path in paths.items() if path])
 
 
