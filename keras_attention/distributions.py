@@ -215,9 +215,9 @@ def _raised(scores: Tensor) -> tuple[Tensor, str]:
 
 
 def _ordered(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the scores less the highest, these from the highest on, and ranks from 1.
+    """Return scores - max, the same sorted descending, and ranks 1…K.
 
-    They are at least -2: below -1 the weight is 0 anyway. The second have no gradient.
+    Both are clipped at -2: below -1 the weight is 0 anyway. The sorted ones have no gradient.
     """
     if mask is not None:
         scores = ops.where(mask, scores, -np.inf)

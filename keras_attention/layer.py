@@ -84,6 +84,9 @@ class BaseLayer(keras.layers.Layer):
             count = len(args) + len(kwargs.keys() & set(inputs[len(args) :]))
             received = f"a list of {len(args[0])}" if several else f"{count} inputs"
             self._refuse(f"to be called as layer({', '.join(inputs)})", received)
+        names = list(inspect.signature(type(self).call).parameters)[1:]
+        unknown = [] if "kwargs" in names else sorted({*kwargs} - {*names, "training"})
+        self._expect(not unknown, f"no arguments but {', '.join(names)}", ", ".join(unknown))
         self._expect_dense(*args, *kwargs.values())
         return super().__call__(*args, **kwargs)
 
@@ -309,6 +312,7 @@ class AveragingLayer(BaseLayer):
         self._expect(valid, expected, distribution=distribution)
         self._expect_count("num_heads", num_heads)
         self._expect_number("dropout", dropout, 0, 1)
+        self._expect(seed is None or isinstance(seed, Integral), "an integer seed", seed=seed)
         self.distribution = distribution
         # From scores and a mask, or None, to weights.
         self.distribute = distributions.BY_NAME.get(distribution, distribution)

@@ -3,9 +3,9 @@
 The part of a cell's input that is known before the loop meets its rows of the kernel there, once
 for all steps. The other part, a context or the last output, comes in the step.
 
-Automatic differentiation adds the gradient of a kernel up step by step, at the cost of reading and
-writing the whole kernel each time. It is a sum over steps of small outer products: one large
-product does it, once all steps are known. So a kernel is constant in the loop, `constant_product`.
+The gradient of a kernel is a sum over steps, `dW = Σ_t x_tᵀ g_t = Xᵀ G`. Automatic differentiation
+adds it up step by step, and reads and writes the whole kernel each time. One large product does it,
+once all steps are known. So a kernel is constant in the loop, `constant_product`.
 The term that is added to the product at each step, an input of the loop, is `deferred`: its
 gradient is that of the product at all steps, from which the kernel's is made. Both can be
 differentiated repeatedly in reverse mode. JAX traces a gradient before the loop has run: there a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -53,7 +54,8 @@ class MonotonicAttention(BorrowedScore):
     ) -> None:
         super().__init__(attention, **kwargs)
         self._expect_one_of("mode", mode, distributions.MODES)
-        self._expect(noise >= 0, "noise >= 0", noise=noise)
+        self._expect_number("noise", noise, 0)
+        self._expect_number("bias_initial", bias_initial, -math.inf)
         self._expect(self.num_heads == 1, "a score of one head", num_heads=self.num_heads)
         expected = "no distribution: a mode takes its place"
         self._expect(self.distribution == "softmax", expected, distribution=self.distribution)

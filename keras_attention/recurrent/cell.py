@@ -119,6 +119,8 @@ class AttentionCell(BaseLayer):
         expected = f"readout to be one of {', '.join(READOUTS)}, deep with units"
         self._expect(valid, expected, readout=readout, units=units)
         expected = "an attention layer of keras_attention"
+        if isinstance(attention, (list, tuple)):
+            expected += ", not several: join the memories, or take a second layer for the second"
         self._expect(isinstance(attention, Attention), expected, repr(attention))
         self.cell = cell  # first: the order of weights is that of layers
         self.attention = attention
@@ -134,8 +136,10 @@ class AttentionCell(BaseLayer):
         self._expect(valid, expected, activation=activation, units=units, readout=readout)
         self._expect_dtype(*keras_cells.parts(cell), attention)
 
-    def build(self, inputs_shape: tuple[Any, ...], memory_shape: tuple[Any, ...]) -> None:
+    def build(self, inputs_shape: tuple[Any, ...], memory_shape: Any = None) -> None:
         """Make the weights for one step's inputs and a memory of these shapes."""
+        if memory_shape is None:  # as TimeDistributed and Sequential call it
+            self._refuse("to be called as layer(inputs, memory)", "one input")
         self._check_shapes(inputs_shape, memory_shape)
         valid = None not in (inputs_shape[-1], memory_shape[-1])
         received = f"inputs {tuple(inputs_shape)}, memory {tuple(memory_shape)}"
@@ -229,7 +233,7 @@ class AttentionCell(BaseLayer):
         first = State(keras_cells.zero_state(self.cell, batch), attention, output)
         if cell_state is None:
             return first
-        # Keras saves a State as a tuple: of what kind the states are their number says.
+        # Keras saves a State as a tuple. The number of tensors tells it from a bare cell state.
         states = tree.flatten(cell_state)
         is_state = len(states) == len(tree.flatten(first)) or isinstance(cell_state, State)
         like = first if is_state else first.cell

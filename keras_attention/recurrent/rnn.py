@@ -229,7 +229,7 @@ class AttentionRNN(AttentionCell):
         return previous_mask if self.return_sequences else None
 
     def _returned(self, outputs: Any, weights: Any, state: Any, with_weights: bool | None) -> Any:
-        """Return what a call returns of these."""
+        """Select outputs, state and weights by the `return_*` options."""
         with_weights = self.return_attention_scores if with_weights is None else with_weights
         more = [*([state] if self.return_state else []), *([weights] if with_weights else [])]
         return (outputs, *more) if more else outputs

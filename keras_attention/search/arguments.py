@@ -89,7 +89,8 @@ def checked(
     lengths = _are_integers(max_length, rows) and not (least and max_length < 1)
     ends = np.size(end_id) and _are_integers(end_id, [(), (None,)])
     penalized = penalty >= 0 if isinstance(penalty, (int, float)) else hasattr(penalty, "dtype")
-    covers = coverage == 0 or (coverage > 0 and fits(shape, (size, None)))
+    covers = isinstance(coverage, (int, float)) and coverage >= 0
+    covers = covers and (coverage == 0 or fits(shape, (size, None)))
     mask = f"coverage_penalty={coverage}, memory_mask {shape or None}"
     widths = f"num_results={count}, beam_width={width}"
     for holds, expected, received in (

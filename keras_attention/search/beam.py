@@ -112,17 +112,17 @@ def beam_search(
     outputs, progress, steps = loop.run(search, lambda _, now: _advance(search, now), start)
     if beam_width == 1:
         parts = tree.map_structure(lambda x: ops.moveaxis(x, 0, 2), outputs)
-        lost = _lost(search, progress.coverage)
-        best = progress.length, _score(search, progress.total, progress.length, lost)
+        lengths, lost = progress.length, _lost(search, progress.coverage)
+        scores = _score(search, progress.total, lengths, lost)
     else:
         empty = ops.where(
             start.ended,
             _score(search, start.total, start.length, _lost(search, start.coverage)),
             NEVER,
         )
-        *best, places = loop.best_ended(outputs.pop("scores"), steps, empty, num_results)
-        parts = loop.follow_parents(outputs, best[0], places)
-    result = loop.finish(parts, *best, pad_id)
+        lengths, scores, places = loop.best_ended(outputs.pop("scores"), steps, empty, num_results)
+        parts = loop.follow_parents(outputs, lengths, places)
+    result = loop.finish(parts, lengths, scores, pad_id)
     if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > ABOVE):
         expected = "log-probabilities from step, at most 0, as keras.ops.log_softmax makes them of "
         search.refuse(expected + "logits", f"{float(ops.max(result.log_probs)):.3g}")

@@ -31,6 +31,19 @@ MADE_WRONG = {
     "the memory by its name": (lambda: AdditiveAttention(8, memory=ones(2, 5, 7)), "prepare"),
     "lengths": (lambda: AdditiveAttention(8, memory_sequence_length=[3]), "a mask in the call"),
     "attention_layer_size": (lambda: rnn(attention_layer_size=8), "units="),
+    "no noise": (
+        lambda: MonotonicAttention(GENERAL, noise=None),
+        "noise >= 0. Received: noise=None",
+    ),
+    "a word for a bias": (
+        lambda: MonotonicAttention(GENERAL, bias_initial="x"),
+        "bias_initial >= -inf. Received: bias_initial='x'",
+    ),
+    "a word for a seed": (lambda: AdditiveAttention(8, seed="x"), "an integer seed"),
+    "two attentions": (
+        lambda: AttentionRNN(GRU, [AdditiveAttention(8), AdditiveAttention(8)]),
+        "not several: join the memories, or take a second layer",
+    ),
     "a rate for use_bias": (lambda: AdditiveAttention(8, 0.1), "use_bias to be True or False"),
     "a rate for a flag of the base": (lambda: CoverageAttention(8, normalize=0.5), "normalize to"),
     "heads beside those of a score": (

@@ -120,6 +120,23 @@ def test_a_single_input_is_told_to_be_two():
             call(AdditiveAttention(UNITS))
 
 
+def test_a_decoder_in_time_distributed_is_told_to_want_a_memory():
+    expected = r"AttentionRNN expected to be called as layer\(inputs, memory\)"
+    with pytest.raises(ValueError, match=expected):
+        keras.layers.TimeDistributed(rnn())(ones(2, 3, 5, 4))
+
+
+def test_arguments_of_other_layers_are_told_with_the_ones_there_are():
+    """`mask=[…]` is the habit of `keras.layers.Attention`."""
+    mask, x = ones(2, 3) > 0, ones(2, 3, 4)
+    with pytest.raises(
+        ValueError, match=r"expected no arguments but query, .* value_mask, .* Received: mask"
+    ):
+        AdditiveAttention(UNITS)(x, x, mask=[mask, mask])
+    with pytest.raises(ValueError, match=r"AttentionRNN .* memory_mask, .* Received: value_mask"):
+        rnn()(x, x, value_mask=mask)
+
+
 PREPARED = {
     "the memory as it is": (lambda x: x.step(x.row, x.memory, x.state), "a memory from prepare"),
     "of a state": (lambda x: x.initial_state(x.memory), "a memory from prepare(value)"),

@@ -138,7 +138,14 @@ def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
 
 
 def test_the_answers_to_questions_are_right():
-    ragged, sequential, tagger, monotonic, finished, two, halves = run("../questions.md")
+    ragged, sequential, tagger, monotonic, finished, two, halves, prefix, memories, copies = run(
+        "../questions.md"
+    )
+    assert not np.isin(ops.convert_to_numpy(prefix["going_on"].ids)[:, :, 0], [0, 7]).any()
+    assert [one.shape[-1] for one in memories["two_memories"].outputs] == [16, 24]
+    np.testing.assert_allclose(*map(ops.convert_to_numpy, copies["answers"]), rtol=1e-5)
+    assert "int8" in str(copies["copy"].layers[1].kernel.dtype)
+    assert "float32" in str(copies["copy"].layers[-1].kernel.dtype)
     weights = ops.convert_to_numpy(ragged["weights"])  # (2, 3, 4)
     np.testing.assert_allclose(weights.sum(-1), [[1, 1, 1], [1, 1, 0]], atol=1e-5)
     assert not weights[0, :, 2:].any()
@@ -209,6 +216,17 @@ def test_the_layers_of_keras_give_the_same_after_the_move():
     pairs = ops.convert_to_numpy(names["weights_before"]), ops.convert_to_numpy(names["weights"])
     np.testing.assert_allclose(*pairs, rtol=1e-4, atol=1e-5)
     assert [one.shape for one in further["model"].outputs] == [(None, None, 50), (None, None, None)]
+
+
+def test_layers_of_pypi_give_the_same_after_the_move():
+    for guide in ("from-keras-attention.md", "from-keras-self-attention.md"):
+        (names,) = run(guide)
+        for name in ("before", "before_local"):
+            if name in names:
+                after = ops.convert_to_numpy(names[name.replace("before", "after")])
+                assert after.std() > 0.01
+                before = ops.convert_to_numpy(names[name])
+                np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
 
 
 def test_the_decoder_of_opennmt_trains_and_searches():
