@@ -247,7 +247,7 @@ def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(tiny_run, mo
 
 def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypatch, capsys):
     file = tmp_path / "pairs.tsv"
-    file.write_text("".join(f"s{i}\tt{i}\n" for i in range(200)))
+    file.write_text("".join(f"s{i}\tIl .\n" for i in range(200)))
     run = dataclasses.replace(
         tiny_run, config=dataclasses.replace(tiny_run.config, data=f"tsv:{file}")
     )
