@@ -69,7 +69,7 @@ def rest(server, model, signature, inputs):
 
 def batch(version, kind, content, folder, name):
     """Return the records that `serving.batch` writes for a file of a name and content."""
-    job = BatchJob(version, folder / "out", kind, batch_size=3)
+    job = BatchJob(version, folder / f"out-{version.parent.name}", kind, batch_size=3)
     start(job)
     model = _BATCHES.setdefault(version, load_model(job, 1))
     (folder / name).write_bytes(content)
