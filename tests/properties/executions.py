@@ -71,7 +71,8 @@ def batch(version, kind, content, folder, name):
     """Return the records that `serving.batch` writes for a file of a name and content."""
     job = BatchJob(version, folder / f"out-{version.parent.name}", kind, batch_size=3)
     start(job)
-    model = _BATCHES.setdefault(version, load_model(job, 1))
+    model = _BATCHES[version] if version in _BATCHES else load_model(job, 1)
+    _BATCHES[version] = model
     (folder / name).write_bytes(content)
     answer_file(job, model, folder / name)
     (output,) = job.output.glob("*.jsonl")
