@@ -82,7 +82,10 @@ RUN_BY = {  # the test that runs a page's blocks of Python
     "tests/keras_attention/test_guides.py": (
         *("docs/questions.md", "docs/guides/own-model.md", "docs/guides/fast.md"),
         *(f"docs/guides/from-{name}.md" for name in ("addons", "multihead", "opennmt")),
+        *(f"docs/guides/from-keras-{name}.md" for name in ("attention", "self-attention")),
     ),
+    # Its blocks are the docstrings', which tests/keras_attention/test_examples.py runs.
+    "tests/test_site.py": ("docs/arguments.md",),
     "tests/serving/test_production_guide.py": ("docs/guides/production.md",),
     "tests/serving/test_client_blocks.py": ("docs/serving/client.md", "docs/sources.md"),
     "tests/serving/portable/read/test_local_translator.py": ("docs/guides/without-a-server.md",),
