@@ -171,7 +171,9 @@ def test_make_finds_the_newest_export_that_serves(tmp_path, target):
     for version, file in (("a/1", "saved_model.pb"), ("a/2", "manifest.json")):
         (tmp_path / "models" / version).mkdir(parents=True)
         (tmp_path / "models" / version / file).touch()
-    done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "--no-print-directory", target], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     if target == "page":
         assert "--manifest models/a/2/manifest.json\n" in done.stdout

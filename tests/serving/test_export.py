@@ -204,10 +204,11 @@ def test_scores_are_the_models_log_probabilities_of_each_token(call, tiny_run): 
     assert not found["truncated"].any()
 
 
-def test_scores_of_translations_that_are_too_long_say_so(call):
+def test_scores_of_translations_that_are_too_long_say_so(call, tiny_run):  # noqa: F811
     found = call("score", ["a", "a", "apple " * 99], translation=["b", "pomme " * 999, "b"])
     assert found["truncated"].tolist() == [False, True, True]
-    assert found["tokens"].shape[1] == 2 * LENGTH + 10
+    factor, more = tiny_run.config.bound
+    assert found["tokens"].shape[1] == factor * LENGTH + more
     with pytest.raises(StatusError, match="as many translations as texts"):
         call("score", ["a", "b"], translation=["b"])
 

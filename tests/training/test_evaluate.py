@@ -143,10 +143,12 @@ def test_translate_writes_a_line_for_each_line(tiny_run, monkeypatch, capsys):
         translate.main(["--run", str(tiny_run.path), "--beam-width", "2"])
         return capsys.readouterr().out.split("\n")
 
-    written = write("He sleeps.\n\n\ufffd no words \x00\nShe is eating an apple.".encode())
+    written = write("He sleeps.\n\n\ufffd no words \x01\nShe is eating an apple.".encode())
     assert [bool(line) for line in written] == [True, False, True, True, False]
     with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text"):
         write("He sleeps.\nIl a mangé.".encode("latin-1"))
+    with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text without NUL"):
+        write(b"He sleeps.\nShe \0.")
 
 
 def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_path, capsys):
@@ -203,7 +205,7 @@ def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch)
     monkeypatch.setattr("training.score.evaluation.evaluate", lambda *more, **options: {})
     for count in (3, 1):
         file.write_text("\n".join(texts[:count]))
-        pairs.write_text("".join(f"{text}\tx\n" for text in texts[:count]))
+        pairs.write_text("".join(f"{text}\tIl dort.\n" for text in texts[:count]))
         translate.main([str(file), "--run", str(tiny_run.path)])
         evaluate.main(["--data", f"tsv:{pairs}", "--run", str(tiny_run.path)])
         said = "2 of 3 texts are cut after 256 tokens.\n" * 2 if count == 3 else ""

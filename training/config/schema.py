@@ -118,7 +118,7 @@ class Config(Target, Events, Image, Text, Shared):
     def bound(self) -> tuple[int, int]:
         """The most tokens of an answer: for each token of its source, and beside.
 
-        TwoDropouts the source's and 10 of a run that did not measure its targets.
+        Twice the source's and 10 of a run that did not measure its targets.
         """
         factor, _, more = ("2x+10" if self.target_bound == "auto" else self.target_bound).partition(
             "x+"

@@ -157,7 +157,10 @@ def read_text(path: Path) -> str:
 def decoded(data: bytes, name: str | Path) -> str:
     """Return what a file of this name holds as text; a CorpusError where that is not UTF-8."""
     if data.startswith(MARKS) or b"\0" in data[:4096]:
-        raise CorpusError(f"{name}, line 1: expected UTF-8 text without NUL characters, {UTF16}")
+        line = 1 if data.startswith(MARKS) else 1 + data[: data.index(b"\0")].count(b"\n")
+        raise CorpusError(
+            f"{name}, line {line}: expected UTF-8 text without NUL characters, {UTF16}"
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

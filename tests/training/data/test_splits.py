@@ -124,7 +124,7 @@ def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, 
 def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
     folder = tmp_path / "tatoeba-en-zh"
     folder.mkdir()
-    for split, line in (("train", "Hi.\t你好。"), ("dev", "Go!\t去!"), ("test", "No.\t不。")):
+    for split, line in (("train", "Hi.\t你好。"), ("dev", "Go!\t好。"), ("test", "No.\t不。")):
         with gzip.open(folder / f"{split}.tsv.gz", "wt", encoding="utf-8") as file:
             file.write(f"{line}\n")
     monkeypatch.setenv(corpus.DATA_VARIABLE, str(tmp_path))
@@ -175,6 +175,7 @@ def test_files_of_extra_data_are_named_by_absolute_paths_without_spaces(tmp_path
     add_configuration(parser)
     words = ["--preset", "multi30k-en-de", "--set", "extra_data=tatoeba-en-de tsv:small.tsv"]
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.tsv").touch()
     extra = configuration(parser.parse_args(words)).extra_data
     assert extra == f"tatoeba-en-de tsv:{tmp_path}/small.tsv"
     (tmp_path / "a b").mkdir()

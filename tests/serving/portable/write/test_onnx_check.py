@@ -71,7 +71,15 @@ def test_a_file_that_is_cut_or_missing_is_found(version, name):
     assert check_folder(version)
 
 
+def forget_sums(version):
+    """Leave the sums of files out of the manifest, as an export of before has none."""
+    manifest = json.loads((version / "manifest.json").read_text())
+    del manifest["files"]
+    (version / "manifest.json").write_text(json.dumps(manifest))
+
+
 def test_weights_that_are_not_finite_are_found(version):
+    forget_sums(version)
     values = np.fromfile(version / FILE, "float32")
     values[np.flatnonzero(values)[:3]] = np.nan
     values.tofile(version / FILE)
@@ -79,6 +87,7 @@ def test_weights_that_are_not_finite_are_found(version):
 
 
 def test_operators_that_are_not_onnx_are_found(version):
+    forget_sums(version)
     path = version / "step.onnx"
     model = onnx.load(str(path), load_external_data=False)
     model.graph.node[0].domain = "com.microsoft"
