@@ -147,7 +147,7 @@ def test_products_in_bfloat16_keep_the_translations(
 ):
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
     monkeypatch.setattr(writer, "COMPARED", 101)
-    arguments = ["--run", "run", "--beam-width", "3", "--num-results", "2"]
+    arguments = ["--run", str(tiny_run.path), "--beam-width", "3", "--num-results", "2"]
     script.main([*arguments, "--precision", "bfloat16", "--output", str(tmp_path / "quick")])
     quick = tmp_path / "quick" / "1"
     assert check_graph(read_meta_graph(quick)) == []

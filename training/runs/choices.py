@@ -50,7 +50,7 @@ def print_choices(
     print_choice("held out", held_out, "--dev SHARE" if texts else "")
     for side, tokenizer in zip(SIDES, (getattr(source, "tokenizer", None), target), strict=True):
         if tokenizer is not None:
-            way_out = f"--set {side}_tokenizer=SENTENCEPIECE" if chosen else ""
+            way_out = f"--set {side}_tokenizer=KIND" if chosen else ""
             print_choice(side, _vocabulary(tokenizer), way_out)
             if side == "target":
                 print_choice("", _said(tokenizer, config.copy), way_out and "=letters spells them")
