@@ -120,7 +120,7 @@ def train_missing(name: str, config: Config, path: Path) -> None:
     begun = files.config.is_file()
     if begun:
         saved = load_config(files.config)
-        for key in ("keep_by", "metric"):  # "auto" is what the run has decided
+        for key in ("keep_by", "metric", "target_bound"):  # "auto" is what the run has decided
             if getattr(config, key) == "auto":
                 config = replace(config, **{key: getattr(saved, key)})
         other = [key for key, value in asdict(config).items() if getattr(saved, key) != value]
