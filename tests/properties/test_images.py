@@ -1,0 +1,191 @@
+"""Images: every execution reads the same in each, and refuses the same files."""
+
+import asyncio
+import base64
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from PIL import Image
+
+from serving.api.errors import ServingError
+from serving.batch.inputs import Images
+from serving.client import AsyncReader, Reader
+from serving.page.app import BadRequestError, read
+from serving.portable.read import LocalReader
+from tests.properties.executions import (
+    FORMS,
+    assert_alike,
+    batch,
+    examples,
+    rest,
+    rows_of,
+    served,
+)
+from tests.serving.conftest import TINY_IMAGES
+from tests.serving.javascript import NODE
+from tests.serving.javascript import run as run_script
+from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
+from training.command.errors import UserError
+from training.config.schema import load_preset, override
+from training.decode.settings import SearchSettings
+from training.decode.texts import make_nbest
+from training.runs.checkpoints import save_best
+from training.runs.run import load_run
+
+pytestmark = pytest.mark.slow
+
+SEARCH = {"beam_width": 3, "num_results": 2, "length_penalty": 0.7}
+MODES = {"PNG": ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"], "JPEG": ["L", "RGB", "CMYK"]}
+WHOLE = """
+import { readFileSync } from "node:fs";
+import { isWhole } from "engine/whole.js";
+const read = (text) => new Uint8Array(Buffer.from(text, "base64"));
+const files = JSON.parse(readFileSync(0, "utf8")).map(read);
+process.stdout.write(JSON.stringify(await Promise.all(files.map(isWhole))));
+"""
+
+
+@st.composite
+def files(draw):
+    """A PNG or JPEG of some size and kind; often with a changed bit, cut, or with a hole."""
+    form = draw(st.sampled_from(sorted(MODES)))
+    mode = draw(st.sampled_from(MODES[form]))
+    width, height, seed = (
+        draw(st.integers(1, 90)),
+        draw(st.integers(1, 50)),
+        draw(st.integers(0, 9)),
+    )
+    rng, file = np.random.default_rng(seed), io.BytesIO()
+    noise = rng.integers(0, 256, (height, width, 3)) // draw(st.sampled_from([1, 40, 256]))
+    image = Image.fromarray(noise.astype("uint8"))
+    if mode == "I;16":
+        image = Image.fromarray(noise[..., 0].astype("uint16") * 77)
+    options = {"progressive": draw(st.booleans())} if form == "JPEG" else {}
+    (image if mode == "I;16" else image.convert(mode)).save(file, form, **options)
+    contents = file.getvalue()
+    change = draw(st.sampled_from(["", "", "bit", "bit", "cut", "hole", "more"]))
+    at = draw(st.integers(0, len(contents) - 1) | st.integers(0, min(40, len(contents) - 1)))
+    at = len(contents) - 1 - at if draw(st.booleans()) else at
+    if form == "JPEG" and change == "bit":
+        at = draw(st.integers(0, 5))  # within a scan, what is wrong is not known
+        at = contents.index(b"\xff\xdb") + at
+        at = min(at, contents.index(b"\xff\xdb") + 3)
+    changed = {
+        "": contents,
+        "bit": contents[:at] + bytes([contents[at] ^ 1 << seed % 8]) + contents[at + 1 :],
+        "cut": contents[:at],
+        "hole": contents[:at] + contents[at + 1 + seed :] if form == "PNG" else contents,
+        "more": contents + b"x" * seed,
+    }
+    return changed[change]
+
+
+@pytest.fixture(scope="module")
+def executions(tmp_path_factory):
+    """Executions by name: functions from files to answers; and those that say if one is whole."""
+    folder, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(3)
+    config = override(load_preset("digits"), TINY_IMAGES)
+    run = untrained(config, folder / "run")
+    for weight in run.model.trainable_weights:
+        weight.assign(rng.normal(0, 0.5, weight.shape))
+    save_best(run.files, run.model)
+    with contextlib.ExitStack() as stack:
+        server, versions = stack.enter_context(served({"run": run.path}, folder, **SEARCH))
+        saved, onnx = (versions["run", form] for form in FORMS)
+        found = {"training": in_training(load_run(run.path)), "local": asked(LocalReader(onnx))}
+        found["batch"] = in_batch(saved, folder)
+        for form in FORMS:
+            client = stack.enter_context(Reader(f"localhost:{server.port}", f"run-{form}"))
+            found[f"gRPC, {form}"] = asked(client)
+            found[f"REST, {form}"] = over_rest(server, f"run-{form}")
+            found[f"page, {form}"] = in_page(server, f"run-{form}")
+        yield found
+
+
+REFUSED = {"refused": True}
+
+
+def in_training(run):
+    translate = make_nbest([run], SearchSettings(**SEARCH))
+
+    def answer(file):
+        try:
+            ((best, *_),) = translate([file])
+        except UserError:
+            return REFUSED
+        return {"text": best.text, "score": best.score, "refused": False}
+
+    return lambda sources: list(map(answer, sources))
+
+
+def asked(reader):
+    def ask(sources):
+        answers = reader.read(sources, keep_errors=True)
+        return [
+            REFUSED if isinstance(x, Exception) else {**vars(x), "refused": False} for x in answers
+        ]
+
+    return ask
+
+
+def over_rest(server, model):
+    def answer(file):
+        inputs = {"image_bytes": [{"b64": base64.b64encode(file).decode()}]}
+        outputs = rest(server, model, "read", inputs)
+        if "error" in outputs:
+            return REFUSED
+        row = rows_of(outputs, 1)[0]
+        return {"text": row["text"], "score": row["score"], "refused": False}
+
+    return lambda sources: list(map(answer, sources))
+
+
+def in_batch(version, folder):
+    def answer(file):
+        (record,) = batch(version, Images(), file, folder, "read.png")
+        return REFUSED if "error" in record else {**record, "refused": False}
+
+    return lambda sources: list(map(answer, sources))
+
+
+def in_page(server, model):
+    async def answers(sources):
+        async with AsyncReader(f"localhost:{server.port}", model) as reader:
+            found = []
+            for file in sources:
+                try:
+                    answer = await read(reader, file)
+                except (BadRequestError, ServingError):
+                    found.append(REFUSED)
+                else:
+                    said = {name: answer[name] for name in ("text", "score")}
+                    found.append({**said, "refused": False})
+            return found
+
+    return lambda sources: asyncio.run(answers(sources))
+
+
+@examples(20)
+@example([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"\xff\xd8\xff\xd9", b"GIF89a"])
+@given(drawn=st.lists(files(), min_size=1, max_size=4))
+def test_every_execution_reads_and_refuses_the_same(executions, drawn):
+    answers = {each: ask(drawn) for each, ask in executions.items()}
+    if NODE:  # a browser, which decodes, is not here
+        whole = run_script(WHOLE, given=[base64.b64encode(file).decode() for file in drawn])
+        pairs = zip(whole, answers["training"], strict=True)
+        # CMYK, and sizes that are none, are refused for themselves.
+        assert all(is_whole or answer["refused"] for is_whole, answer in pairs)
+    assert_alike(answers, [file[:40] for file in drawn], 2e-3)
+
+
+@examples(6)
+@given(drawn=st.lists(files(), min_size=1, max_size=5))
+def test_an_image_is_read_alone_as_among_others(executions, drawn):
+    for each in ("local", "gRPC, savedmodel", "gRPC, onnx"):
+        ask = executions[each]
+        alone = [answer for file in drawn for answer in ask([file])]
+        assert_alike({"alone": alone, "together": ask(drawn)}, [file[:40] for file in drawn], 2e-3)
