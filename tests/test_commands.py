@@ -67,7 +67,7 @@ MISTAKES = [
     ("training.evaluate", [*SCORED, "--split", "what"], "no split 'what'"),
     ("training.evaluate", ["--run", "RUN", "--data", "prepared:NEW"], "not a prepared corpus"),
     ("training.translate", ["--run", "NEW"], "is not a run"),
-    ("training.translate", ["--run", "RUN", "RUN/best.weights.h5"], "line 1: expected UTF-8 text"),
+    ("training.translate", ["--run", "RUN", "RUN/best.weights.h5"], "line 3: expected UTF-8 text"),
     ("training.translate", ["--run", "RUN", "/no.txt"], "No such file or directory: /no.txt"),
     ("training.translate", ["--run", "RUN", "--nbest", "9"], "at most --beam-width, 5"),
     ("training.translate", ["--run", "RUN", "--batch-size", "x"], "of at least 1. Received: x"),
