@@ -195,21 +195,18 @@ def test_a_file_of_histories_is_answered_as_by_the_server(
     np.testing.assert_allclose([r["probability"] for r in found], wanted, atol=1e-5)
 
 
+def answer_table(models, table, output):
+    """Answer a table by a batch job."""
+    words = ["--model", models / "visits", "--input", table, "--output", output]
+    batch(list(map(str, words)))
+
+
 def test_a_number_that_has_no_logarithm_is_an_error_of_its_own_history(
     event_server, models, tmp_path, capsys
 ):
     table, said = tmp_path / "t.csv", "expected bili to be a number, 0 to 1e30. Received: -2"
     table.write_text("id,time,bili,sex\na,1,2,f\nb,1,-2,f\nc,1,unknown,m\nd,1,1e30,m\n")
-    batch(
-        [
-            "--model",
-            str(models / "visits"),
-            "--input",
-            str(table),
-            "--output",
-            str(tmp_path / "out"),
-        ]
-    )
+    answer_table(models, table, tmp_path / "out")
     told = f"warning: {table}: 1 cell is taken as missing in bili: line 4, 'unknown'\n"
     assert capsys.readouterr().err.count(told) == 1
     found = [json.loads(line) for line in (tmp_path / "out" / "t.jsonl").read_text().splitlines()]
@@ -252,16 +249,7 @@ def test_of_a_long_history_all_tell_that_the_last_events_are_read(
     out, err = capsys.readouterr()
     assert json.loads(out)["truncated"] is True
     assert "1 of 1 histories have more events than the model reads" in err
-    batch(
-        [
-            "--model",
-            str(models / "visits"),
-            "--input",
-            str(table),
-            "--output",
-            str(tmp_path / "out"),
-        ]
-    )
+    answer_table(models, table, tmp_path / "out")
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["truncated"] == 1
 
 

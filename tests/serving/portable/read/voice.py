@@ -7,6 +7,7 @@ import onnx
 import sherpa_onnx
 from onnx import TensorProto, helper
 
+PUNCTUATION = ".,!?;:"
 UNIT = 1e-3  # a sample of its audio is the number of a token in this unit
 METADATA = {
     **{"sample_rate": "8000", "add_blank": "0", "n_speakers": "1", "version": "2", "jieba": "0"},
