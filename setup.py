@@ -62,7 +62,7 @@ DATA = {
     "training": [
         "presets/*.toml",
         "presets/own/*.toml",
-        "data/*.tsv",
+        "data/named/*.tsv",
         "data/phrasebook/*",
         "deploy/**/*",
     ],

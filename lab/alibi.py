@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from training.data.corpus import find_folder
+from training.data.named.corpora import find_folder
 from training.data.pair_files import CorpusError, Split, clean, read_text
 
 TALES = (

@@ -22,6 +22,7 @@ from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data import corpus
+from training.data.named import corpora
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.decode.settings import SearchSettings
@@ -85,7 +86,7 @@ def load(config: Config, options: argparse.Namespace) -> Split:
     if not options.data:
         return load_split(config, options.split, limit=options.limit)[0]
     split = corpus.load(options.data, options.split, limit=options.limit)
-    return corpus.in_target_script(config.data, split)
+    return corpora.in_target_script(config.data, split)
 
 
 def compare(

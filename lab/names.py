@@ -20,6 +20,7 @@ from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data import corpus
+from training.data.named import corpora
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.token_ids import WORD, replace_words
@@ -87,7 +88,7 @@ def load(config: Config, options: argparse.Namespace) -> Split:
     """Read the sentences to translate."""
     if not options.data:
         return load_split(config, options.split)[0]
-    return corpus.in_target_script(config.data, corpus.load(options.data, options.split))
+    return corpora.in_target_script(config.data, corpus.load(options.data, options.split))
 
 
 def named(split: Split) -> NamedSplit:

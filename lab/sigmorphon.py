@@ -24,7 +24,7 @@ from training.command.options import add_options as add_common
 from training.command.options import positive_int
 from training.config.schema import Config, load_preset, override
 from training.data import corpus
-from training.data.download import LANGUAGES
+from training.data.named.download import LANGUAGES
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
 from training.metrics import score

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from training.command.options import Parser, count, main_guard, positive_int
 from training.data import corpus
+from training.data.named import corpora
 
 PAIRS = ("en-fr", "en-zh")
 
@@ -16,7 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
         examples=["--count 10", "--pair en-zh --split train --seed 3 > pairs.tsv"],
     )
     parser.add_argument("--pair", default="en-fr", choices=PAIRS, help="pair of languages")
-    splits = corpus.splits("phrasebook-en-fr")
+    splits = corpora.splits("phrasebook-en-fr")
     parser.add_argument("--split", default="test", choices=splits, help="split of the corpus")
     parser.add_argument(
         "--count", type=positive_int, metavar="N", help="number of pairs; default: the whole split"

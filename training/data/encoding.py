@@ -25,8 +25,8 @@ import numpy as np
 
 from training.command.errors import ConfigError, UserError
 from training.command.native import without_native_log
-from training.data import corpus
 from training.data.lines import MOST_UNUSABLE, Block, Skipped, parse
+from training.data.named import corpora
 from training.data.pair_files import CorpusError
 from training.data.pieces import SENTENCEPIECE, model_of, model_state, train_sentencepiece
 from training.data.splits import split_of, too_few
@@ -101,7 +101,7 @@ class BlockEncoding(NamedTuple):
 
 def pairs_of(block: Block, job: BlockEncoding, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
     """Yield the split, source and target of each pair."""
-    split = corpus.in_target_script(job.script_of, parse(block, skipped))
+    split = corpora.in_target_script(job.script_of, parse(block, skipped))
     for source, target in split.pairs():
         skipped.shared += source in job.measured
         if not (job.extra and source in job.measured):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from training.config.schema import Config
 from training.data import corpus
 from training.data.lines import read_blocks
+from training.data.named import corpora
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 
 HELD_OUT = ("dev", "test")
@@ -36,7 +37,7 @@ def load_split(
     is_other = bool(setting) and _share(config, name) is None
     spec = setting if is_other else config.data
     if is_other or not corpus.is_file(spec):
-        loaded = corpus.in_target_script(
+        loaded = corpora.in_target_script(
             config.data, corpus.load(spec, name, limit=limit, seed=seed)
         )
         return loaded, {"data": spec, "split": "all" if corpus.is_file(spec) else name}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from training.command.options import Parser, main_guard
 from training.config.schema import about_preset, preset_names
-from training.data import corpus
+from training.data.named import corpora
 
 Rows = list[list[str]]
 COLUMNS = ("task", "size", "time", "figure")
@@ -24,11 +24,11 @@ def main(arguments: list[str] | None = None) -> None:
         [name, *(about_preset(name).get(column, "") for column in COLUMNS)]
         for name in preset_names()
     ]
-    corpora: Rows = [
-        [name, ", ".join(corpus.splits(name)), "yes" if corpus.is_here(name) else "no"]
-        for name in corpus.NAMES
+    named: Rows = [
+        [name, ", ".join(corpora.splits(name)), "yes" if corpora.is_here(name) else "no"]
+        for name in corpora.NAMES
     ]
-    for lines in ([["preset", *COLUMNS], *presets], [["corpus", "splits", "here"], *corpora]):
+    for lines in ([["preset", *COLUMNS], *presets], [["corpus", "splits", "here"], *named]):
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         for line in lines:
             cells = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))

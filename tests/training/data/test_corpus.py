@@ -6,7 +6,8 @@ import re
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.corpus import SpecError, in_target_script, load, sample_pairs
+from training.data.corpus import SpecError, load, sample_pairs
+from training.data.named.corpora import in_target_script
 from training.data.pair_files import CorpusError
 
 

@@ -9,7 +9,8 @@ import zipfile
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.corpus import NAMES, load
+from training.data.corpus import load
+from training.data.named.corpora import NAMES
 from training.data.pair_files import CorpusError
 
 

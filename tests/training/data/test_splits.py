@@ -11,6 +11,7 @@ from training.command.errors import ConfigError
 from training.command.options import Parser
 from training.config.schema import Config
 from training.data import corpus
+from training.data.named import corpora
 from training.data.pair_files import CorpusError
 from training.data.splits import dev_share, load_split
 from training.data.store import SIDES
@@ -127,7 +128,7 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
     for split, line in (("train", "Hi.\t你好。"), ("dev", "Go!\t好。"), ("test", "No.\t不。")):
         with gzip.open(folder / f"{split}.tsv.gz", "wt", encoding="utf-8") as file:
             file.write(f"{line}\n")
-    monkeypatch.setenv(corpus.DATA_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(corpora.DATA_VARIABLE, str(tmp_path))
     extra = tmp_path / "extra.tsv"
     extra.write_text("The day after tomorrow.\t後天。\nNo.\t否。\n", encoding="utf-8")
     config = Config(data="tatoeba-en-zh", extra_data=f"tsv:{extra}")

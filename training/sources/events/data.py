@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from training.data.corpus import find_folder, unknown
+from training.data.corpus import unknown
+from training.data.named.corpora import find_folder
 from training.data.pair_files import CorpusError, chosen, read_text
 from training.sources.events.histories import MISSING, Histories, Schema
 from training.sources.events.table import read_table

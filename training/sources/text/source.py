@@ -44,9 +44,10 @@ class TextSource(Source):
     ) -> Split:
         """Read sentence pairs, written as those are that the run was trained on."""
         from training.data import corpus
+        from training.data.named import corpora
 
         loaded = corpus.load(spec, split, limit=limit, seed=seed)
-        return corpus.in_target_script(config.data, loaded)
+        return corpora.in_target_script(config.data, loaded)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TextSource:

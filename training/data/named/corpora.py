@@ -1,0 +1,181 @@
+"""The named corpora of sentence pairs: their files, and how each is read.
+
+They are looked for in `$KERAS_ATTENTION_DATA`, then in the cache directory, and are downloaded into
+the latter where they are in neither.
+
+Tatoeba's Chinese mixes two scripts, 44 % of its sentences Traditional. As `tatoeba-en-zh` all of
+it, references too, is read in Simplified characters; as a file it is read as it stands.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from training.data.lines import read_split
+from training.data.named.download import LANGUAGES, SPLITS, fetch
+from training.data.pair_files import CorpusError, Split, read_text
+
+DATA_VARIABLE = "KERAS_ATTENTION_DATA"
+_MIXED_CHINESE = "tatoeba-en-zh"
+
+
+def load(name: str, split: str) -> Split:
+    """Read a split; a CorpusError where its files are not there."""
+    files = files_of(name)
+    if split not in files:
+        folder = next(iter(files.values()))[0].parent
+        raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(files)}")
+    return in_target_script(name, _CORPORA[name].read(files[split]))
+
+
+def splits(name: str) -> list[str]:
+    """Return the splits of a corpus."""
+    return list(_CORPORA[name].files)
+
+
+def is_here(name: str) -> bool:
+    """Whether a corpus is built in, or in one of `data_folders`."""
+    corpus = _CORPORA[name]
+    places = [place / corpus.folder for place in data_folders()]
+    return any(all((place / file).is_file() for file in corpus.all_files()) for place in places)
+
+
+def files_of(name: str) -> dict[str, list[Path]]:
+    """Return the files of each split that is there; a CorpusError where none is."""
+    corpus = _CORPORA[name]
+    folder = find_folder(name, corpus.folder, corpus.all_files())
+    files = {split: [folder / file for file in each] for split, each in corpus.files.items()}
+    there = {split: paths for split, paths in files.items() if all(p.is_file() for p in paths)}
+    if not there:
+        raise CorpusError(
+            f"{name}: {folder} has none of its files: {', '.join(corpus.all_files())}"
+        )
+    return there
+
+
+def data_folders() -> list[Path]:
+    """Return the folders in which named corpora are looked for; the last one takes downloads."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    own = os.environ.get(DATA_VARIABLE)
+    return [*([Path(own)] if own else []), Path(cache, "keras-attention")]
+
+
+def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
+    """Return the folder of a named set, downloaded where it is not there.
+
+    Raises CorpusError where it is not there and cannot be downloaded.
+    """
+    places = [place / folder for place in data_folders()]
+    for place in places:
+        if place.is_dir():
+            return place
+    try:
+        fetch(folder, places[-1])
+    except (OSError, ValueError) as error:
+        tried = " or ".join(map(str, places))
+        raise CorpusError(
+            f"{name} is not in {tried}, and {error}; put {', '.join(files)} into {places[-1]}"
+        ) from None
+    return places[-1]
+
+
+def in_target_script(name: str, split: Split) -> Split:
+    """Return the sentences with their references in the script of a corpus's targets."""
+    if name != _MIXED_CHINESE:
+        return split
+    references = [[simplified(text) for text in texts] for texts in split.references]
+    return replace(split, references=references)
+
+
+def simplified(text: str) -> str:
+    """Write Traditional Chinese characters as Simplified ones; all other characters stay.
+
+    By OpenCC's dictionaries of words and characters, in which 後天 is 后天 and 皇后 stays 皇后. Of
+    the two, `tw2s` alone has the Taiwanese particle 著 (now 着), and `t2s` alone leaves the
+    Simplified particle 么 as it is.
+    """
+    return _converter("tw2s" if "著" in text else "t2s").convert(text)
+
+
+@functools.lru_cache
+def _converter(dictionary: str) -> Any:
+    import opencc
+
+    return opencc.OpenCC(dictionary)
+
+
+def _read_pairs(paths: Sequence[Path]) -> Split:
+    form = "tsv" if len(paths) == 1 else "parallel"
+    return read_split(f"{form}:{','.join(map(str, paths))}")
+
+
+def _read_pronunciations(paths: Sequence[Path]) -> Split:
+    split = _read_pairs(paths)
+    return replace(split, references=[targets[0].split(" ; ") for targets in split.references])
+
+
+def _read_linked(paths: Sequence[Path]) -> Split:
+    """Read rows `source TAB target`, and the words, sure links and possible links of some."""
+    rows = [line.split("\t") for line in read_text(paths[0]).removesuffix("\n").split("\n")]
+    sources, targets, *gold = zip(*rows, strict=True)
+    split = Split([*sources], [[target] for target in targets])
+    if not gold:
+        return split
+    source_words, target_words, *marks = gold
+    sure, possible = ([_links(text) for text in texts] for texts in marks)
+    return replace(
+        split,
+        source_words=[text.split(" ") for text in source_words],
+        target_words=[text.split(" ") for text in target_words],
+        sure=sure,
+        possible=[each | others for each, others in zip(sure, possible, strict=True)],
+    )
+
+
+def _links(text: str) -> frozenset[tuple[int, int]]:
+    """Read links `i-j` of source word i and target word j."""
+    pairs = (link.partition("-") for link in text.split())
+    return frozenset((int(source), int(target)) for source, _, target in pairs)
+
+
+class _Corpus(NamedTuple):
+    folder: str  # below each of `data_folders`, or absolute
+    files: Mapping[str, tuple[str, ...]]  # of each split
+    read: Callable[[Sequence[Path]], Split] = _read_pairs
+
+    def all_files(self) -> list[str]:
+        return [file for files in self.files.values() for file in files]
+
+
+def _corpora() -> Iterator[tuple[str, _Corpus]]:
+    def files(pattern: str) -> dict[str, tuple[str]]:
+        return {split: (pattern.format(split),) for split in SPLITS}
+
+    phrasebook = str(Path(__file__).parents[1] / "phrasebook")
+    for code in ("fr", "zh"):
+        yield (
+            f"phrasebook-en-{code}",
+            _Corpus(phrasebook, files(f"en-{code}.{{}}.tsv.gz"), _read_linked),
+        )
+    for name in (f"tatoeba-en-{code}" for code in ("fr", "de", "es", "zh")):
+        yield name, _Corpus(name, files("{}.tsv.gz"))
+    flickr = {"test": "test_2016_flickr", "test2017": "test_2017_flickr"}
+    stems = {"train": "train", "dev": "val", **flickr}
+    for code in ("de", "fr"):
+        aligned = {split: (f"{stem}.en.gz", f"{stem}.{code}.gz") for split, stem in stems.items()}
+        yield f"multi30k-en-{code}", _Corpus("multi30k", aligned)
+    for ending, stem in (("", "nostress"), ("-stress", "stress")):
+        words = files(f"cmudict_{stem}.{{}}.tsv.gz")
+        yield f"cmudict{ending}", _Corpus(f"g2p-cmudict{ending}", words, _read_pronunciations)
+    for language in (each for level in LANGUAGES.values() for each in level):
+        words = files(f"{language}_{{}}.tsv")
+        yield f"sigmorphon2021-{language[:3]}", _Corpus("g2p-sigmorphon2021", words)
+
+
+_CORPORA = dict(_corpora())
+NAMES = tuple(_CORPORA)
