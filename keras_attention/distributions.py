@@ -40,7 +40,7 @@ def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
         # No finite number would do: a visible score may be as low. Rows without any become 0.
         # The infinity is a constant: a tensor tf2onnx multiplies by the condition, which is NaN.
         some = ops.any(mask, axis=-1, keepdims=True)
-        scores = ops.where(ops.equal(mask, some), _visible(scores, mask), -np.inf)
+        scores = ops.where(ops.equal(mask, some), ops.where(mask, scores, 0.0), -np.inf)
     # Of one score Keras's softmax warns, and PyTorch's exports trace unknown lengths as one.
     if scores.shape[-1] == 1:
         weights = ops.exp(scores - ops.logsumexp(scores, axis=-1, keepdims=True))

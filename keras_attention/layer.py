@@ -85,8 +85,9 @@ class BaseLayer(keras.layers.Layer):
             received = f"a list of {len(args[0])}" if several else f"{count} inputs"
             self._refuse(f"to be called as layer({', '.join(inputs)})", received)
         names = list(inspect.signature(type(self).call).parameters)[1:]
-        unknown = [] if "kwargs" in names else sorted({*kwargs} - {*names, "training"})
-        self._expect(not unknown, f"no arguments but {', '.join(names)}", ", ".join(unknown))
+        unknown = set() if "kwargs" in names else kwargs.keys() - {*names, "training"}
+        if unknown:
+            self._refuse(f"no arguments but {', '.join(names)}", ", ".join(sorted(unknown)))
         self._expect_dense(*args, *kwargs.values())
         return super().__call__(*args, **kwargs)
 

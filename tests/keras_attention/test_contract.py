@@ -23,32 +23,49 @@ B, T, S, DIM, UNITS = 2, 5, 7, 3, 11
 LIBRARY = str(Path(keras_attention.__file__).parent)
 
 
-def test_a_call_reaches_its_formula_within_five_hops(rng):
-    """The file and the depth of each call in the library, from `call` on, depth 1."""
-    layer = AdditiveAttention(UNITS)
-    query, value = normal(rng, B, T, DIM), normal(rng, B, S, DIM)
-    layer(query, value)  # built
-    depth, found = 0, {}
+def calls_in_the_library(function, *args, **options):
+    """The code and the depth, from 1 on, of each call in the library that a call makes."""
+    depth, found = 0, []
 
     def watch(frame, event, _):
         nonlocal depth
         code = frame.f_code
         if not code.co_filename.startswith(LIBRARY) or event not in ("call", "return"):
             return
+        depth += 1 if event == "call" else -1
         if event == "call":
-            depth += 1
-            found.setdefault(code, depth)
-        else:
-            depth -= 1
+            found.append((code, depth))
 
-    arguments = keras.ops.convert_to_tensor(query), keras.ops.convert_to_tensor(value)
     sys.setprofile(watch)
     try:
-        layer.call(*arguments)
+        function(*args, **options)
     finally:
         sys.setprofile(None)
-    assert found[layer.call.__func__.__code__] == 1
-    assert found[scores.additive.__code__] <= 5
+    return found
+
+
+def test_a_call_reaches_its_formula_within_five_hops(rng):
+    layer = AdditiveAttention(UNITS)
+    query, value = (keras.ops.convert_to_tensor(normal(rng, B, n, DIM)) for n in (T, S))
+    layer(query, value)  # built
+    depths = dict(calls_in_the_library(layer.call, query, value)[::-1])
+    assert depths[layer.call.__func__.__code__] == 1
+    assert depths[scores.additive.__code__] <= 5
+
+
+@pytest.mark.tensorflow
+def test_the_way_of_a_call_is_short(rng):
+    query, memory = (keras.ops.convert_to_tensor(normal(rng, B, n, DIM)) for n in (3, S))
+    mask = keras.ops.convert_to_tensor(np.arange(S) < np.array([[S], [3]]))
+    rnn = AttentionRNN(keras.layers.GRUCell(UNITS), AdditiveAttention(UNITS))
+    for layer, masks, most in (
+        (AdditiveAttention(UNITS), {"value_mask": mask}, (30, 5)),
+        (rnn, {"memory_mask": mask}, (150, 10)),
+    ):
+        layer(query, memory, **masks)
+        codes = [code for code, _ in calls_in_the_library(layer, query, memory, **masks)]
+        assert len(codes) <= most[0]
+        assert len({code.co_filename for code in codes}) <= most[1]
 
 
 def doubled(base, name, *args):
