@@ -44,10 +44,15 @@ _UNSTRESSED = (
 
 
 class Pronunciation(NamedTuple):
-    """Phones of a word, their probability, and where they are from: the lexicon or the model."""
+    """Phones of a word, and where they are from: the lexicon or the model.
+
+    `probability` is that of the least probable phone, the end included, as everywhere; `log_prob`
+    is the logarithm of the product over all.
+    """
 
     phones: Sequence[str]
     probability: float = 1.0
+    log_prob: float = 0.0
     source: str = "lexicon"
 
 
@@ -107,7 +112,7 @@ class Pronouncer(LocalTranslator):
         def answer(result: Any) -> list[Pronunciation]:
             rows = zip(result.ids, result.log_probs, result.scores, strict=True)
             return [
-                Pronunciation(tokens, math.exp(log_probs.sum()), "model")
+                Pronunciation(tokens, math.exp(log_probs.min()), log_probs.sum(), "model")
                 for ids, log_probs, score in rows
                 if score > -math.inf and (tokens := tokens_of(self._target, ids))
             ]
@@ -268,10 +273,10 @@ def _warn(reason: str, words: Sequence[str], missing: dict[str, str] | None = No
 
 def _print_lines(arguments: argparse.Namespace, word: str, lines: dict[str, Pronunciation]) -> None:
     """Print the lines of a word, of which sherpa-onnx reads the first alone."""
-    best = max((line.probability for line in lines.values()), default=1.0)
-    for phones, (_, probability, source) in lines.items():
+    best = max((line.log_prob for line in lines.values()), default=0.0)
+    for phones, (_, probability, log_prob, source) in lines.items():
         # relative to the most probable, as in MFA's dictionaries and Kaldi's lexiconp.txt
-        relative = f"{max(0.01, probability / best):.2f}"
+        relative = f"{max(0.01, math.exp(log_prob - best)):.2f}"
         match arguments.format:
             case "json":
                 rounded = round(probability, 4)
