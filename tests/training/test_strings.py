@@ -80,6 +80,27 @@ def test_sentences_with_names_and_numbers_stay_sentences():
     assert chosen(sources, [text.rpartition(" ")[0] for text in targets])[0] == "g2p-medium"
 
 
+def test_words_on_both_sides_tell_the_order_though_each_is_new():
+    names = [(f"{word('abcdefgh', 7)}lin", RNG.choice(["Ann", "Bob", "Cy"])) for _ in WORDS]
+    pairs = [(f"{last}, {first}", f"{first} {last}") for last, first in names]
+    assert crossed(pairs, str.split) == (1.0, 2.0)
+    assert chosen(*zip(*pairs, strict=True))[1][-1:] == ADDITIVE
+    assert crossed([(a, a.replace(",", " -")) for a, _ in pairs], str.split)[0] == 0
+
+
+def test_words_in_another_form_are_spelled_not_subwords():
+    """As identifiers to phrases, and keys that are made of two words of the source."""
+    names = [[word("abcdefgh", 6) + "xyz" for _ in range(5)] for _ in WORDS]
+    sources = [row[0] + "".join(map(str.title, row[1:])) for row in names]
+    assert chosen(sources, [" ".join(row) + "." for row in names])[1][:3] == LETTERS
+    sources = [
+        f"{row[0].title()}, {row[1]}, {row[2]} {row[3]} ({n})" for n, row in enumerate(names)
+    ]
+    targets = [f"{row[0]}{row[1]}: {row[2]} {row[3]}, all of this was said" for row in names]
+    assert chosen(sources, targets)[1][:3] == LETTERS
+    assert chosen(sources, [text.replace("xyz", "uvw") for text in targets]) == (None, [])
+
+
 @pytest.mark.parametrize(
     ("targets", "share"),
     [(PHONES, 0.0), (BACKWARDS, 1.0), ([" ".join(text) for text in BACKWARDS], 1.0)],
@@ -133,6 +154,17 @@ def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
     assert (config.source_tokenizer, config.target_tokenizer) == ("letters", "symbols")
     assert (config.data, config.epochs, config.metric) == (f"tsv:{file}", 3, "symbols")
     assert "learned as strings to symbols, with the settings of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [(["epochs=8"], 2), (["epochs=2"], 0), ([], 8), (["epochs=8", "average_epochs=5"], 5)],
+)
+def test_the_mean_of_the_last_epochs_is_of_a_third_at_most(settings, count):
+    options = argparse.Namespace(
+        preset="g2p-low", data=None, dev=None, test=None, settings=settings
+    )
+    assert configuration(options).average_epochs == count
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,9 @@ def configuration(options: argparse.Namespace) -> Config:
     except ConfigError as error:
         raise UsageError(str(error)) from None
     chosen = {setting.partition("=")[0].strip() for setting in options.settings}
+    if "epochs" in chosen and "average_epochs" not in chosen:  # no mean of all, the first included
+        most = min(config.average_epochs, config.epochs // 3)
+        config = override(config, [f"average_epochs={most}"])
     is_own = not options.preset and (options.data or "").startswith("images:")
     if is_own and "image_width" not in chosen:
         from training.sources.image import data, size  # NumPy, for which no --help waits

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from string import punctuation
 from typing import NamedTuple
 
 NEARLY_ALL = 0.95
@@ -19,6 +20,7 @@ MOST_COPY = 0.8  # of new words: in sentences of a language most are no copies
 # Nothing was seen between: spelling to phones has 0 to 1 % crossed in nine languages, dates, codes
 # and words reversed 29 to 100.
 FOLLOWS = 0.1
+LEAST_COPIED = 3  # letters of a word that stands on both sides
 LEAST_POINTS = 0.5  # a pair, by which the order is known
 _MOST = 10_000  # pairs measured
 _WORK = 1_000_000  # co-occurrences counted, half a second's
@@ -62,8 +64,8 @@ class Traits(NamedTuple):
 
     source: Side
     target: Side
-    # share of held-out pairs of which a number or a new word stands on both sides; 0 where many
-    # new words of targets are not in their sources
+    # share of held-out pairs of which a number, a new word or all words of the target stand on both
+    # sides; 0 where many new words of targets are not in their sources
     copied: float
     alike: float  # share of pairs of as many words on both sides
     crossed: float | None  # share of places in another order; None where too little is explained
@@ -73,7 +75,10 @@ class Traits(NamedTuple):
         yield "sources", str(self.source)
         yield "targets", str(self.target)
         if self.copied >= MANY_COPY:
-            yield "copies", f"{self.copied:.0%} of pairs have a number or new word on both sides"
+            yield (
+                "copies",
+                f"{self.copied:.0%} of pairs have a number, new or all words on both sides",
+            )
         if self.crossed is None:
             yield "order", "unknown: too few tokens of targets are explained by letters of sources"
         else:
@@ -103,8 +108,12 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     copied = new = explained = 0
     for text, said in ((text.lower(), _WORD.findall(said.lower())) for text, said in held):
         unseen = [word for word in said if word not in known]
-        there = [word for word in said if word in text]
-        copied += any(word in unseen or any(map(str.isdigit, word)) for word in there)
+        there = [word for word in said if _made_of(word, text)]
+        numbers = {word for word in said if any(map(str.isdigit, word))}
+        long = numbers.union(word for word in said if len(word) >= LEAST_COPIED)
+        copied += 0 < len(long) == len(long.intersection(there)) or any(
+            word in unseen or word in numbers for word in there
+        )
         new, explained = new + len(unseen), explained + sum(word in there for word in unseen)
     share_copied = copied / len(held) if explained >= MOST_COPY * new else 0.0
     forms = [pairs] if parts == pairs else [pairs, parts]
@@ -121,7 +130,8 @@ def crossed(
     """Measure whether targets, cut by `split`, follow their sources.
 
     Each token of a target is explained by the letters, 1 to 3, of sources that predict it best
-    (Dice over pairs above 0.6). Where both stand once in a pair, their places are a point.
+    (Dice over pairs above 0.6), or by itself where it is a word of the source. Where both stand
+    once in a pair, their places are a point.
 
     Return the share of pairs of points that run the other way, and how many points a pair has
     that can be compared.
@@ -134,7 +144,7 @@ def crossed(
             for place in range(len(source) - size + 1):
                 places[source[place : place + size]].append(place + size / 2)
         tokens = Counter(said := split(target))
-        data.append((places, tokens, said))
+        data.append((source, places, tokens, said))
         of_source.update(places.keys())
         of_target.update(tokens.keys())
         both.update(itertools.product(places, tokens))
@@ -149,12 +159,14 @@ def crossed(
         if count >= 5 and rare and dice > best.get(token, (0.6, ""))[0]:
             best[token] = dice, letters
     other = total = points = 0
-    for places, tokens, said in data:
-        line = [
-            places[best[token][1]][0]
-            for token in said
-            if token in best and tokens[token] == 1 and len(places[best[token][1]]) == 1
-        ]
+    for source, places, tokens, said in data:
+        line = list[float]()
+        for token in said:
+            word = token.strip(punctuation)
+            if tokens[token] == 1 and token in best and len(places[best[token][1]]) == 1:
+                line.append(places[best[token][1]][0])
+            elif tokens[token] == 1 and len(word) >= LEAST_COPIED and source.count(word) == 1:
+                line.append(source.index(word) + len(word) / 2)
         points += len(line) if len(line) > 1 else 0  # one alone has no order
         for a, b in itertools.combinations(line, 2):
             other, total = other + (a > b), total + (a != b)
@@ -177,6 +189,12 @@ def _side(texts: Sequence[str]) -> Side:
         vocabulary=len(known.union(held)),
         new=sum(word not in known for word in held) / max(1, len(held)),
     )
+
+
+def _made_of(word: str, text: str) -> bool:
+    """Return whether a word, or each of two halves of it, stands in a text."""
+    cuts = range(LEAST_COPIED, len(word) - LEAST_COPIED + 1)
+    return word in text or any(word[:n] in text and word[n:] in text for n in cuts)
 
 
 def _parts(text: str) -> str:

@@ -86,7 +86,10 @@ def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
     if config.batch_tokens:
         batch = f"{config.batch_tokens:,} tokens in a batch"
     yield "batches", batch, "--set batch_size=N"
-    kept = {"score": config.metric, "perplexity": "perplexity", "last": "the last"}
-    by = kept[config.keep_by] if config.target == "text" else "the loss of dev"
-    how = "the last are kept" if by == "the last" else f"the best by {by} is kept"
+    by = config.metric if config.keep_by == "score" else config.keep_by
+    by = by if config.target == "text" else "the loss of dev"
+    how = f"the best by {by} is kept"
+    if by == "last":
+        mean = f"mean of the last {config.average_epochs}"
+        how = f"the {mean if config.average_epochs > 1 else 'last'} is kept"
     yield "epochs", f"{config.epochs} at most; {how}", "--set epochs=N --set keep_by=…"
