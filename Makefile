@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install-backends install-nightly test test-slow test-mechanisms test-guides test-benchmarks test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo install-backends test test-slow test-mechanisms test-guides test-benchmarks test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,24 +59,29 @@ gpu-kernels: $(STAMP)  ## count what a training step launches on a GPU, and what
 	$(BIN)/python benchmarks/gpu_kernels.py --backend $(or $(BACKEND),tensorflow)
 	$(BIN)/python benchmarks/gpu_kernels.py --preset phrasebook-en-fr
 
+# Environments of their own, which find what they lack in .venv's: only what differs is installed.
+define beside-venv
+	$(BIN)/python -m venv $(1)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(1)/lib/python3*/site-packages)/venv.pth
+endef
+INSTALL = install --no-compile --quiet --disable-pip-version-check
+
 # PyTorch's file without CUDA where the machine has one; else whatever the registry gives.
-$(BACKENDS)/installed: setup.py
-	@$(find-python); $$python -m venv $(BACKENDS)
-	-$(BACKENDS)/bin/pip install --no-compile --quiet --disable-pip-version-check torch==2.13.0
-	$(BACKENDS)/bin/pip install --no-compile --quiet --disable-pip-version-check -e '.[dev,backends]'
+$(BACKENDS)/installed: $(STAMP)
+	$(call beside-venv,$(BACKENDS))
+	-$(BACKENDS)/bin/pip $(INSTALL) torch==2.13.0
+	$(BACKENDS)/bin/pip $(INSTALL) -e '.[backends]'
 	@touch $@
 
 install-backends: $(BACKENDS)/installed  ## install JAX and PyTorch into an environment of their own
-install-nightly: $(NIGHTLY)/installed  ## install Keras's nightly build into an environment of its own
 
 test-backends: $(BACKENDS)/installed  ## run the tests of layers and training on JAX and PyTorch, at the same time
 	$(MAKE) --no-print-directory -j 2 test-jax test-torch
 
-$(NIGHTLY)/installed: setup.py
-	@$(find-python); $$python -m venv $(NIGHTLY)
-	$(NIGHTLY)/bin/pip install --no-compile --quiet --disable-pip-version-check -e '.[dev]'
-	$(NIGHTLY)/bin/pip uninstall --quiet --yes keras
-	$(NIGHTLY)/bin/pip install --no-compile --quiet --disable-pip-version-check --pre --no-deps keras-nightly
+$(NIGHTLY)/installed: $(STAMP)
+	$(call beside-venv,$(NIGHTLY))
+	$(NIGHTLY)/bin/pip $(INSTALL) --pre --no-deps keras-nightly
+	$(NIGHTLY)/bin/pip $(INSTALL) --no-deps -e .
 	@touch $@
 
 # Keras's nightly is one day's: what warns there fails nobody here. Loops, searches and kernels call
