@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install-backends test test-slow test-mechanisms test-guides test-benchmarks test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo install-backends test coverage test-slow test-mechanisms test-guides test-benchmarks test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,13 @@ test: $(STAMP)  ## run the tests on TensorFlow
 
 test-slow: $(STAMP)  ## run the tests that `make test` leaves out
 	$(PYTEST) -m slow
+
+.venv/coverage-installed: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[coverage]'
+	@touch $@
+
+coverage: export PYTEST_ADDOPTS = --cov=keras_attention --cov=training --cov=serving --cov-branch --cov-report=term-missing:skip-covered
+coverage: .venv/coverage-installed test  ## `make test`, and what of the three packages it does not run
 
 test-choices: $(STAMP)  ## train on kinds of own data by the default settings, and hold them to floors; 15 minutes of a core
 	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/choices

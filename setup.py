@@ -170,6 +170,7 @@ setup(
             *("onnx>=1.18,<2", "onnxscript>=0.5,<1", "onnxruntime>=1.22,<2"),  # PyTorch's exports
         ],
         "docs": ["mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2", "latex2mathml>=3.77,<4"],
+        "coverage": ["pytest-cov>=6,<8"],
         "dev": DEV,
     },
     entry_points={"console_scripts": ["keras-attention = keras_attention_serving.commands:main"]},
