@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from training.data.named.corpora import find_folder
-from training.data.pair_files import CorpusError, Split, clean, read_text
+from training.data.pair_files import CorpusError, Split, read_text
+from training.data.rules import clean
 
 TALES = (
     ("BlueBeard", "LaBarbeBleue"),

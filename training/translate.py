@@ -13,7 +13,8 @@ from training.command.extras import need
 from training.command.native import keep_programs
 from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import progress
-from training.data.pair_files import clean, decoded
+from training.data.pair_files import decoded
+from training.data.rules import clean
 from training.runs.files import RunFiles
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ PACKAGE = "keras_attention_client"
 SERVING = "../../serving"
 IS_SDIST = (HERE / PACKAGE).is_dir()
 FOLDERS = {"": "client", ".api": "api", ".portable": "portable", ".portable.read": "portable/read"}
-PLOT = "../../keras_attention/plot.py"  # in place of heat_map.py, which finds it where it is
+# In place of modules of the repository that find them where they are.
+TAKEN = {"heat_map.py": "keras_attention/plot.py", "rules.py": "training/data/rules.py"}
 
 
 def renamed(source: str) -> str:
@@ -23,18 +24,20 @@ def renamed(source: str) -> str:
     source = source.replace("python -m serving.client", "keras-attention-client")
     source = source.replace("-e '.[", "'./packaging/client[")
     source = re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
+    source = source.replace("training.data.rules", f"{PACKAGE}.rules")
     return re.sub(r"(?<![\w./-])serving(?=\.(?:api|portable)\b)", PACKAGE, source)
 
 
 class BuildPy(build_py):
-    """Builds the folder's modules, with the heat maps of keras_attention."""
+    """Builds the folders' modules, with those that are taken from elsewhere."""
 
     def run(self) -> None:
         """Build."""
         super().run()
         folder = Path(self.build_lib) / PACKAGE
         if not IS_SDIST:
-            (folder / "heat_map.py").write_bytes((HERE / PLOT).read_bytes())
+            for name, path in TAKEN.items():
+                (folder / name).write_bytes((HERE / "../.." / path).read_bytes())
             for path in folder.rglob("*.py"):
                 path.write_text(renamed(path.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 MOST_SECONDS = 1e9  # of a deadline; gRPC counts nanoseconds since 1970 in 63 bits
-TOKEN_BYTES = 64  # of a text, a token on average: what is beyond is cut before it is tokenized
 MOST_RETRIES = 4  # gRPC makes five attempts at most
 _MOST_SHOWN = 60  # characters of a wrong argument in an error
 

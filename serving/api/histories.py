@@ -6,8 +6,6 @@ import csv
 import gzip
 import itertools
 import math
-import re
-import unicodedata
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,21 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from serving.api.arguments import shown
+from training.data.rules import (
+    LOST,
+    MISSING,
+    MOST_NUMBER,
+    PLACEHOLDERS,
+    SILENT,
+    TIME,
+    category_in,
+    category_of,
+    input_name,
+    parse_number,
+)
 
 History = Mapping[str, Sequence[float | str | None]]
-TIME = "time"
-MOST = 1e30  # of a number, so that differences fit into float32 as well
-# In lower case: cells that are missing in any column, and in a column of numbers. A test holds them
-# and the rules of numbers and names to those of `training.sources.events.histories`.
-MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "<na>", "null"})
-PLACEHOLDERS = MISSING | {
-    *("-", "--", "–", "—", "?", ".", "..", "*", "n.a.", "n.d.", "nd", "none", "nil"),
-    *("-nan", "#na", "missing", "unknown", "not available", "not done", "pending"),
-}
-SILENT = ("", "NA", "NaN", "nan")  # missing, and not worth a line
-LOST = 0.01  # share of a time between events, and of these times, that rounding may take
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 
 
 class Table(dict[str, dict[str, list[str]]]):
@@ -59,7 +56,7 @@ class Table(dict[str, dict[str, list[str]]]):
                     where = f"line {line}, {cell!r}"
                     yield f"{self.name}: {counted} taken as missing in {column}: {where}"
         cells_of_time = itertools.chain.from_iterable(each[TIME] for each in self.values())
-        times = [float(cell) for cell in cells_of_time if _NUMBER.fullmatch(cell)]
+        times = [time for cell in cells_of_time if (time := parse_number(cell)) is not None]
         gaps = itertools.pairwise(zip(times, array("f", times), strict=True))
         lost = sum(abs(y - x - (b - a)) > LOST * (b - a) > 0 for (a, x), (b, y) in gaps)
         if lost > LOST * len(times):
@@ -219,7 +216,7 @@ def _categories(
 ) -> dict[str, list[float]]:
     """Return the inputs of a column of categories: 1 for the category of an event, else 0."""
     numbers: dict[str, list[float]] = {name: [] for name in names}
-    known = {_decoded(name.partition("__")[2]): name for name in names}
+    known = {category_in(name): name for name in names}
     alike = {category_of(category): name for category, name in known.items()}
     for cell in cells:
         # Of what has no such name, only NaN's kin differs from itself; pandas' NA has no truth.
@@ -234,44 +231,16 @@ def _categories(
     return numbers
 
 
-def category_of(cell: str) -> str:
-    """Return a category without its form: in NFC, and 1 for 1.0, which pandas makes of gaps."""
-    whole = _WHOLE.fullmatch(cell)
-    return unicodedata.normalize("NFC", whole[1] if whole else cell)
-
-
 def _number(column: str, cell: float | str | None) -> float:
     text = cell.strip() if isinstance(cell, str) else ""
     if cell is None or (isinstance(cell, str) and text.lower() in PLACEHOLDERS):
         return math.nan
-    number = math.inf
-    if not isinstance(cell, str | bytes):
+    number: float | None = None
+    if isinstance(cell, str):
+        number = parse_number(text)
+    elif not isinstance(cell, bytes):
         with suppress(ValueError, TypeError, OverflowError):
             number = float(cell)
-    elif _NUMBER.fullmatch(text):  # Python reads 1_000 as 1000, and digits of other scripts
-        number = float(text)
-    if abs(number) > MOST:
+    if number is None or abs(number) > MOST_NUMBER:
         raise ValueError(f"expected {column} to be a number, -1e30 to 1e30. Received: {cell!r}")
     return number
-
-
-def input_name(column: str, category: str | None = None) -> str:
-    """Return what an export calls a column, or a category of one."""
-    name = re.sub(r"[ ._/-]+", "_", column).strip("_")
-    name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"u{ord(c):x}" for c in name)
-    if not name or name[0].isdigit() or name == TIME:
-        name = f"x{name}"
-    if category is None:
-        return name
-    plain = (
-        c if c.isascii() and c.isalnum() else "_" if c == " " else f"_u{ord(c):x}_"
-        for c in category
-    )
-    return f"{name}__{''.join(plain)}"
-
-
-def _decoded(category: str) -> str:
-    """Return the category that is a part of an input's name."""
-    return re.sub(
-        "_u([0-9a-f]+)_|_", lambda code: chr(int(code[1], 16)) if code[1] else " ", category
-    )

@@ -5,14 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serving.api.printing import printable
+from training.data.rules import FULL_WIDTH_END, SENTENCE_END
 
-# A full stop ends a sentence before white space, a Chinese or Japanese one anywhere. A run of white
-# space with a line break is looked at from its beginning only, not again from each of its places.
-_BOUNDARY = re.compile(
-    r"""((?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+"""
-    r"""|(?<=[。！？])(?![。！？”’」』）])\s*|(?<=[。！？][”’」』）])\s*|(?<!\s)\s*\n\s*)"""
-)
-_FULL_WIDTH_END = re.compile(r"[。！？][”’」』）]*$")
+_SENTENCE_END, _FULL_WIDTH_END = re.compile(SENTENCE_END), re.compile(FULL_WIDTH_END)
 
 
 @dataclass(frozen=True)
@@ -147,7 +142,7 @@ def unseen(letters: str) -> str:
 
 def split_sentences(text: str) -> list[tuple[str, str]]:
     """(sentence, white space after it) of a text, in order."""
-    parts = _BOUNDARY.split(text.strip())
+    parts = _SENTENCE_END.split(text.strip())
     pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
     return [(sentence, gap) for sentence, gap in pairs if sentence]
 

@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import SearchResult
-from serving.api.arguments import TOKEN_BYTES
-from training.data.store import END_ID, PAD_ID
+from training.data.rules import END_ID, PAD_ID, TOKEN_BYTES
 from training.decode.labels import attends, predict
 from training.decode.search import Encoded, bound_of, encode, score_targets, search
 from training.decode.settings import SearchSettings

@@ -40,6 +40,8 @@ from serving.client import (
     SignatureNotFoundError,
 )
 from serving.page.card import Card
+from serving.portable.engine.scripts import rules
+from training.data.rules import MOST_SENTENCES
 
 CLIENT_CLOSED = 499  # nobody reads it
 HEADERS = {
@@ -55,7 +57,6 @@ Answer = dict[str, Any]
 T = TypeVar("T")
 Read = Callable[[Request], Coroutine[Any, Any, T]]
 MOST_CHARACTERS = 5_000
-MOST_SENTENCES = 64
 MOST_EVENTS = 200  # of one history: each is asked with those before it
 STATIC = Path(__file__).with_name("static")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
@@ -341,6 +342,7 @@ def build(settings: PageSettings) -> Starlette:
         _question("/api/look", look, AsyncTranslator, sentences),
         _question("/api/read", read, AsyncReader, partial(bytes_of, most=MOST_IMAGE)),
         _question("/api/follow", follow, AsyncPredictor, partial(json_object, most=MOST_TABLE)),
+        Route("/static/rules.js", lambda request: Response(rules(), media_type="text/javascript")),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from serving.page.app import MOST_CHARACTERS
 from serving.page.card import read_card
-from serving.portable.engine.pack import ENGINE, check_search, join, named, pack, worker
+from serving.portable.engine.pack import check_search, pack
+from serving.portable.engine.scripts import ENGINE, join, named, worker
 from serving.portable.read.manifest import MANIFEST
 from serving.portable.read.model import Folder
 from training.command.files import write_text
@@ -71,7 +72,8 @@ def write_file(path: Path, model: bytes) -> None:
 def page() -> str:
     """Return the page's script, which asks a worker where the served page asks its server."""
     modules = named([*STATIC.glob("*.js"), ENGINE / "packed.js"])
-    script = join("page", {**modules, "server": ENGINE / "ask_worker.js"})
+    modules["server"] = (ENGINE / "ask_worker.js").read_text(encoding="utf-8")
+    script = join("page", modules)
     # It must not end the HTML element that it stands in.
     return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 

@@ -28,7 +28,7 @@ from tests.properties.executions import (
 from tests.serving.javascript import NODE
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import Config
-from training.data.pair_files import clean
+from training.data.rules import clean
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest

@@ -11,14 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from training.data.rules import COMMENT, PROBABILITIES, VARIANT
+
 NEARLY_ALL = 0.99
 MOST_WRONG = 1000  # texts with quotes of their own, after which the rest decides no more
 LARGEST_ALPHABET = 250  # of phones
 # It begins with a plain quote, which is looked for fast; a line end is put before the text.
 _QUOTED = re.compile(r'"(?<=[\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|$)')
-_COMMENT = re.compile(r"^(?:;;;|##|# ).*|\s+#(?=\s*\S).*")
-_VARIANT = re.compile(r"(?<=\S)\(\d+\)$")
-_NUMBERS = re.compile(r"\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|1\t)+")
 _HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines that show whether a file is a dictionary
 _SEPARATORS = {"semicolons": ";", "commas": ",", "bars": r"\|", "spaces": r"\S  +\S|^\S+ \S+$"}
 _NAMES = """source target src tgt trg input output text label word words phone phones phonemes ipa
@@ -46,9 +45,9 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
     lines = [line for line in lines[:_HEAD] if line.strip()]
     if dictionary := _is_dictionary(lines):
         searches: dict[str, Callable[[str], object]] = {
-            "numbers as in word(2)": lambda line: _VARIANT.search(_split(line)[0]),
-            "probabilities": lambda line: _NUMBERS.match(_split(line)[1]),
-            "comments": _COMMENT.search,
+            "numbers as in word(2)": lambda line: VARIANT.search(_split(line)[0]),
+            "probabilities": lambda line: PROBABILITIES.match(_split(line)[1]),
+            "comments": COMMENT.search,
         }
         if notes := [note for note, search in searches.items() if any(map(search, lines))]:
             say(f"{name}: a pronouncing dictionary, whose {', '.join(notes)} are not read")
@@ -94,8 +93,8 @@ class Quotes:
 
 def entry(line: str) -> str:
     """Return a dictionary's line as word TAB phones, without its notes; "" for a comment alone."""
-    word, phones = _split(_COMMENT.sub("", line))
-    return f"{_VARIANT.sub('', word)}\t{_NUMBERS.sub('', phones, count=1)}" if phones else word
+    word, phones = _split(COMMENT.sub("", line))
+    return f"{VARIANT.sub('', word)}\t{PROBABILITIES.sub('', phones)}" if phones else word
 
 
 def _split(line: str) -> Sequence[str]:

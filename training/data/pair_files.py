@@ -13,7 +13,6 @@ import importlib.util
 import io
 import random
 import stat
-import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -99,11 +98,6 @@ def merge_sources(split: Split) -> Split:
 def number_of(text: str) -> int:
     """Return the SHA-1 of a text as a whole number, so that an example stays in its split."""
     return int.from_bytes(hashlib.sha1(text.encode()).digest(), "big")
-
-
-def clean(text: str) -> str:
-    """NFC with single spaces, without the byte order marks of files that were joined."""
-    return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
 
 
 @contextmanager

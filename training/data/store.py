@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+from training.data.rules import END_ID, PAD_ID, START_ID, UNK_ID  # noqa: F401
+
 SIDES = ("source", "target")
 TOGETHER = 8192  # texts that are encoded at a time
 ARRAYS = ("values", "starts", "lengths")

@@ -24,25 +24,32 @@ import tensorflow_text as tf_text
 from training.command.native import without_native_log
 from training.config.keys import TOKENIZERS
 from training.data.pieces import SENTENCEPIECE, model_of, model_state, print_growth, write_state
-from training.data.store import END_ID, UNK_ID
+from training.data.rules import (
+    ALPHABETS,
+    END_ID,
+    GOES_ON,
+    IDEOGRAPH,
+    LETTER,
+    MARK,
+    SPACES,
+    UNK_ID,
+    UNK_TOKEN,
+    WHITE,
+    WORD,
+    pattern,
+)
 
-UNK_TOKEN = "<unk>"
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
 
-_CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"
-LETTERS = rf"(?:[^\P{{L}}{_CJK}]|[\p{{N}}\p{{M}}])+"
-_ELISION = r"(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
-_WORD = rf"▁?(?:[{_CJK}]|{_ELISION}|{LETTERS}(?:['’]{LETTERS})*|[^▁])"
-ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
-SPACES = r"[▁\s\p{Z}\p{Cc}]+"
-_WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # as of `str.split`
+_WORD = pattern(WORD, IDEOGRAPH, LETTER)
+INSIDE = pattern(GOES_ON, IDEOGRAPH, LETTER)  # characters that go on with the word before them
 
 
 class Tokenizer(tf.Module, ABC):
     """Text to token ids and back.
 
     The methods work eagerly, in tf.data and in a SavedModel whose root tracks the tokenizer.
-    Texts are read as `training.data.pair_files.clean` makes them, invalid UTF-8 as U+FFFD; empty
+    Texts are read as `training.data.rules.clean` makes them, invalid UTF-8 as U+FFFD; empty
     texts and empty batches are allowed.
     """
 
@@ -206,7 +213,7 @@ class VocabularyTokenizer(Tokenizer):
         separator = " " if self.kind == "symbols" else ""
         text = tf.strings.reduce_join(strings, axis=1, separator=separator)
         if self.kind == "words":
-            text = tf.strings.strip(tf.strings.regex_replace(text, "▁", " "))
+            text = tf.strings.strip(tf.strings.regex_replace(text, MARK, " "))
         return composed(self.kind, text)
 
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
@@ -267,7 +274,7 @@ def said(
 
     def unread(text: str) -> list[str]:
         strings, ids = (f(tf.constant([text]))[0] for f in (tokenizer.split, tokenizer.tokenize))
-        return [x.decode().strip("▁") for x in strings[ids == UNK_ID].numpy()]
+        return [x.decode().strip(MARK) for x in strings[ids == UNK_ID].numpy()]
 
     ids = tokenizer.tokenize(tf.constant(list(texts), tf.string))
     decoded = [text.decode() for text in tokenizer.detokenize(ids.to_tensor()).numpy()]
@@ -310,12 +317,12 @@ def character_classes() -> dict[str, list[tuple[int, int]]]:
         For `ideographs`, which are words, `letters`, of which words are made, and `spaces` the
         first and the last code point of each run.
     """
-    classes = {"ideographs": f"[{_CJK}]", "letters": LETTERS, "spaces": SPACES}
+    classes = {"ideographs": IDEOGRAPH, "letters": LETTER, "spaces": SPACES}
     codes = np.array([code for code in range(0x110000) if not 0xD800 <= code < 0xE000])
     characters = tf.strings.unicode_encode(codes[:, None].astype("int32"), "UTF-8")
     runs = {}
-    for name, pattern in classes.items():
-        inside = codes[tf.strings.regex_full_match(characters, pattern).numpy()]
+    for name, rule in classes.items():
+        inside = codes[tf.strings.regex_full_match(characters, rule).numpy()]
         ends = np.flatnonzero(np.diff(inside, append=-1) != 1)
         starts = np.concatenate([[0], ends[:-1] + 1])
         runs[name] = list(zip(inside[starts].tolist(), inside[ends].tolist(), strict=True))
@@ -328,10 +335,10 @@ def composed(kind: str, text: tf.Tensor) -> tf.Tensor:
 
 
 def clean_text(text: tf.Tensor) -> tf.Tensor:
-    """Return texts as training reads them, see `pair_files.clean`; invalid UTF-8 is U+FFFD."""
+    """Return texts as training reads them, see `rules.clean`; invalid UTF-8 is U+FFFD."""
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
     text = tf_text.normalize_utf8(tf.strings.regex_replace(text, "\ufeff", ""), "NFC")
-    return tf.strings.strip(tf.strings.regex_replace(text, _WHITE, " "))
+    return tf.strings.strip(tf.strings.regex_replace(text, WHITE, " "))
 
 
 def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
@@ -344,4 +351,4 @@ def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
         return tf.strings.split(text)
     text = tf.strings.strip(tf.strings.regex_replace(text, SPACES, " "))
     text = tf.strings.regex_replace(text, "^(.)", r" \1")  # the first word like the others
-    return tf_text.regex_split(tf.strings.regex_replace(text, " ", "▁"), _WORD, _WORD)
+    return tf_text.regex_split(tf.strings.regex_replace(text, " ", MARK), _WORD, _WORD)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data.store import PAD_ID, START_ID, UNK_ID
-from training.data.tokenizers import LETTERS, Tokenizer, composed
+from training.data.rules import MARK, PAD_ID, START_ID, UNK_ID
+from training.data.tokenizers import INSIDE, Tokenizer, composed
 from training.decode.search import bound_of, check_search, force_decode, search
 from training.decode.settings import SearchSettings
 from training.decode.steps import constant_steps
@@ -20,9 +20,6 @@ from training.graphs import graph
 from training.runs.run import Run
 from training.sources.batches import source_batches
 from training.sources.kinds import KINDS
-
-# The characters that go on with a word; all others stand for themselves.
-INSIDE = rf"(?:{LETTERS}|['’-])"
 
 
 def words_of(
@@ -44,7 +41,7 @@ def words_of(
     if tokenizer.kind == "symbols":
         texts = tf.where(shown, " " + tokens, "")
     elif tokenizer.kind in ("sentencepiece", "words"):
-        texts = tf.strings.regex_replace(tokens, "▁", " ")
+        texts = tf.strings.regex_replace(tokens, MARK, " ")
     begins = shown & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
     begins &= tf.pad(texts[:, :-1], [[0, 0], [1, 0]]) != " "  # a lone space is the next word's
     begins |= shown & (tf.cumsum(tf.cast(shown, tf.int32), 1) == 1)

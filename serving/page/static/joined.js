@@ -1,6 +1,8 @@
 // Sentences' translations as one text: `serving.api.results.join_sentences`.
 
-const FULL_WIDTH_END = /[。！？][”’」』）]*$/;
+import { FULL_WIDTH_END } from "./rules.js";
+
+const ENDED = new RegExp(FULL_WIDTH_END, "u");
 
 // What stands behind each sentence's translation, {text, gap}: `gap` is what stands behind the source,
 // whose language may put spaces between sentences where the other has none.
@@ -8,7 +10,7 @@ export function gaps(sentences) {
   return sentences.map(({ text, gap }, place) => {
     if (place === sentences.length - 1) return "";
     if (gap.includes("\n")) return gap;
-    return FULL_WIDTH_END.test(text) ? "" : " ";
+    return ENDED.test(text) ? "" : " ";
   });
 }
 

@@ -3,12 +3,13 @@
 // Tokens without SentencePiece's mark are words of their own; so are punctuation and what is written
 // in Chinese, Japanese or Thai characters, where no space tells words apart.
 
-const MARK = "▁"; // SentencePiece's, in front of each piece that begins a word
+import { MARK, UNK_TOKEN } from "./rules.js";
+
 // Scripts that put no spaces between words, their punctuation, and the wide forms of Latin letters.
 const UNSPACED = new RegExp("[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Bopomofo}\\p{Script=Yi}"
   + "\\u0e00-\\u0eff\\u3000-\\u303f\\uff01-\\uff60]", "u");
-const UNKNOWN = "<unk>"; // may stand for a whole word, its mark with it
-const spelled = (token) => token !== UNKNOWN && /[\p{L}\p{N}]/u.test(token) && !UNSPACED.test(token);
+// An unknown token may stand for a whole word, its mark with it.
+const spelled = (token) => token !== UNK_TOKEN && /[\p{L}\p{N}]/u.test(token) && !UNSPACED.test(token);
 
 // Return the positions of the tokens of each word, in order.
 export function groups(tokens) {

@@ -1,6 +1,8 @@
 // Words that a model has no token for, as they were typed.
 
-const UNKNOWN = /<unk>|⁇/;
+import { UNK_TOKEN } from "./rules.js";
+
+const UNKNOWN = new RegExp(`${UNK_TOKEN}|⁇`);
 const LETTER = /[\p{L}\p{N}]/u;
 
 // Return `words` of `text`, in which unknown ones are what stands between the known ones. They stay

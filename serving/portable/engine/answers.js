@@ -2,10 +2,10 @@
 
 import { readImage } from "./pixels.js";
 import { Reader } from "./reader.js";
+import { MOST_SENTENCES } from "./rules.js";
 import { splitSentences } from "./sentences.js";
 import { Translator } from "./translator.js";
 
-const MOST_SENTENCES = 64;
 const MOST_SEARCHES = 500; // sentences, of which the page asks twice: for the text, and where it looks
 
 // Return {path: async function of a question and of `go_on`, which waits and throws where nobody

@@ -1,8 +1,10 @@
-// Texts as training reads them: `serving.portable.read.tokenizers`.
+// Texts as training reads them: `training.data.rules`.
 
-const WHITE = /[\t-\r\x1c-\x1f\x85\p{Z}]+/gu; // as Python's `str.split`
+import { WHITE } from "./rules.js";
+
+const RUNS = new RegExp(WHITE, "gu");
 
 // NFC, single spaces, no byte order marks inside.
 export function clean(text) {
-  return text.replaceAll("\ufeff", "").normalize("NFC").replace(WHITE, " ").replace(/^ | $/g, "");
+  return text.replaceAll("\ufeff", "").normalize("NFC").replace(RUNS, " ").replace(/^ | $/g, "");
 }

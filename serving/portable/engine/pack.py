@@ -1,14 +1,12 @@
-"""A model and the code that runs it in a browser, each in one file: `write` packs, the page loads.
+"""A model in one file, which the page loads.
 
-The file of a model: the header's length, the header in JSON, and the numbers of all constants.
+It is the header's length, the header in JSON, and the numbers of all constants.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import struct
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,9 @@ from google.protobuf.message import DecodeError
 from serving.portable.engine.graphs import Numbers, read_graph
 from serving.portable.read.manifest import read_vocabulary
 
-ENGINE = Path(__file__).parent
 _MODELS = {1: "unigram", 2: "bpe"}
 _TYPES = {1, 2, 3}  # pieces that are normal, unknown or control
 _SETTINGS = ("beam_width", "num_results", "length_penalty", "max_source_length", "target_bound")
-# The forms of imports and exports that modules of the page have.
-_IMPORT = re.compile(r'^import \{ (.+) \} from "\./(\w+)\.js";$', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
-_LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
 def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
@@ -111,42 +104,3 @@ def check_search(export: Path, manifest: dict[str, Any]) -> None:
     for what, value in unknown.items():
         if value:
             raise ValueError(f"{export} expected an export for a page. Received: {what}")
-
-
-def worker() -> str:
-    """Return the worker's script."""
-    return join("worker", named(ENGINE.glob("*.js")))
-
-
-def named(paths: Iterable[Path]) -> dict[str, Path]:
-    """Return the modules of files by their names."""
-    return {path.stem: path for path in paths}
-
-
-def join(entry: str, modules: Mapping[str, Path]) -> str:
-    """Return the script of a module, named `entry`, and of all that it imports.
-
-    Every module becomes a function that runs once and returns what it exports. They are imported as
-    `import { a, b } from "./name.js";`. Raises ValueError for an import or an export of another
-    form.
-    """
-    done: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        if name in done:
-            return
-        text = modules[name].read_text(encoding="utf-8")
-        for _, other in _IMPORT.findall(text):
-            add(other)
-        done[name] = _function(name, text)
-
-    add(entry)
-    return '"use strict";\n' + "".join(done.values())
-
-
-def _function(name: str, text: str) -> str:
-    exported = ", ".join(_EXPORT.findall(text))
-    text = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = module_\2;", text))
-    if left := _LEFT.search(text):
-        raise ValueError(f"{name}.js expected imports and exports of one line. Received: {left[0]}")
-    return f"const module_{name} = (() => {{\n{text}return {{ {exported} }};\n}})();\n"

@@ -1,8 +1,7 @@
 // Greedy and beam search over a decoder's steps: `serving.portable.write.search`, of one sentence.
 
+import { END_ID, START_ID } from "./rules.js";
 import { around, tensor } from "./tensors.js";
-
-const [START, END] = [2, 3];
 
 // `model` has the graphs encoder and step, and which of the encoder's outputs every step takes
 // (`memory`) and which change (`state`); `source` is what the encoder reads. `limit` is the most
@@ -15,7 +14,7 @@ export function search(model, source, limit, { width, results, penalty }) {
   const memory = pick(made, model.memory);
   let state = pick(made, model.state);
   const done = [];
-  let beam = [{ last: START, total: 0, length: 0, finished: false, before: null }];
+  let beam = [{ last: START_ID, total: 0, length: 0, finished: false, before: null }];
   for (let turn = 0; turn < limit; turn++) {
     const tokens = tensor(Int32Array.from(beam, ({ last }) => last), [beam.length]);
     const { log_probs, weights, ...next } = model.step.ask({ tokens, ...memory, ...state });
@@ -26,7 +25,7 @@ export function search(model, source, limit, { width, results, penalty }) {
         const logProb = own[token];
         const total = Math.fround(hypothesis.total + logProb);
         const length = hypothesis.length + 1;
-        const finished = token === END || length >= limit;
+        const finished = token === END_ID || length >= limit;
         return { last: token, logProb, total, length, finished, before: hypothesis, attended, row, score: total / norm(length) };
       });
     }

@@ -1,11 +1,10 @@
 // SentencePiece models: unigram (Kudo 2018) and BPE, with the normalisation that they were made with.
 
 import { clean } from "./clean.js";
+import { MARK, SHOWN } from "./rules.js";
 
-const SPACE = "▁";
 const [UNKNOWN, PENALTY] = [2, 10];
 const NORMAL = 1;
-const SPECIAL = ["", "<unk>", "", ""]; // padding, start and end are not shown
 const WHITE = 32; // the byte of a space
 
 export class SentencePiece {
@@ -38,13 +37,13 @@ export class SentencePiece {
     let text = "";
     for (const id of ids) {
       const piece = this.pieces[id];
-      text += text === "" && piece.startsWith(SPACE) ? piece.slice(1) : piece;
+      text += text === "" && piece.startsWith(MARK) ? piece.slice(1) : piece;
     }
-    return text.replaceAll(SPACE, " ");
+    return text.replaceAll(MARK, " ");
   }
 
   token(id) {
-    return SPECIAL[id] ?? this.pieces[id];
+    return SHOWN[id] ?? this.pieces[id];
   }
 
   // The pieces whose scores have the greatest sum (Viterbi), in float32 as SentencePiece adds.
@@ -103,9 +102,9 @@ function normalizer({ rules, prefix, trim }) {
       made.push(...part.subarray(start));
       space = trim && part.at(-1) === WHITE;
     }
-    let clean = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(made)).replaceAll(" ", SPACE);
+    let clean = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(made)).replaceAll(" ", MARK);
     if (trim) clean = clean.replace(/▁+$/, "");
-    return clean && prefix ? SPACE + clean : clean;
+    return clean && prefix ? MARK + clean : clean;
   };
 }
 

@@ -1,13 +1,20 @@
 // A translator: text to texts, their scores, and where it looked.
 
+import { TOKEN_BYTES } from "./rules.js";
 import { search } from "./search.js";
 import { tensor } from "./tensors.js";
 import { described, makeTokenizer } from "./tokenizers.js";
 import { cut, join } from "./windows.js";
 import { wordsBy } from "./words.js";
 
-// What has no UTF-8 form, half of a pair, becomes "?".
-const written = (text) => text.replace(/\p{Surrogate}/gu, "?");
+// What so many tokens reach for sure, and whether that is all of a text. What has no UTF-8 form, half
+// of a pair, becomes "?".
+function written(text, tokens) {
+  const bytes = new TextEncoder().encode(text.replace(/\p{Surrogate}/gu, "?"));
+  const most = tokens * TOKEN_BYTES;
+  const start = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.subarray(0, most), { stream: true });
+  return { start, whole: bytes.length <= most };
+}
 
 export class Translator {
   // `model` as `readModel` gives it.
@@ -24,7 +31,8 @@ export class Translator {
     const asked = { target_bound: [2, 10], ...this.model.settings, ...settings };
     const { beam_width, num_results, length_penalty, max_source_length, target_bound: [factor, more] } = asked;
     const results = Math.min(num_results, beam_width);
-    const read = this.source.encode(written(text));
+    const { start, whole } = written(text, max_source_length);
+    const read = this.source.encode(start);
     const ids = read.slice(0, max_source_length);
     const options = { width: beam_width, results, penalty: length_penalty };
     const windows = cut(ids, this.model.spelling);
@@ -34,8 +42,8 @@ export class Translator {
     const nothing = { text: "", score: 0, tokens: [], weights: [] };
     return {
       tokens: ids.map((id) => this.source.token(id)),
-      truncated: read.length > ids.length,
-      unknown: this.source.unseen?.(written(text)) ?? "",
+      truncated: !whole || read.length > ids.length,
+      unknown: this.source.unseen?.(start) ?? "",
       ...this.words(best[0]?.ids ?? [], best[0]?.logProbs),
       hypotheses: ids.length ? best.map((hypothesis) => described(this.target, hypothesis)) : new Array(results).fill(nothing),
     };

@@ -1,11 +1,7 @@
 // Words, characters, letters or symbols, looked up in a list: `serving.portable.read.tokenizers`.
 
 import { clean } from "./clean.js";
-
-const SPECIAL = ["", "<unk>", "", ""]; // padding, start and end are not shown
-const [UNKNOWN, FIRST] = [1, 4];
-const MARK = "▁";
-const ELIDED = ["[cdjlmnst]", "qu", "jusqu", "lorsqu", "puisqu", "quoiqu"];
+import { ALPHABETS, ELIDED, END_ID, MARK, SHOWN, UNK_ID, WORD } from "./rules.js";
 
 const trimmed = (text) => text.replace(/^ +| +$/g, "");
 // By kind: a text's tokens, and the text of tokens.
@@ -23,10 +19,10 @@ export class Vocabulary {
   // `about` is {kind, tokens}, and for words `characters`: runs of code points by name.
   constructor({ kind, tokens, characters }) {
     this.kind = kind;
-    this.hasLetters = kind === "characters" || kind === "letters";
-    this.tokens = [...SPECIAL, ...tokens];
+    this.hasLetters = ALPHABETS.includes(kind);
+    this.tokens = [...SHOWN, ...tokens];
     this.size = this.tokens.length;
-    this.ids = new Map(tokens.map((token, place) => [token, place + FIRST]));
+    this.ids = new Map(tokens.map((token, place) => [token, place + END_ID + 1]));
     this.split = KINDS[kind].split(characters);
     this.join = KINDS[kind].join;
   }
@@ -38,13 +34,13 @@ export class Vocabulary {
   // A capital that training never saw is its small letter.
   id(token) {
     const small = this.hasLetters ? this.ids.get(token.toLowerCase()) : undefined;
-    return this.ids.get(token) ?? small ?? UNKNOWN;
+    return this.ids.get(token) ?? small ?? UNK_ID;
   }
 
   // The letters of a text that training never saw, each once.
   unseen(text) {
     if (!this.hasLetters) return "";
-    return [...new Set(this.split(clean(text)).filter((token) => this.id(token) === UNKNOWN))].join("");
+    return [...new Set(this.split(clean(text)).filter((token) => this.id(token) === UNK_ID))].join("");
   }
 
   decode(ids) {
@@ -59,9 +55,9 @@ export class Vocabulary {
 function splitWords(characters) {
   const inside = (runs) => runs.map(([first, last]) => `${escaped(first)}-${escaped(last)}`).join("");
   const [ideographs, letters, spaces] = ["ideographs", "letters", "spaces"].map((name) => inside(characters[name]));
-  const elided = ELIDED.map((part) => part.replace(/\[(\w+)\]|\w/g, (found, several) => anyCase(several ?? found)));
-  const joined = `[${letters}]+(?:['’][${letters}]+)*`;
-  const word = new RegExp(`${MARK}?(?:[${ideographs}]|(?:${elided.join("|")})['’]|${joined}|[^${MARK}])`, "gu");
+  const elided = ELIDED.replace(/\[(\w+)\]|\w/g, (found, several) => anyCase(several ?? found));
+  const rule = WORD.replace("ELIDED", elided).replace("IDEOGRAPH", `[${ideographs}]`).replaceAll("LETTER", `[${letters}]`);
+  const word = new RegExp(rule, "gu");
   const space = new RegExp(`[${spaces}]+`, "gu");
   return (text) => {
     const clean = trimmed(text.replace(space, " "));

@@ -1,6 +1,6 @@
 // Words that are longer than nearly all that training saw, by windows: `training.decode.windows`.
 
-const END = 3;
+import { END_ID } from "./rules.js";
 
 // The windows of a word's ids, by the model's `spelling`, or one: each of {ids, start, first, end},
 // of which phones are kept that look at letters from `first` to `end`.
@@ -25,7 +25,7 @@ export function join(windows, found, penalty) {
       const said = found[number][rank];
       said.ids.forEach((id, step) => {
         const place = start + said.weights[step].indexOf(Math.max(...said.weights[step]));
-        if (id === END ? end < size : place < first || place >= end) return;
+        if (id === END_ID ? end < size : place < first || place >= end) return;
         ids.push(id);
         logProbs.push(said.logProbs[step]);
         const row = new Float32Array(size);

@@ -19,15 +19,8 @@ from serving.api.image_files import INPUT
 from serving.api.printing import first_line
 from serving.api.results import Hypothesis, Metadata
 from serving.portable.read.manifest import MANIFEST, RANKS, WEIGHTS, read_manifest
-from serving.portable.read.tokenizers import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    UNK_ID,
-    Tokenizer,
-    Vocabulary,
-    without_special,
-)
+from serving.portable.read.tokenizers import Tokenizer, Vocabulary, without_special
+from training.data.rules import END_ID, PAD_ID, START_ID, UNK_ID
 
 _WORDS = {"words": "string(?, ?)", "word_probabilities": "float(?, ?)"}
 _READ = {

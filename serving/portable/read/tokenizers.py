@@ -12,14 +12,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving.portable.read.manifest import read_vocabulary
-
-PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
-_ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
-_SPECIAL = ("", "<unk>", "", "")
-# Letters that are words of their own: those of the scripts Han, Hiragana and Katakana. The mark
-# that prolongs a sound, and those of voiced ones in half width, are of several scripts.
-_IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
-_ITERATION = ("IDEOGRAPHIC ITERATION", "VERTICAL IDEOGRAPHIC ITERATION", "OLD CHINESE")
+from training.data.rules import (
+    ALPHABETS,
+    END_ID,
+    MARK,
+    SHOWN,
+    UNK_ID,
+    WORD,
+    clean,
+    goes_on,
+    pattern,
+)
 
 
 class Tokenizer(Protocol):
@@ -53,11 +56,6 @@ def load_tokenizer(folder: Path, entry: dict[str, Any]) -> Tokenizer:
     return tokenizer
 
 
-def clean(text: str) -> str:
-    """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
-    return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
-
-
 def without_special(ids: Iterable[int]) -> list[int]:
     """Return the ids of a decoder's tokens up to the end, without special ones."""
     return [number for number in itertools.takewhile(END_ID.__ne__, ids) if number > END_ID]
@@ -86,7 +84,7 @@ class SentencePiece:
 
     def token(self, number: int) -> str:
         """See `Tokenizer`."""
-        token: str = self._pieces.id_to_piece(number) if number > END_ID else _SPECIAL[number]
+        token: str = self._pieces.id_to_piece(number) if number > END_ID else SHOWN[number]
         return token
 
 
@@ -96,18 +94,15 @@ class Vocabulary:
     def __init__(self, state: dict[str, Any]) -> None:
         self.kind, tokens = state["kind"], state["tokens"]
         self._copies = state.get("copies", False)
-        self._has_letters = self.kind in _ALPHABETS and not self._copies
-        self._tokens = [*_SPECIAL, *tokens]
+        self._has_letters = self.kind in ALPHABETS and not self._copies
+        self._tokens = [*SHOWN, *tokens]
         self.size = len(self._tokens)
         self._ids = {token: number for number, token in enumerate(tokens, END_ID + 1)}
         if self.kind == "words":
             classes = {name: _ranges(runs) for name, runs in state["characters"].items()}
-            letters = f"[{classes['letters']}]+"
-            elision = "(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
+            ideograph, letter = (f"[{classes[name]}]" for name in ("ideographs", "letters"))
             self._spaces = re.compile(f"[{classes['spaces']}]+")
-            self._words = re.compile(
-                f"▁?(?:[{classes['ideographs']}]|{elision}|{letters}(?:['’]{letters})*|[^▁])"
-            )
+            self._words = re.compile(pattern(WORD, ideograph, letter))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer`; what can be copied is numbered by its first place in the text."""
@@ -134,12 +129,12 @@ class Vocabulary:
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text as they stand in it."""
         text = clean(text)
-        if self.kind in _ALPHABETS:
+        if self.kind in ALPHABETS:
             return list(unicodedata.normalize("NFD", text) if self.kind == "letters" else text)
         if self.kind == "symbols":
             return text.split(" ") if text else []
         text = self._spaces.sub(" ", text).strip(" ")
-        return self._words.findall(f" {text}".replace(" ", "▁")) if text else []
+        return self._words.findall(f" {text}".replace(" ", MARK)) if text else []
 
     def decode(self, ids: Sequence[int]) -> str:
         """See `Tokenizer`."""
@@ -152,7 +147,7 @@ class Vocabulary:
         text = "".join(tokens)
         if self.kind == "letters":
             return unicodedata.normalize("NFC", text)
-        return text.replace("▁", " ").strip(" ") if self.kind == "words" else text
+        return text.replace(MARK, " ").strip(" ") if self.kind == "words" else text
 
     def token(self, number: int) -> str:
         """See `Tokenizer`."""
@@ -212,17 +207,8 @@ class Words:
         return tuple(words), tuple(np.exp(np.array(least, "float32")).tolist())
 
 
-def goes_on(text: str) -> bool:
-    """Return whether a text that no vocabulary has goes on with the word before it."""
-    first = text[:1] or " "
-    category = unicodedata.category(first)[0]
-    if category == "L" and unicodedata.name(first, "").startswith(_IDEOGRAPHS + _ITERATION):
-        return False
-    return first in "'’-" or category in "LMN"
-
-
 def _surface(kind: str, token: str) -> str:
     """Return what a token of a kind of tokenizer adds to a text, but for the first one's space."""
     if kind == "symbols":
         return f" {token}"
-    return token.replace("▁", " ") if kind in ("sentencepiece", "words") else token
+    return token.replace(MARK, " ") if kind in ("sentencepiece", "words") else token

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from serving.api.arguments import TOKEN_BYTES, checked_pairs, checked_texts
+from serving.api.arguments import checked_pairs, checked_texts
 from serving.api.errors import SignatureNotFoundError
 from serving.api.results import (
     Alignment,
@@ -41,15 +41,9 @@ from serving.portable.read.model import (
     token_of,
     tokens_of,
 )
-from serving.portable.read.tokenizers import (
-    END_ID,
-    START_ID,
-    Tokenizer,
-    Vocabulary,
-    Words,
-    load_tokenizer,
-)
+from serving.portable.read.tokenizers import Tokenizer, Vocabulary, Words, load_tokenizer
 from serving.portable.read.windows import cut, join
+from training.data.rules import END_ID, START_ID, TOKEN_BYTES
 
 T = TypeVar("T")
 

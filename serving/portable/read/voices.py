@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from serving.api.arguments import shown
+from training.data.rules import COMMENT, PROBABILITIES, VARIANT
 
 ARPABET_IPA, KOKORO = "arpabet-ipa", "kokoro"
 # CMUdict's 39 phones. Piper's and Kokoro's voices have no ɝ, see `Phones.write`.
@@ -28,10 +29,6 @@ _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART
 _LATIN1 = ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it"
 _INSIDE = "'’\u200c\u200d"  # of words, beside letters; Persian and Indic ones have joiners
 APOSTROPHES = "'’ʼ‘`´′"
-# Notes of pronouncing dictionaries, as `training.data.columns` has them.
-_COMMENT = re.compile(r"^(?:;;;|##|# ).*|\s+#(?=\s*\S).*")
-_VARIANT = re.compile(r"(?<=\S)\(\d+\)$")
-_NUMBERS = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|1\t)+")
 _TONE = 7  # of MeloTTS's English: of a phone without stress; 8 to 10 are those of stress 0 to 2
 
 
@@ -84,15 +81,15 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     tab = "\t" if any("\t" in line for line in lines.values()) else " "
     notes = 2 * sum("#" in line.split() for line in lines.values()) <= len(lines)  # no phone
     for number, line in lines.items():
-        entry = _COMMENT.sub("", line) if notes else line
+        entry = COMMENT.sub("", line) if notes else line
         cells = (re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in entry.split(tab, 1))
         word, phones, *_ = *cells, ""
-        phones = _NUMBERS.sub("", phones)
+        phones = PROBABILITIES.sub("", phones)
         if entry.strip() and (not word or not phones.strip() or "\t" in phones):
             expected = "two columns with a tab between them, the second of phones"
             raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
         if entry.strip():
-            rows.setdefault(_VARIANT.sub("", word), []).append(phones.split())
+            rows.setdefault(VARIANT.sub("", word), []).append(phones.split())
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serving.portable.read.model import Result
-from serving.portable.read.tokenizers import END_ID, PAD_ID
+from training.data.rules import END_ID, PAD_ID
 
 
 class Window(NamedTuple):

@@ -15,8 +15,8 @@ from serving.portable.write.mechanisms.mechanism import BY_NAME
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import Inputs, array, read_layers, read_sequence
 from training.config.schema import Config
+from training.data.rules import MOST_NUMBER
 from training.data.store import PAD_ID
-from training.sources.events.histories import MOST
 from training.sources.events.source import SMALLEST
 
 
@@ -198,7 +198,7 @@ class EventEncoder(Encoder):
         values = g("Min", g("Max", values, of["lowest"]), of["highest"])
         values = g("Where", seen, (values - of["mean"]) / of["deviation"], 0.0)
         mean, deviation, gap = map(float, of["time"])
-        moments = g("Where", there, g("Min", g("Max", moments, -MOST), MOST), 0.0)
+        moments = g("Where", there, g("Min", g("Max", moments, -MOST_NUMBER), MOST_NUMBER), 0.0)
         since = moments - g.concat([g.slice(moments, 0, 1, 0), g.slice(moments, 0, -1, 0)], axis=0)
         lowest = g.over("ReduceMin", moments, 0, keep=True)
         last = g.over("ReduceMax", g("Where", there, moments, lowest), 0, keep=True)

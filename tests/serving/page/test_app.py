@@ -171,7 +171,7 @@ def test_a_server_that_is_gone_is_one_line():
 
 def test_everything_is_small_and_from_this_host(page):
     total = 0
-    for path in ("", *(f"static/{file.name}" for file in STATIC.iterdir())):
+    for path in ("", "static/rules.js", *(f"static/{file.name}" for file in STATIC.iterdir())):
         status, headers, body = page.ask(path)
         assert status == 200
         assert HEADERS.items() <= {k.lower(): v for k, v in headers.items()}.items()

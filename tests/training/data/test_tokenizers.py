@@ -6,11 +6,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from serving.portable.read.tokenizers import clean as clean_locally
 from tests.training.data.files import train_tokenizer
 from training.config.keys import TOKENIZERS
-from training.data.pair_files import clean
 from training.data.pieces import train_sentencepiece
+from training.data.rules import clean
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import (
     SentencePieceTokenizer,
@@ -79,7 +78,6 @@ def test_a_text_is_cleaned_in_the_graph_as_training_cleans_it(rng):
     drawn = ["".join(rng.choice([*letters, *odd], 30)) for _ in range(997)]
     lines = drawn + [unicodedata.normalize("NFD", line) for line in drawn]
     assert texts(clean_text(tf.constant(lines))) == [clean(line) for line in lines]
-    assert [clean_locally(line) for line in lines] == [clean(line) for line in lines]
 
 
 @pytest.mark.parametrize("count", [1000, 16_000])

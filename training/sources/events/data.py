@@ -19,7 +19,8 @@ import numpy as np
 from training.data.corpus import unknown
 from training.data.named.corpora import find_folder
 from training.data.pair_files import CorpusError, chosen, read_text
-from training.sources.events.histories import MISSING, Histories, Schema
+from training.data.rules import MISSING
+from training.sources.events.histories import Histories, Schema
 from training.sources.events.table import read_table
 
 

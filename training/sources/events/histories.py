@@ -2,60 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from training.data.pair_files import number_of
-
-MOST = 1e30  # of a number, so that differences fit into float32 as well
-# In lower case: cells that are missing in any column, and in a column of numbers.
-MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "<na>", "null"})
-PLACEHOLDERS = MISSING | {
-    *("-", "--", "–", "—", "?", ".", "..", "*", "n.a.", "n.d.", "nd", "none", "nil"),
-    *("-nan", "#na", "missing", "unknown", "not available", "not done", "pending"),
-}
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
-
-
-def parse_number(cell: str) -> float | None:
-    """Return the number in a cell, from -1e30 to 1e30, None where there is none.
-
-    `serving.api.histories` has the same rule, and the same names of inputs.
-    """
-    number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
-    return number if abs(number) <= MOST else None
-
-
-def category_of(cell: str) -> str:
-    """Return a category without its form: in NFC, and 1 for 1.0, which pandas makes of gaps."""
-    whole = _WHOLE.fullmatch(cell)
-    return unicodedata.normalize("NFC", whole[1] if whole else cell)
-
-
-def input_name(column: str, category: str | None = None) -> str:
-    """Return the name of a served model's input: `column`, or `column__category`.
-
-    In a column's name, an underscore stands for spaces, points, hyphens and slashes. In a
-    category, it stands for a space alone. All other characters but ASCII letters and digits are
-    written as `u` and the hexadecimal code, so that no two categories have one name.
-    """
-    name = re.sub(r"[ ._/-]+", "_", column).strip("_")
-    name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"u{ord(c):x}" for c in name)
-    if not name or name[0].isdigit() or name == "time":
-        name = f"x{name}"
-    if category is None:
-        return name
-    plain = (
-        c if c.isascii() and c.isalnum() else "_" if c == " " else f"_u{ord(c):x}_"
-        for c in category
-    )
-    return f"{name}__{''.join(plain)}"
+from training.data.rules import input_name
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from keras import ops
 
 from training.command.files import read_json, write_json
 from training.config.schema import Config
+from training.data.rules import MOST_NUMBER
 from training.data.store import Sequences
 from training.sources.events import data as events
-from training.sources.events.histories import MOST, Histories, Schema
+from training.sources.events.histories import Histories, Schema
 from training.sources.source import Source, encoded, read_sequence
 
 Tensor = Any
@@ -230,7 +231,7 @@ class EventFeatures(keras.layers.Layer):
         numbers = ops.where(self.log > 0.5, ops.log(ops.maximum(numbers, SMALLEST)), numbers)
         numbers = ops.clip(numbers, self.lowest, self.highest)
         numbers = ops.where(any_before, (numbers - self.mean) / self.deviation, 0.0)
-        times = ops.where(present, ops.clip(times, -MOST, MOST), 0.0)
+        times = ops.where(present, ops.clip(times, -MOST_NUMBER, MOST_NUMBER), 0.0)
         since = times - ops.concatenate([times[:, :1], times[:, :-1]], axis=1)
         lowest = ops.min(times, axis=1, keepdims=True)
         last = ops.max(ops.where(present, times, lowest), axis=1, keepdims=True)

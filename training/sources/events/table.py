@@ -38,19 +38,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from training.data.pair_files import CorpusError, read_text
-from training.sources.events.histories import (
+from training.data.rules import (
+    LOST,
     MISSING,
     PLACEHOLDERS,
-    Histories,
-    Schema,
+    SILENT,
     category_of,
     input_name,
     parse_number,
 )
+from training.sources.events.histories import Histories, Schema
 
 MOST_CATEGORIES = 50  # of a column that is not declared as one of categories
-LOST = 0.01  # share of a time between events, and of these times, that rounding may take
-_SILENT = ("", "NA", "NaN", "nan")  # missing, as the guide has it: not worth a line
 _LIKE_NUMBER = re.compile(r"[-+<>=≤≥~]*\s*[.,]?\d[\d.,_' ]*(e[-+]?\d+)?\s*%?", re.IGNORECASE)
 
 
@@ -287,7 +286,7 @@ def _numbers(
             if cell.text.lower() not in PLACEHOLDERS:
                 yield _number(path, name, cell, 0.0 if name in schema.log else -1e30)
                 continue
-            if cell.text not in _SILENT:
+            if cell.text not in SILENT:
                 placeholders.setdefault(name, []).append(cell)
             yield math.nan
         elif cell.text.lower() in MISSING:

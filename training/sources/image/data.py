@@ -14,7 +14,8 @@ from pathlib import Path
 from training.data.columns import Quotes
 from training.data.corpus import unknown
 from training.data.lines import unquoted
-from training.data.pair_files import CorpusError, Split, clean, number_of, read_text, sample
+from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
+from training.data.rules import clean
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS
 

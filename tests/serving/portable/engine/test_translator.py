@@ -14,7 +14,7 @@ from tests.serving.javascript import needs_node, run
 from training.data import corpus
 
 pytestmark = needs_node
-ODD = ["", "\u200b", "zzz ★ \ud800", "a\x00b", "the " * 40]
+ODD = ["", "\u200b", "zzz ★ \ud800", "a\x00b", "the " * 40, " " * 20_000 + "she"]
 TRANSLATE = """
 import { readFileSync } from "node:fs";
 import { readModel } from "engine/model.js";

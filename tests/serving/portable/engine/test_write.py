@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from serving.page.__main__ import main
-from serving.portable.engine.pack import join
+from serving.portable.engine.scripts import join, named
 
 
 @pytest.fixture
@@ -69,10 +69,9 @@ def test_modules_become_one_script(tmp_path):
         'import { b } from "./b.js";\nexport const a = 1;\nexport async function f() {}\nb(a);\n'
     )
     (tmp_path / "b.js").write_text("export function b() {}\nconst a = 2;\n")
-    modules = {path.stem: path for path in tmp_path.iterdir()}
-    script = join("a", modules)
+    script = join("a", named(tmp_path.iterdir()))
     assert script.index("const module_b") < script.index("const { b } = module_b;")
     assert "return { a, f };" in script
     (tmp_path / "b.js").write_text("export default 3;\n")
     with pytest.raises(ValueError, match="Received: export default 3"):
-        join("a", modules)
+        join("a", named(tmp_path.iterdir()))

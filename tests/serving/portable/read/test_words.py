@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.portable.read.tokenizers import SentencePiece, Vocabulary, Words, goes_on
+from serving.portable.read.tokenizers import SentencePiece, Vocabulary, Words
 from tests.serving.javascript import NODE, run
 from tests.training.decode.test_words import TOKENIZERS
 from training.data.pieces import model_of
+from training.data.rules import goes_on
 from training.data.store import END_ID
-from training.data.tokenizers import character_classes
-from training.decode.texts import INSIDE, inside_characters, words_of
+from training.data.tokenizers import INSIDE, character_classes
+from training.decode.texts import inside_characters, words_of
 
 WORDS = """
 import { readFileSync } from "node:fs";

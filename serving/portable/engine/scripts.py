@@ -1,0 +1,68 @@
+"""The code that runs a model in a browser, in one script."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from training.data import rules as table
+
+ENGINE = Path(__file__).parent
+# The forms of imports and exports that modules of the page have.
+_IMPORT = re.compile(r'^import \{ (.+) \} from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+_LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
+
+
+def worker() -> str:
+    """Return the worker's script."""
+    return join("worker", named(ENGINE.glob("*.js")))
+
+
+def named(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the modules of files by their names, and that of the rules."""
+    return {"rules": rules(), **{path.stem: path.read_text(encoding="utf-8") for path in paths}}
+
+
+def rules() -> str:
+    """Return `rules.js`: the constants of `training.data.rules`, for JavaScript."""
+    values = {
+        name: sorted(value) if isinstance(value, frozenset) else value
+        for name, value in vars(table).items()
+        if name.isupper() and not name.startswith("_") and not isinstance(value, re.Pattern)
+    }
+    text = "// Made of training/data/rules.py, which says what each is.\n"
+    for name, value in values.items():
+        text += f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n"
+    return re.sub(r"\\p\{(\w{3,})\}", r"\\p{Script=\1}", text)
+
+
+def join(entry: str, modules: Mapping[str, str]) -> str:
+    """Return the script of a module, named `entry`, and of all that it imports.
+
+    Every module becomes a function that runs once and returns what it exports. They are imported as
+    `import { a, b } from "./name.js";`. Raises ValueError for an import or an export of another
+    form.
+    """
+    done: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        text = modules[name]
+        for _, other in _IMPORT.findall(text):
+            add(other)
+        done[name] = _function(name, text)
+
+    add(entry)
+    return '"use strict";\n' + "".join(done.values())
+
+
+def _function(name: str, text: str) -> str:
+    exported = ", ".join(_EXPORT.findall(text))
+    text = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = module_\2;", text))
+    if left := _LEFT.search(text):
+        raise ValueError(f"{name}.js expected imports and exports of one line. Received: {left[0]}")
+    return f"const module_{name} = (() => {{\n{text}return {{ {exported} }};\n}})();\n"

@@ -1,0 +1,122 @@
+r"""The rules of texts, each once: cleaning, words, sentences, cells, names of inputs.
+
+Every execution reads this table: training, the client, which has a copy of this file, and the page,
+whose `rules.js` is made of the constants. Python's `re` and JavaScript read the patterns, RE2 those
+of words: `\p{Han}` is `\p{Script=Han}` in JavaScript. Where a program has no classes of Unicode, a
+tokenizer's file says which characters IDEOGRAPH, LETTER and SPACES are.
+"""
+
+import re
+import unicodedata
+
+# Tokens
+PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+UNK_TOKEN = "<unk>"
+SHOWN = ("", UNK_TOKEN, "", "")  # the tokens that special ids are shown as
+MARK = "▁"  # of SentencePiece and of words: a space within a token
+ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
+TOKEN_BYTES = 64  # of a text, a token on average: what is beyond is cut before it is tokenized
+
+# Words; capital names in WORD and GOES_ON stand for the patterns of these names.
+IDEOGRAPH = r"[\p{Han}\p{Hiragana}\p{Katakana}]"  # each is a word
+LETTER = r"(?:[^\P{L}\p{Han}\p{Hiragana}\p{Katakana}]|[\p{N}\p{M}])"
+ELIDED = "[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu"  # before an apostrophe, small or capital
+WORD = "▁?(?:IDEOGRAPH|(?:ELIDED)['’]|LETTER+(?:['’]LETTER+)*|[^▁])"
+GOES_ON = "(?:LETTER|['’-])"  # with the word before it
+# IDEOGRAPH by Unicode's names: the mark that prolongs a sound, and those of voiced ones in half
+# width, are of several scripts.
+_IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
+_ITERATION = ("IDEOGRAPHIC ITERATION", "VERTICAL IDEOGRAPHIC ITERATION", "OLD CHINESE")
+SPACES = r"[▁\s\p{Z}\p{Cc}]+"
+WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # as of `str.split`
+
+# Sentences: a full stop ends one before white space, a Chinese or Japanese one anywhere. A run of
+# white space is looked at from its beginning only, not again from each of its places.
+BLANK = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+SENTENCE_END = (
+    rf"""((?<=[.!?…]){BLANK}+|(?<=[.!?…]["'”’»)\]]){BLANK}+"""
+    rf"""|(?<=[。！？])(?![。！？”’」』）]){BLANK}*|(?<=[。！？][”’」』）]){BLANK}*"""
+    rf"""|(?<!{BLANK}){BLANK}*\n{BLANK}*)"""
+)
+FULL_WIDTH_END = r"[。！？][”’」』）]*$"
+MOST_SENTENCES = 64  # of a page's text
+
+# Cells of tables, in lower case: missing in any column, and in a column of numbers.
+MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "<na>", "null"})
+PLACEHOLDERS = MISSING | {
+    *("-", "--", "–", "—", "?", ".", "..", "*", "n.a.", "n.d.", "nd", "none", "nil"),
+    *("-nan", "#na", "missing", "unknown", "not available", "not done", "pending"),
+}
+SILENT = ("", "NA", "NaN", "nan")  # missing, as guides have it: not worth a line
+MOST_NUMBER = 1e30  # so that differences fit into float32 as well
+LOST = 0.01  # share of a time between events, and of these times, that rounding may take
+TIME = "time"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
+
+# Notes of pronouncing dictionaries, which are no part of words and phones.
+COMMENT = re.compile(r"^(?:;;;|##|# ).*|\s+#(?=\s*\S).*")
+VARIANT = re.compile(r"(?<=\S)\(\d+\)$")  # word(2)
+PROBABILITIES = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|1\t)+")
+
+
+def pattern(rule: str, ideograph: str, letter: str, elided: str = f"(?i:{ELIDED})") -> str:
+    """Return the pattern of a rule, WORD or GOES_ON, with these classes of characters."""
+    rule = rule.replace("(?:ELIDED)", elided)
+    return rule.replace("IDEOGRAPH", ideograph).replace("LETTER", letter)
+
+
+def goes_on(text: str) -> bool:
+    """Return whether a text goes on with the word before it, without classes: see GOES_ON."""
+    first = text[:1] or " "
+    category = unicodedata.category(first)[0]
+    if category == "L" and unicodedata.name(first, "").startswith(_IDEOGRAPHS + _ITERATION):
+        return False
+    return first in "'’-" or category in "LMN"
+
+
+def clean(text: str) -> str:
+    """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
+    return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
+
+
+def parse_number(cell: str) -> float | None:
+    """Return the number in a cell, from -1e30 to 1e30, None where there is none.
+
+    Python alone reads 1_000 as 1000, and digits of other scripts.
+    """
+    number = float(cell) if _NUMBER.fullmatch(cell) else float("inf")
+    return number if abs(number) <= MOST_NUMBER else None
+
+
+def category_of(cell: str) -> str:
+    """Return a category without its form: in NFC, and 1 for 1.0, which pandas makes of gaps."""
+    whole = _WHOLE.fullmatch(cell)
+    return unicodedata.normalize("NFC", whole[1] if whole else cell)
+
+
+def input_name(column: str, category: str | None = None) -> str:
+    """Return the name of a served model's input: `column`, or `column__category`.
+
+    In a column's name, an underscore stands for spaces, points, hyphens and slashes. In a
+    category, it stands for a space alone. All other characters but ASCII letters and digits are
+    written as `u` and the hexadecimal code, so that no two categories have one name.
+    """
+    name = re.sub(r"[ ._/-]+", "_", column).strip("_")
+    name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"u{ord(c):x}" for c in name)
+    if not name or name[0].isdigit() or name == TIME:
+        name = f"x{name}"
+    if category is None:
+        return name
+    plain = (
+        c if c.isascii() and c.isalnum() else "_" if c == " " else f"_u{ord(c):x}_"
+        for c in category
+    )
+    return f"{name}__{''.join(plain)}"
+
+
+def category_in(name: str) -> str:
+    """Return the category in the name of an input, as `input_name` wrote it."""
+    category = name.partition("__")[2]
+    codes = re.compile("_u([0-9a-f]+)_|_")
+    return codes.sub(lambda code: chr(int(code[1], 16)) if code[1] else " ", category)
