@@ -54,8 +54,8 @@ class Side(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"up to {self.letters} letters of {self.alphabet:,}, {self.mean:.1f} words of "
-            f"{self.vocabulary:,}; {self.new:.0%} of held-out ones new"
+            f"up to {self.letters} letters, {self.alphabet:,} different; {self.mean:.1f} words, "
+            f"{self.vocabulary:,} different, {self.new:.0%} new"
         )
 
 
