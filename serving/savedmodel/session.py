@@ -21,7 +21,7 @@ import tensorflow_text  # noqa: F401  (registers its ops in the process)
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from serving.savedmodel.status import Code, StatusError, Waiting, invalid
+from serving.savedmodel.status import Code, StatusError, Waiting, deadline_exceeded, invalid
 
 
 class _Buffer(ctypes.Structure):
@@ -245,7 +245,7 @@ class ModelSession:
     ) -> dict[str, np.ndarray]:
         seconds = call.seconds_left() if call else 0.0
         if call and not seconds:
-            raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
+            raise deadline_exceeded()
         signature = self.signatures[name]
         aliases = list(signature.outputs)
         feeds = (_Output * len(inputs))(

@@ -59,3 +59,8 @@ def shortened(message: str) -> str:
 def invalid(message: str) -> StatusError:
     """The error of a request that is the client's fault."""
     return StatusError(Code.INVALID_ARGUMENT, message)
+
+
+def deadline_exceeded() -> StatusError:
+    """The error of a request whose time is over."""
+    return StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")

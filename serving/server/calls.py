@@ -1,41 +1,44 @@
 """Requests under way: deadlines, threads and metrics; and those of several clients run together."""
 
 import asyncio
+import heapq
+import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from serving.savedmodel.status import Code, StatusError, Waiting, invalid
+from serving.savedmodel.status import Code, StatusError, Waiting, deadline_exceeded, invalid
 from serving.server.settings import Batching
-from serving.server.tensors import Arrays
+from serving.server.tensors import Arrays, check_rows
 
 T = TypeVar("T")
 Run = Callable[[Arrays, Sequence[str], Waiting], Arrays]
 # A request of more is heavy: by `tensors.cost`, or already by the bytes of its message.
-LIGHT_COST, _LIGHT_BYTES = 2**11, 2**16
+LIGHT_COST, _LIGHT_BYTES = 2**8, 2**16
+THREADS = 64
 _HEAVY_ROWS = 64  # of a batch of several requests
+_MOST_CLIENTS = 2**12  # whose shares are known; then all begin anew
+_PATIENCE_SECONDS = 1.0  # until a light request no longer waits for runs that last
 POLL_SECONDS = 0.25  # between looks whether anybody waits still
 
 
 class HeavyError(Exception):
-    """A request turned out to be heavy: it begins again, among those, and is counted then."""
-
-    code = None
+    """A request turned out to cost so much: it begins again, among the heavy ones."""
 
 
 class Call:
-    """One request: its seconds until the deadline, and its protocol, `GRPC` or `REST`."""
+    """One request: its seconds until the deadline, protocol, `GRPC` or `REST`, and connection."""
 
-    def __init__(self, seconds: float, entrypoint: str = "GRPC"):
-        self.entrypoint = entrypoint
+    def __init__(self, seconds: float, entrypoint: str = "GRPC", client: Hashable = None):
+        self.entrypoint, self.client = entrypoint, client
         self.cancelled = self.is_heavy = False
         self._deadline = time.monotonic() + seconds
 
@@ -43,30 +46,61 @@ class Call:
         """Seconds until the deadline, at least 0, and 0 when the client has gone."""
         return 0.0 if self.cancelled else max(0.0, self._deadline - time.monotonic())
 
-    def check(self) -> None:
-        """Raise StatusError CANCELLED or DEADLINE_EXCEEDED if nobody waits any more."""
-        if self.cancelled:
-            raise StatusError(Code.CANCELLED, "The client has gone")
-        if not self.seconds_left():
-            raise deadline_exceeded()
 
+class _Line:
+    """Runs requests, `places` at once, or more where each lasts; `busy` of them run or wait.
 
-def deadline_exceeded() -> StatusError:
-    """The error of a request whose time is over."""
-    return StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
+    The next is chosen by fair queueing: a request ends, in units of cost, where its client's last
+    one ended and its own cost later; the earliest end is next. A client that had nothing begins at
+    the present, which goes on by the cost of each run divided among those that wait.
+    """
+
+    def __init__(self, threads: int, places: int):
+        self.threads, self._places = ThreadPoolExecutor(threads), threading.Semaphore(places)
+        self._lock, self.busy = threading.Lock(), 0
+        self._waiting: list[tuple[float, int, float, Callable[[], Any], Future[Any]]] = []
+        self._ends: dict[Hashable, float] = {}
+        self._numbers, self._present = itertools.count(), 0.0
+
+    def submit(self, client: Hashable, cost: float, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        future.add_done_callback(self._end)
+        with self._lock:
+            self.busy += 1
+            if not self._waiting or len(self._ends) >= _MOST_CLIENTS:
+                self._ends.clear()
+            self._ends[client] = end = max(self._present, self._ends.get(client, 0.0)) + cost
+            heapq.heappush(self._waiting, (end, next(self._numbers), cost, work, future))
+        self.threads.submit(self._run_next)
+        return future
+
+    def _run_next(self) -> None:
+        has_place = self._places.acquire(timeout=_PATIENCE_SECONDS)
+        with self._lock:
+            end, _, cost, work, future = heapq.heappop(self._waiting)
+            self._present = max(self._present + cost / (len(self._waiting) + 1), end - cost)
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+        if has_place:
+            self._places.release()
+
+    def _end(self, _: Future[Any]) -> None:
+        with self._lock:
+            self.busy -= 1
 
 
 class Workers:
-    """Threads that answer requests, of which so many more may wait; `busy` run or wait now.
+    """Light requests in `places`, in others heavy ones; at most `most` run or wait."""
 
-    Heavy requests have `heavy` threads of their own: others do not wait for them.
-    """
+    def __init__(self, places: int, most: int):
+        self._light, self._heavy, self._most = _Line(THREADS, places), _Line(places, places), most
 
-    def __init__(self, threads: int, waiting: int, heavy: int):
-        self._light, self._heavy = ThreadPoolExecutor(threads), ThreadPoolExecutor(heavy)
-        self._most = threads + waiting
-        self._lock = threading.Lock()
-        self.busy = 0
+    def busy(self) -> int:
+        """How many requests run or wait."""
+        return self._light.busy + self._heavy.busy
 
     async def run(self, work: Callable[[], T], call: Call, size: int) -> T:
         """Return `work()`, run in one of the threads, for a message of `size` bytes.
@@ -75,33 +109,27 @@ class Workers:
         RESOURCE_EXHAUSTED where too many wait.
         """
         if size <= _LIGHT_BYTES:
-            with suppress(HeavyError):
-                return await self._run(self._light, work, call)
+            try:
+                return await self._run(self._light, work, call, size)
+            except HeavyError as error:
+                (size,) = error.args
         call.is_heavy = True
-        return await self._run(self._heavy, work, call)
+        return await self._run(self._heavy, work, call, size)
 
-    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T], call: Call) -> T:
-        with self._lock:
-            if self.busy >= self._most:
-                message = f"The server is overloaded: {self.busy} requests are under way"
-                raise StatusError(Code.RESOURCE_EXHAUSTED, message)
-            self.busy += 1
-        future = pool.submit(work)
-        future.add_done_callback(self._end)
+    async def _run(self, line: _Line, work: Callable[[], T], call: Call, cost: int) -> T:
+        if (busy := self.busy()) >= self._most:
+            message = f"The server is overloaded: {busy} requests are under way"
+            raise StatusError(Code.RESOURCE_EXHAUSTED, message)
         try:
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(line.submit(call.client, cost, work))
         except asyncio.CancelledError:
             call.cancelled = True
             raise
 
-    def _end(self, _: Future[T]) -> None:
-        with self._lock:
-            self.busy -= 1
-
     def close(self) -> None:
         """Cancel waiting requests. Running ones continue; no new ones may follow."""
-        self._light.shutdown(wait=False, cancel_futures=True)
-        self._heavy.shutdown(wait=False, cancel_futures=True)
+        for line in (self._light, self._heavy):
+            line.threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Metrics:
@@ -113,14 +141,11 @@ class Metrics:
         def make(kind: Callable[..., T], name: str, text: str, *labels: str, **more: Any) -> T:
             return kind(f":tensorflow:serving:{name}", text, labels, registry=self.registry, **more)
 
-        def times(name: str, text: str, *labels: str) -> Histogram:
-            buckets = [10 * 1.8**power for power in range(33)]  # up to 20 minutes
-            return make(Histogram, name, text, *labels, buckets=buckets)
-
         # prometheus_client adds `_total` to the name of a Counter; the stock server has none.
         self.requests = make(Gauge, "request_count", "Requests.", "model_name", "status")
         self.loaded = make(Gauge, "model_version_loaded", "1: it answers.", "model_name", "version")
         self.in_flight = make(Gauge, "requests_in_flight", "Requests that run or wait.")
+        times = partial(make, Histogram, buckets=[10 * 1.8**n for n in range(33)])  # to 20 minutes
         by_api = "model_name", "API"
         self.latency = times("request_latency", "Time of requests.", *by_api, "entrypoint")
         self.runtime = times("runtime_latency", "Time of runs.", *by_api)
@@ -157,9 +182,7 @@ class Batcher:
     """
 
     def __init__(self, parameters: Batching, metrics: Metrics):
-        self._parameters = parameters
-        self._metrics = metrics
-        self._lock = threading.Lock()
+        self._parameters, self._metrics, self._lock = parameters, metrics, threading.Lock()
         self._open: dict[Hashable, _Batch] = {}
         self._places = [threading.Semaphore(parameters.num_batch_threads) for _ in range(2)]
 
@@ -171,16 +194,9 @@ class Batcher:
         batched, DEADLINE_EXCEEDED.
         """
         request = _Request(inputs, _rows(inputs), call)
-        most = self._parameters.max_batch_size
-        if request.rows > most:
-            raise invalid(
-                f"Task size {request.rows} is larger than maximum input batch size {most}"
-            )
-        key = (
-            key,
-            call.is_heavy,
-            *((array.dtype.str, array.shape[1:]) for array in inputs.values()),
-        )
+        check_rows(request.rows, self._parameters.max_batch_size)
+        kinds = ((array.dtype.str, array.shape[1:]) for array in inputs.values())
+        key = (key, call.is_heavy, *kinds)
         batch = self._join(key, request)
         if batch.requests[0] is request:
             batch.full.wait(self._parameters.batch_timeout_micros / 1e6)
@@ -198,13 +214,13 @@ class Batcher:
                     each.answer.set_exception(deadline_exceeded())
         try:
             return request.answer.result(call.seconds_left())
-        except FutureTimeoutError:
+        except TimeoutError:
             raise deadline_exceeded() from None
 
     def _join(self, key: Hashable, request: _Request) -> _Batch:
         """Add a request to the open batch, or to a new one where it does not fit."""
-        most, heavy = self._parameters.max_batch_size, request.call.is_heavy
-        most = min(most, _HEAVY_ROWS) if heavy else most
+        heavy = request.call.is_heavy
+        most = min(self._parameters.max_batch_size, _HEAVY_ROWS if heavy else math.inf)
         with self._lock:
             batch = self._open.get(key)
             if not batch or batch.rows + request.rows > most:

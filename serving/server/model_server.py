@@ -19,12 +19,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from serving.client import serving_pb2
 from serving.savedmodel.status import invalid
 from serving.server import settings
-from serving.server.calls import Batcher, Metrics, Workers
+from serving.server.calls import THREADS, Batcher, Metrics, Workers
 from serving.server.models import Models, load
 from serving.server.service import GrpcMethods, Rest, Service
 from serving.server.tensors import Limits
 
-_THREADS = 64
 _MOST_CONNECTIONS = 1024
 _MOST_HEAD_BYTES = 2**14
 # A connection's turn in the event loop, after which it reads less; bytes that it reads at once.
@@ -61,10 +60,10 @@ class ModelServer:
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
         self.models = Models(lambda path: load(path, flags.max_request_seconds), self._metrics)
-        # Heavy requests that run in batches wait for places in their threads.
-        heavy = _THREADS if flags.enable_batching else os.cpu_count() or 1
-        self._workers = Workers(_THREADS, flags.max_waiting_requests, heavy)
-        self._metrics.in_flight.set_function(lambda: self._workers.busy)
+        # Requests that run in batches wait for the batches' places.
+        places = THREADS if flags.enable_batching else os.cpu_count() or 1
+        self._workers = Workers(places, THREADS + flags.max_waiting_requests)
+        self._metrics.in_flight.set_function(self._workers.busy)
         self._loop = asyncio.new_event_loop()
         self._loop_thread = threading.Thread(target=self._loop.run_forever, name="requests")
         self._ends: list[Callable[[], Any]] = []  # what ends each port, awaitable

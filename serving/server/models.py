@@ -124,10 +124,7 @@ def _sample(alias: str, info: Message) -> np.ndarray:
 
 @dataclass(eq=False)
 class Version:
-    """A version of a model: the error why it failed, and its files then, which are `refused`.
-
-    While it is loaded, it has the model that answers, and the number of its running requests.
-    """
+    """A version of a model. `error`: why loading failed; `refused`: fingerprint of those files."""
 
     state: int
     error: Exception | None = None
@@ -138,16 +135,13 @@ class Version:
 
 @dataclass(eq=False)
 class Model:
-    """A model of the configuration, or without a `config` one that was taken out.
-
-    `scanned` are the files of new versions in the last scan, `lack` why there were none.
-    """
+    """A model of the configuration; one that was taken out of it has no `config`."""
 
     name: str
     config: Any
     versions: dict[int, Version] = field(default_factory=dict)
-    scanned: dict[int, Fingerprint] = field(default_factory=dict)
-    lack: str = ""
+    scanned: dict[int, Fingerprint] = field(default_factory=dict)  # of the last scan
+    lack: str = ""  # why that found no versions
 
     def available(self) -> list[int]:
         """The numbers of the versions that answer requests."""

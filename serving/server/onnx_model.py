@@ -19,8 +19,8 @@ from serving.client.protobuf import DTYPES
 from serving.portable.read import MODELS
 from serving.portable.read.manifest import read_manifest
 from serving.portable.read.model import RUN_OPTIONS
-from serving.savedmodel.status import Code, StatusError, Waiting, invalid
-from serving.server.calls import POLL_SECONDS, deadline_exceeded
+from serving.savedmodel.status import Code, StatusError, Waiting, deadline_exceeded, invalid
+from serving.server.calls import POLL_SECONDS
 from serving.server.tensors import Arrays, dtype_of
 
 _DEFAULT_SIGNATURE = "serving_default"

@@ -23,9 +23,9 @@ from starlette.routing import Route
 from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
-from serving.savedmodel.status import Code, StatusError, invalid, shortened
+from serving.savedmodel.status import Code, StatusError, deadline_exceeded, invalid, shortened
 from serving.server import calls
-from serving.server.calls import Batcher, Call, HeavyError, Metrics, Workers, deadline_exceeded
+from serving.server.calls import Batcher, Call, HeavyError, Metrics, Workers
 from serving.server.models import Models
 from serving.server.tensors import (
     Arrays,
@@ -85,7 +85,8 @@ class Service:
         name, started = choice[0], time.perf_counter()
         code: Code | None = Code.INTERNAL
         try:
-            call.check()
+            if not call.seconds_left():
+                raise deadline_exceeded()
             with self.models.acquire(*choice) as (number, model):
                 key = signature_name or DEFAULT_SIGNATURE
                 if key not in model.signatures:
@@ -97,8 +98,8 @@ class Service:
                     raise invalid(f"expected {expected}. Received: {sorted(names)}")
                 inputs = read(signature.inputs)
                 check_shapes(inputs, signature.inputs, self.limits)
-                if cost(inputs) > calls.LIGHT_COST and not call.is_heavy:
-                    raise HeavyError
+                if (size := cost(inputs)) > calls.LIGHT_COST and not call.is_heavy:
+                    raise HeavyError(size)
                 ran, run = time.perf_counter(), partial(model.run, key)
                 if self.batcher:
                     outputs = self.batcher.run((id(model), key), run, inputs, call)
@@ -109,7 +110,7 @@ class Service:
             code = Code.OK
             return number, outputs
         except (StatusError, HeavyError) as error:
-            code = error.code
+            code = getattr(error, "code", None)  # a heavy one is counted when it has begun again
             raise
         finally:
             # Clients choose names freely: only those of the configuration become labels.
@@ -145,26 +146,23 @@ class GrpcMethods:
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """For `grpc.aio.Server.add_generic_rpc_handlers`."""
-        services: dict[str, dict[str, Method]] = {
-            "PredictionService": {"Predict": self._predict, "GetModelMetadata": self._metadata},
-            "ModelService": {"GetModelStatus": self._status},
-        }
+
+        def handler(service: str, **methods: Method) -> grpc.GenericRpcHandler:
+            answers = {name: partial(self._answer, method) for name, method in methods.items()}
+            handlers = {n: grpc.unary_unary_rpc_method_handler(a) for n, a in answers.items()}
+            return grpc.method_handlers_generic_handler(f"tensorflow.serving.{service}", handlers)
+
         return [
-            grpc.method_handlers_generic_handler(
-                f"tensorflow.serving.{service}",
-                {
-                    name: grpc.unary_unary_rpc_method_handler(partial(self._answer, method))
-                    for name, method in methods.items()
-                },
-            )
-            for service, methods in services.items()
+            handler("PredictionService", Predict=self._predict, GetModelMetadata=self._metadata),
+            handler("ModelService", GetModelStatus=self._status),
         ]
 
     async def _answer(
         self, method: Method, data: bytes, context: grpc.aio.ServicerContext
     ) -> bytes | None:
         left = context.time_remaining()
-        call = Call(self.seconds if left is None else min(left, self.seconds))
+        seconds = self.seconds if left is None else min(left, self.seconds)
+        call = Call(seconds, client=context.peer())
         try:
             return (await method(data, call)).SerializeToString()
         except DecodeError:
@@ -240,7 +238,7 @@ class Rest:
         return app
 
     async def _predict(self, request: Request) -> Response:
-        choice, call = _choice_of_path(request), Call(self.seconds, "REST")
+        choice, call = _choice_of_path(request), Call(self.seconds, "REST", request.client)
 
         def work() -> str:
             document = parse(body)

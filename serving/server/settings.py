@@ -24,7 +24,7 @@ _LIMITS = (
     ("max_request_positions", 100_000, "N", positive_int, "events and the like, of all its rows"),
     ("max_request_bytes", 100 * 2**20, "BYTES", between(1, _INT32), "of a request"),
     ("max_request_seconds", 120, "SECONDS", between(1, _DAY), "of a request, client or none"),
-    ("max_waiting_requests", 960, "N", count, "that wait for one of 64 threads, not refused"),
+    ("max_waiting_requests", 960, "N", count, "that wait beside 64 under way, not refused"),
     ("shutdown_grace_seconds", 30, "SECONDS", between(0, _DAY), "for requests, on SIGTERM"),
 )
 

@@ -94,7 +94,7 @@ def check_shapes(arrays: Arrays, infos: Mapping[str, Message], limits: Limits) -
         if positions > limits.positions:
             raise invalid(f"{positions} positions in a row are more than {limits.positions}")
         most = limits.positions // positions if positions > 1 else limits.rows
-        _check_rows(len(array) if array.ndim else 1, min(limits.rows, most))
+        check_rows(len(array) if array.ndim else 1, min(limits.rows, most))
 
 
 def cost(arrays: Arrays) -> int:
@@ -104,7 +104,8 @@ def cost(arrays: Arrays) -> int:
     return images + sum(sum(map(len, x.flat)) if x.dtype == object else x.size for x in others)
 
 
-def _check_rows(rows: int, most: int) -> None:
+def check_rows(rows: int, most: int) -> None:
+    """Raise StatusError if a request has more rows than it may."""
     if rows > most:
         # The stock server's words for a batch that is too large: clients parse them.
         raise invalid(f"Task size {rows} is larger than maximum input batch size {most}")
@@ -125,7 +126,7 @@ def _to_array(proto: Message, limits: Limits) -> np.ndarray | None:
     if len(sent) > size or (size and not sent):
         return None
     if len(sent) < size:
-        _check_rows(size, limits.rows)
+        check_rows(size, limits.rows)
         if proto.dtype == STRING and len(sent[-1]) * size > limits.bytes:
             raise invalid(f"a repeated value of {len(sent[-1]) * size} bytes is too large")
     values = np.array(sent, object if proto.dtype == STRING else None).astype(dtype)

@@ -141,7 +141,7 @@ def hold(server, monkeypatch):
 def test_too_many_requests_are_refused_and_status_health_and_metrics_answer(server, stubs, hold):
     client, other = (stubs(f"localhost:{server.port}") for _ in range(2))
     calls = [client.prediction.Predict.future(request(), timeout=120) for _ in range(74)]
-    eventually(lambda: server._workers.busy == 74)
+    eventually(lambda: server._workers.busy() == 74)
     code, message = error_of(client.prediction.Predict, request(), timeout=60)
     assert (code, "overloaded" in message) == (Status.RESOURCE_EXHAUSTED, True)
     status, _ = ask(server.rest_port, "/v1/models/upper:predict", {"instances": ["a"]})
@@ -152,7 +152,7 @@ def test_too_many_requests_are_refused_and_status_health_and_metrics_answer(serv
     assert in_flight(server.rest_port) == 74
     for call in calls[-10:]:
         call.cancel()
-    eventually(lambda: server._workers.busy < 74)
+    eventually(lambda: server._workers.busy() < 74)
     hold.set()
     assert {call.code() for call in calls[:64]} == {Status.OK}
 
@@ -179,12 +179,12 @@ def test_requests_that_were_left_while_they_waited_are_not_run(base, stubs, monk
         running = [gone.prediction.Predict.future(request()) for _ in range(64)]
         eventually(lambda: runs.count == 64)
         waiting = [gone.prediction.Predict.future(request()) for _ in range(10)]
-        eventually(lambda: server._workers.busy == 74)
+        eventually(lambda: server._workers.busy() == 74)
         for call in waiting:
             call.cancel()
-        eventually(lambda: server._workers.busy == 64)
+        eventually(lambda: server._workers.busy() == 64)
         good = stays.prediction.Predict.future(request(), timeout=120)
-        eventually(lambda: server._workers.busy == 65)
+        eventually(lambda: server._workers.busy() == 65)
         gone.channel.close()
         gate.set()
         assert good.result().model_spec.version.value == 1
@@ -204,9 +204,9 @@ def test_a_run_ends_at_the_deadline_or_at_the_limit_of_all(endless, tmp_path, st
             code, _ = error_of(client.prediction.Predict, request("endless", "count"), timeout)
             assert code == Status.DEADLINE_EXCEEDED
         gone = client.prediction.Predict.future(request("endless", "count"))
-        eventually(lambda: server._workers.busy > 0)
+        eventually(lambda: server._workers.busy() > 0)
         gone.cancel()
-        eventually(lambda: server._workers.busy == 0)  # its run ends, too
+        eventually(lambda: server._workers.busy() == 0)  # its run ends, too
         body = {"instances": ["count"]}
         status, _ = ask(server.rest_port, "/v1/models/endless:predict", body)
         assert status == 504

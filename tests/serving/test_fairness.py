@@ -10,10 +10,10 @@ import pytest
 
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
-from serving.server.calls import Batcher, Call, Metrics
+from serving.server import tensors
+from serving.server.calls import Batcher, Call, Metrics, _Line
 from serving.server.onnx_model import OnnxModel
 from serving.server.settings import METRICS, Batching
-from serving.server.tensors import cost
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import add_version, free_port, in_flight, serving
 from tests.serving.test_rest import ask
@@ -80,6 +80,58 @@ def test_heavy_requests_that_were_left_are_not_waited_for(base, stubs, held):
         eventually(lambda: not calls[0].seconds_left())
         gate.set()
         eventually(lambda: in_flight(server.rest_port) == 0)
+
+
+def served(line, asked, more=None):
+    """The clients in the order in which one thread runs what waits; `asked` has their costs."""
+    gate, order, futures = threading.Event(), [], []
+
+    def work(client):
+        order.append(client)
+        if more:
+            more(len(order), submit)
+
+    def submit(client, cost):
+        futures.append(line.submit(client, cost, lambda: work(client)))
+
+    first = line.submit("first", 0, lambda: gate.wait(60))
+    eventually(first.running)
+    for client, cost in asked:
+        submit(client, cost)
+    gate.set()
+    for future in futures:  # grows meanwhile
+        future.result(60)
+    return order
+
+
+def test_clients_that_wait_have_equal_shares_by_cost():
+    asked = [("a", 1)] * 64 + [("b", 4)] * 8 + [("c", 1)] * 3
+    order = served(_Line(1, 1), asked)
+    assert order.index("c") < 3
+    costs = {"a": 1, "b": 4}
+    had = dict.fromkeys("abc", 0)
+    for client in order[: order.index("b") + 30]:
+        had[client] += costs.get(client, 1)
+        assert abs(had["a"] - had["b"]) <= 4 + 1
+    assert sorted(order) == sorted(client for client, _ in asked)
+
+
+def test_a_dear_request_has_its_turn_among_new_clients_without_end():
+    def more(run, submit):
+        if run < 500:
+            submit(f"new {run}", 1)
+
+    order = served(_Line(1, 1), [("dear", 50), ("x", 1), ("y", 1)], more)
+    assert order.index("dear") <= 50 * 3
+    assert len(order) == 502
+
+
+def test_runs_that_last_do_not_stop_the_others():
+    line, gate = _Line(8, 1), threading.Event()
+    lasting = [line.submit("a", 1, lambda: gate.wait(60)) for _ in range(3)]
+    assert line.submit("b", 1, lambda: "done").result(30) == "done"
+    assert not any(future.done() for future in lasting)
+    gate.set()
 
 
 def test_a_batch_that_nobody_waits_for_ends():
@@ -174,8 +226,8 @@ def test_a_heavy_run_ends_between_parts(session, monkeypatch):
 
 def test_the_cost_of_a_request_is_its_texts_values_and_images():
     texts = np.array([b"abc", b"", b"de"], object)
-    assert cost({"text": texts}) == 5
-    assert cost({"time": np.zeros((2, 7)), "pulse": np.zeros((2, 7))}) == 28
-    assert (
-        cost({"image_bytes": texts}) == cost({"image_bytes": texts[::-1]}) > 2 * cost({"t": texts})
-    )
+    assert tensors.cost({"text": texts}) == 5
+    assert tensors.cost({"time": np.zeros((2, 7)), "pulse": np.zeros((2, 7))}) == 28
+    image = {"image_bytes": texts}
+    assert tensors.cost(image) == tensors.cost({"image_bytes": texts[::-1]})
+    assert tensors.cost(image) > 2 * tensors.cost({"t": texts})
