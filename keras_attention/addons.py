@@ -1,4 +1,4 @@
-"""Weights that were trained with `tfa.seq2seq` of TensorFlow Addons, for layers of this library.
+"""Loads weights trained with `tfa.seq2seq` of TensorFlow Addons into layers of this library.
 
 An `AttentionWrapper` attends after its cell and feeds the context to the next step: it is
 `AttentionRNN(cell, attention, order="luong", input_feeding=True)`, whatever the mechanism. With
@@ -29,7 +29,7 @@ from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-_OPTIONAL = {  # weights that some mechanisms of Addons have, and what has them here
+_OPTIONAL = {  # weights of some mechanisms of Addons, and the option for them here
     "attention_g": "normalize=True, or use_scale=True of MultiplicativeAttention",
     "attention_b": "normalize=True",
     "attention_score_bias": "a score bias, as MonotonicAttention has",
@@ -74,14 +74,14 @@ def load_weights(
         layer: for a mechanism `AdditiveAttention`, `MultiplicativeAttention("general")`, or
             `MonotonicAttention` of one of them; for a wrapper an `AttentionRNN` or `AttentionCell`
             as the module says.
-        weights: arrays by name, as in a checkpoint. A name is known by its end: of a mechanism
+        weights: arrays by name, as in a checkpoint. The end of a name counts: of a mechanism
             `memory_layer/kernel`, `query_layer/kernel`, `attention_v`, `attention_g`,
             `attention_b`, `attention_score_bias`; of a wrapper `_cell/kernel` (or
             `_cell/cells/0/kernel`) and so on, `_attention_layers/0/kernel`.
 
     Raises:
-        ValueError: if the layer is another one, or not built, or if a weight is missing, found
-            twice or of another shape.
+        ValueError: if the layer is another one or not built; if a weight is missing, there twice
+            or of another shape.
     """
     if not layer.built:
         _refuse("a built layer", repr(layer))
@@ -102,7 +102,7 @@ def load_weights(
                 _refuse("SimpleRNN, GRU or LSTM cells", f"{cell!r} with {variable.name}")
             array = _find(weights, place + variable.name)
             if variable.name == "kernel" and number == 0 and not layer.units:
-                # Addons feeds the context alone; the rest of `[c; s]` counts for nothing.
+                # Addons feeds the context alone: the rows of `s` in `[c; s]` are 0.
                 array = np.pad(array, [(0, size), (0, 0)])
             _assign(variable, array, place + variable.name)
     if layer.units:

@@ -49,9 +49,9 @@ class Attention(AveragingLayer):
     """Base class of the mechanisms.
 
     A subclass makes its weights in `build_score(query_dim, key_dim)`, projects in `queries` and
-    `keys`, and scores in `compute_scores`. To change what follows the scores it overrides `weigh`.
-    A mechanism whose weights depend on earlier queries sets `sequential = True`; its `state_spec`,
-    `initial_state` and `weigh` define the state that goes from query to query.
+    `keys`, and scores in `compute_scores`. It overrides `weigh` to make other weights of the
+    scores. A mechanism whose weights depend on earlier queries sets `sequential = True`; its
+    `state_spec`, `initial_state` and `weigh` define the state that goes from query to query.
 
     Args:
         distribution: from scores to weights: `"softmax"`, `"sparsemax"`, `"entmax15"`, or a
@@ -59,8 +59,8 @@ class Attention(AveragingLayer):
         num_heads: number of heads (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2). Each
             scores with its part of the projected query and key, averages its part of the value's
             dimensions, and the contexts are joined.
-        dropout: fraction of the attention weights dropped in training. The weights that are
-            returned are those before dropout.
+        dropout: fraction of the attention weights dropped in training. Returned weights are
+            those before dropout.
         seed: integer seed of the dropout.
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of all kernels
             that a mechanism has; `name`, `dtype`.
@@ -122,7 +122,7 @@ class Attention(AveragingLayer):
         return self.split_heads(key)
 
     def compute_scores(self, query: Any, key: Any) -> Any:
-        """Return the scores `(B, n, Tv)` of what `queries` and `keys` return.
+        """Return the scores `(B, n, Tv)` of projected queries and keys.
 
         With several heads the arguments are `(B, heads, T, ·)`, the scores `(B, heads, n, Tv)`.
         """
@@ -131,8 +131,8 @@ class Attention(AveragingLayer):
     def state_spec(self, batch: int | None, length: int | None) -> Any:
         """Return the state's shapes and dtypes as `keras.KerasTensor`s: here none, `()`.
 
-        A state is a structure of tensors whose first axis is the batch; its size and `Tv` are
-        given, or None. A mechanism with a state overrides this and `initial_state`.
+        A state is a structure of tensors `(batch, ...)`; batch and length `Tv` may be None. A
+        mechanism with a state overrides this method and `initial_state`.
         """
         if not keeps(self.initial_state, Attention.initial_state):
             self._refuse("a state_spec beside an initial_state", "a mechanism without")
@@ -148,8 +148,8 @@ class Attention(AveragingLayer):
     ) -> tuple[Any, Any]:
         """Return, if not `sequential`, the states before each query, `(B·Tq, ...)`, and the last.
 
-        The state, `(B, ...)`, stays where the mask, boolean `(B, Tq)` or None, is False. `batch` is
-        B, `length` is `Tq`.
+        The state `(B, ...)` stays at queries whose mask, boolean `(B, Tq)` or None, is False.
+        `batch` is B, `length` is `Tq`.
         """
         return state, state
 
@@ -196,9 +196,9 @@ class Attention(AveragingLayer):
         self.build_score(self.query_width, self.key_width)
 
     def _check_shapes(self, query: Shape | None, value: Shape, key: Shape | None) -> None:
-        """Raise a ValueError if query, value and key do not fit together, or a built layer.
+        """Raise a ValueError if query, value and key do not fit one another or the weights.
 
-        A query or key that is not there is None.
+        A missing query or key is None.
         """
         shapes = {"query": query, "value": value, "key": key}
         key = value if key is None else key
@@ -221,9 +221,7 @@ class Attention(AveragingLayer):
             expected = f"a query of width {self.query_width} and a key of width {self.key_width}, "
             expected += "as it was built"
         if expected:
-            named = [
-                f"{name} {tuple(shape)}" for name, shape in shapes.items() if shape is not None
-            ]
+            named = [f"{name} {tuple(x)}" for name, x in shapes.items() if x is not None]
             self._refuse(expected, ", ".join(named))
 
     def call(
@@ -260,10 +258,8 @@ class Attention(AveragingLayer):
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
-        state = self.initial_state(memory)
-        context, weights, _ = self.attend_all(
-            query, memory, state, query_mask, training, attention_mask
-        )
+        arguments = query, memory, self.initial_state(memory), query_mask, training
+        context, weights, _ = self.attend_all(*arguments, attention_mask)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
         return (context, weights) if return_attention_scores else context
@@ -277,7 +273,7 @@ class Attention(AveragingLayer):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Any]:
-        """Attend as `step` does, with queries `(B, Tq, dq)`, which may depend on one another.
+        """Attend with queries `(B, Tq, dq)` as `step` does with one after the other.
 
         The mask of the weights is boolean, `(B | 1, Tq | 1, Tv | 1)`. Returns contexts
         `(B, Tq, dv)`, weights `(B, [heads,] Tq, Tv)` and the last state.
@@ -318,7 +314,7 @@ class Attention(AveragingLayer):
         return self.average(factors, memory.value), weights, state
 
     def linear_query(self) -> keras.Variable | None:
-        """Return the kernel, if `step` does nothing but multiply the query before `attend`."""
+        """Return the kernel if `step` multiplies the query by it, and does no more, else None."""
         return None
 
     def averages(self) -> bool:
@@ -326,14 +322,14 @@ class Attention(AveragingLayer):
         return keeps(self.attend, Attention.attend) and keeps(self.average, Attention.average)
 
     def weights_shape(self, memory: Memory, queries: Any) -> tuple[Any, ...]:
-        """Return the shape of the weights of so many queries, `(B, [heads,] queries, Tv)`."""
+        """Return the shape of the weights of a number of queries, `(B, [heads,] queries, Tv)`."""
         *lead, length, _ = ops.shape(memory.value)
         return (*lead, queries, length)
 
     # One query at a time.
 
     def expect_memory(self, memory: Any) -> None:
-        """Raise a ValueError for a memory that was not prepared."""
+        """Raise a ValueError for anything but a prepared memory."""
         if not isinstance(memory, Memory):
             self._refuse("a memory from prepare(value)", f"a {type(memory).__name__}")
 
@@ -345,8 +341,8 @@ class Attention(AveragingLayer):
         Args:
             value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
             key: `(B, Tv, dk)`, or a grid; the value if not given.
-            mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; the mask that a Keras layer has put
-                on the value if not given.
+            mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; by default the value's own, which
+                a Keras layer has put on it.
 
         Raises:
             ValueError: for a value of another rank, a key or a mask that does not fit it, and if
@@ -376,8 +372,8 @@ class Attention(AveragingLayer):
     ) -> tuple[Tensor, Tensor, Any]:
         """Attend with one query.
 
-        Several queries may share a memory, as the beams of a search do: `query` has `n` rows for
-        each row of the memory, those of one memory row next to one another.
+        Several queries may read one memory row, as the beams of a search do: `query` has `n` rows
+        for each row of the memory, next to one another.
 
         Args:
             query: `(B·n, dq)`.
@@ -392,21 +388,19 @@ class Attention(AveragingLayer):
         """
         self.expect_memory(memory)
         self._expect_dense(query)
-        rows, batch = query.shape[0], memory.value.shape[0]
+        rows, batch, expected = query.shape[0], memory.value.shape[0], ""
         if tuple(query.shape[1:]) != (self.query_width,):
             expected = f"a query (rows, {self.query_width}) of one step"
+        elif rows and batch and rows % batch:
+            expected = f"a multiple of {batch} queries, those of one memory row next to one "
+            expected += "another: a memory is shared by the beams of a search, and never tiled"
+        if expected:
             self._refuse(expected, f"query {tuple(query.shape)}")
-        if rows and batch and rows % batch:
-            expected = (
-                f"a multiple of {batch} queries, those of one memory row next to one another: a "
-                "memory is shared by the beams of a search, and never tiled"
-            )
-            self._refuse(expected, f"query {tuple(query.shape)}")
-        length = memory.value.shape[-2]
-        shapes = [tuple(x.shape) for x in tree.flatten(self.state_spec(rows, length))]
+        spec = self.state_spec(rows, memory.value.shape[-2])
+        shapes = [tuple(x.shape) for x in tree.flatten(spec)]
         self._expect_states(state, shapes, "a state", "from initial_state(memory) or the last step")
         total, batch = ops.shape(query)[0], ops.shape(memory.value)[0]
-        count = backend.share(total, batch)
+        count = backend.group_size(total, batch)
         query = ops.reshape(ops.cast(query, self.compute_dtype), (batch, count, self.query_width))
         if training and noise is None:
             noise = self.draw_noise(self.weights_shape(memory, count))
@@ -420,7 +414,7 @@ class Attention(AveragingLayer):
     # Keras.
 
     def output_spec(self, query: Any, value: Any, key: Any = None, **kwargs: Any) -> Any:
-        """Return the symbolic contexts, and weights where they are asked for."""
+        """Return the symbolic contexts, with the weights if `return_attention_scores`."""
         self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
         context = keras.KerasTensor((*query.shape[:-1], value.shape[-1]), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):

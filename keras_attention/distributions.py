@@ -1,9 +1,9 @@
-"""Distributions: scores and a mask in, attention weights out.
+"""Distributions: from scores and a mask to attention weights.
 
-Masked positions get weight exactly 0, and a row with nothing to attend to gets zeros throughout.
-Scores are `(..., Tv)`, a mask is boolean and broadcasts to them. All are computed in at least
-float32 and return the shape and dtype of the scores. A layer also takes such a function as its
-`distribution`, registered with Keras where it is saved.
+Masked positions get weight exactly 0, and a row without any visible position gets zeros. Scores
+are `(..., Tv)`, a mask is boolean and broadcasts to them. All functions compute in at least float32
+and return the shape and dtype of the scores. A layer also takes a function of this form as its
+`distribution`; to save the layer, register the function with Keras.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from keras_attention import backend
 Tensor = Any
 
 MODES = ("parallel", "hard")
-PAIRED = 256  # positions up to which the softmax of a loop on a GPU is made of pairs
-LEAST = float(np.finfo("float32").min)  # of the highest score, where all is masked
-LONGEST = 2**16  # positions of monotonic attention in a graph of ONNX, whose lengths are open
+PAIRED = 256  # positions up to which a softmax in a loop on a GPU compares pairs
+LEAST = float(np.finfo("float32").min)  # stands for the highest score of a fully masked row
+LONGEST = 2**16  # positions of monotonic attention in a graph of ONNX of unknown length
 
 
 def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -37,11 +37,11 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is not None:
-        # No finite number would do: a visible score may be as low. Rows without any become 0.
-        # The infinity is a constant: a tensor tf2onnx multiplies by the condition, which is NaN.
+        # No finite number would do: a visible score may be as low. Scores of fully masked rows
+        # become 0. The infinity is a constant: tf2onnx multiplies a tensor, and 0 · inf is NaN.
         some = ops.any(mask, axis=-1, keepdims=True)
         scores = ops.where(ops.equal(mask, some), ops.where(mask, scores, 0.0), -np.inf)
-    # Of one score Keras's softmax warns, and PyTorch's exports trace unknown lengths as one.
+    # Keras's softmax warns of a single score. PyTorch's exports trace an unknown length as 1.
     if scores.shape[-1] == 1:
         weights = ops.exp(scores - ops.logsumexp(scores, axis=-1, keepdims=True))
     else:
@@ -52,10 +52,10 @@ def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
     """Return `w_i = 1 / Σ_j e^(s_j - s_i)`: one kernel, and one for its gradient.
 
-    So many exponentials as pairs of positions are nothing on a GPU where positions are few. Where
-    one is infinite the weight is 0.
+    With few positions an exponential for each pair costs a GPU nothing. An infinite one makes the
+    weight 0.
     """
-    few = ops.shape(scores)[-1] <= PAIRED  # known when XLA compiles, which leaves one branch
+    few = ops.shape(scores)[-1] <= PAIRED  # XLA knows it at compilation, and keeps one branch
 
     @ops.custom_gradient
     def weigh(scores: Tensor) -> tuple[Tensor, Any]:
@@ -72,7 +72,9 @@ def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
         def gradient_in_turn(upstream: Tensor) -> Tensor:
             return weights * (upstream - ops.sum(weights * upstream, axis=-1, keepdims=True))
 
-        weights = backend.saved(_either, few, by_pairs, lambda: _masked_softmax(scores, mask))
+        weights = backend.checkpointed(
+            _either, few, by_pairs, lambda: _masked_softmax(scores, mask)
+        )
 
         def gradient(g: Tensor) -> Tensor:
             return _either(few, lambda: gradient_by_pairs(g), lambda: gradient_in_turn(g))
@@ -95,11 +97,11 @@ def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     scores, dtype = _raised(scores)
     z, ordered, rank = _ordered(scores, mask)
-    # Algorithm 1: the support is a prefix of the ordered scores, the threshold follows from it.
+    # Algorithm 1: the support is a prefix of the ordered scores, and gives the threshold.
     inside = ops.cast(1 + rank * ordered > ops.cumsum(ordered, axis=-1), z.dtype)
     size = ops.sum(inside, axis=-1, keepdims=True)
     threshold = (ops.sum(inside * ordered, axis=-1, keepdims=True) - 1) / size
-    # The threshold hangs on the scores: one Newton step from its value gives it their gradient.
+    # The threshold depends on the scores: one Newton step from its value has their gradient.
     chosen = ops.cast(z > threshold, z.dtype)
     excess = ops.sum(ops.relu(z - threshold), axis=-1, keepdims=True) - 1
     threshold = threshold + excess / ops.maximum(ops.sum(chosen, axis=-1, keepdims=True), 1.0)
@@ -113,7 +115,7 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     scores, dtype = _raised(scores)
     z, ordered, rank = _ordered(scores / 2, mask)
-    # Algorithm 2: the threshold that each prefix of the ordered scores would have.
+    # Algorithm 2: the threshold of each prefix of the ordered scores.
     mean = ops.cumsum(ordered, axis=-1) / rank
     square = ops.cumsum(ops.square(ordered), axis=-1) / rank
     deviation = rank * (square - ops.square(mean))
@@ -121,7 +123,7 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     inside = ops.cast(thresholds <= ordered, z.dtype)
     last = ops.cast(rank == ops.sum(inside, axis=-1, keepdims=True), z.dtype)
     threshold = ops.sum(last * thresholds, axis=-1, keepdims=True)
-    # On the support that this chooses the closed form has their derivatives, of any order.
+    # On the chosen support the closed form has the derivatives of any order.
     chosen = ops.cast(z > threshold, z.dtype)
     size = ops.sum(chosen, axis=-1, keepdims=True)
     mean = ops.sum(chosen * z, axis=-1, keepdims=True) / size
@@ -141,11 +143,11 @@ def monotonic(
     query before. They sum to less than 1 where the walk may reach the end without a stop.
 
     Args:
-        scores: `e`.
+        scores: `e`, `(..., Tv)`.
         previous: `a'`, of their shape; before the first query 1 at position 0, else 0.
-        mask: masked positions are passed.
-        mode: `"parallel"` finds the weights in `log2(Tv)` steps, exact for any length; `"hard"`
-            stops for certain where `e > 0` (algorithm 1; not differentiable).
+        mask: the walk passes masked positions.
+        mode: `"parallel"` computes the weights in `log2(Tv)` steps, exactly for any length;
+            `"hard"` stops at once where `e > 0` (algorithm 1; not differentiable).
 
     Raises:
         ValueError: if the mode is unknown.
@@ -164,7 +166,7 @@ def monotonic(
     if mask is not None:
         mask = ops.broadcast_to(mask, ops.shape(scores))
         stop, stay = ops.where(mask, stop, 0.0), ops.where(mask, stay, 1.0)
-    # The factor on the way from position j - 1 to j.
+    # The probability to go on from position j - 1 to j.
     stay = ops.concatenate([ops.zeros_like(stay[..., :1]), stay[..., :-1]], axis=-1)
     return ops.cast(stop * _recurrence(stay, previous), dtype)
 
@@ -172,7 +174,7 @@ def monotonic(
 def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
     """Return `q_j = factors_j q_{j-1} + terms_j` along the last axis.
 
-    After step n each position has gathered from the `2 ** n` before it.
+    After step n each position has the sum over the `2 ** n` positions up to it.
     """
     length = LONGEST if backend.traces_onnx() else factors.shape[-1]
     if isinstance(length, int):
@@ -199,7 +201,7 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
 
 
 def _moved(x: Tensor, distance: int) -> Tensor:
-    """Return `x` moved to the right along the last axis, zeros first."""
+    """Return `x` moved to the right along the last axis, after zeros."""
     return ops.concatenate([ops.zeros_like(x[..., :distance]), x[..., :-distance]], axis=-1)
 
 
@@ -207,7 +209,7 @@ BY_NAME = {"softmax": softmax, "sparsemax": sparsemax, "entmax15": entmax15}
 
 
 def _raised(scores: Tensor) -> tuple[Tensor, str]:
-    """Return the scores in at least float32, and the dtype that they came in."""
+    """Return the scores in at least float32, and their own dtype."""
     dtype = keras_backend.standardize_dtype(scores.dtype)
     if dtype in ("float16", "bfloat16"):
         scores = ops.cast(scores, "float32")
@@ -228,6 +230,6 @@ def _ordered(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tenso
 
 
 def _visible(weights: Tensor, mask: Tensor | None) -> Tensor:
-    # Not a product, since NaN times 0 is NaN. Scores are hidden before a function as well, whose
-    # gradient at NaN is NaN.
+    # Not a product, since NaN times 0 is NaN. Masked scores are replaced before a function as well:
+    # its gradient at NaN is NaN.
     return weights if mask is None else ops.where(ops.cast(mask, "bool"), weights, 0.0)

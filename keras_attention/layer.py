@@ -13,9 +13,7 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend, distributions
-from keras_attention.shapes import Shape, fits, flat_length, flat_mask
-
-Tensor = Any
+from keras_attention.shapes import Shape, Tensor, fits, flat_length, flat_mask
 
 # Arguments of TensorFlow Addons' constructors, and their successors.
 _OF_ADDONS = {
@@ -32,9 +30,9 @@ _NOT_DENSE = ("RaggedTensor", "SparseTensor", "BCOO")
 
 
 class BaseLayer(keras.layers.Layer):
-    """Base of the layers: uniform error messages, and configurations made of the arguments' names.
+    """Base of the layers: error messages in one form, and the configuration.
 
-    The arguments of a subclass's constructor are attributes with their names.
+    A subclass keeps each argument of its constructor as an attribute of that name.
 
     Args:
         kernel_initializer: initializer of the kernels.
@@ -43,7 +41,7 @@ class BaseLayer(keras.layers.Layer):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> BaseLayer:
-        """Make the layer; a ValueError for arguments of another kind."""
+        """Make the layer; raise a ValueError for arguments of another kind."""
         layer: BaseLayer = super().__new__(cls, *args, **kwargs)
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
         placed = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
@@ -73,11 +71,11 @@ class BaseLayer(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
-        # Of sums over many positions or queries.
+        # The dtype of sums over many positions or queries.
         self.wide_dtype = "float64" if self.compute_dtype == "float64" else "float32"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call as Keras does; a ValueError for inputs of another form."""
+        """Call as Keras does; raise a ValueError for inputs of another form."""
         inputs = _inputs(type(self).call)
         several = len(args) == 1 and isinstance(args[0], (list, tuple))
         if several or not kwargs.keys() >= set(inputs[len(args) :]):
@@ -106,44 +104,42 @@ class BaseLayer(keras.layers.Layer):
         raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
 
     def _expect(self, holds: bool, expected: str, received: str = "", **values: Any) -> None:
-        """Raise a ValueError unless something holds; values are received by their names."""
+        """Raise a ValueError unless a condition holds; `values` are the received ones by name."""
         if not holds:
             named = ", ".join(f"{name}={value!r}" for name, value in values.items())
             self._refuse(expected, received or named)
 
     def _expect_one_of(self, name: str, value: Any, choices: Any) -> None:
-        """Raise a ValueError unless the value is among the choices, which are names."""
+        """Raise a ValueError unless the value is one of the names `choices`."""
         valid = isinstance(value, str) and value in choices
         self._expect(valid, f"{name} to be one of {', '.join(choices)}", **{name: value})
 
     def _expect_count(self, name: str, value: Any, or_none: bool = False) -> None:
-        """Raise a ValueError unless the value is an integer from 1 on."""
+        """Raise a ValueError unless the value is an integer, 1 or more."""
         counts = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
         expected = f"{name} >= 1, an integer" + (" or None" if or_none else "")
         self._expect(counts or (or_none and value is None), expected, **{name: value})
 
     def _expect_dense(self, *inputs: Any) -> None:
         """Raise a ValueError for ragged and sparse tensors."""
+        expected = "padded tensors and masks, such as x.to_tensor() and "
+        expected += "tf.sequence_mask(x.row_lengths()) of a RaggedTensor"
         for x in inputs:
             kind = type(x).__name__
             if kind in _NOT_DENSE or getattr(x, "ragged", False) or getattr(x, "is_nested", False):
-                expected = (
-                    "padded tensors and masks, such as x.to_tensor() and "
-                    "tf.sequence_mask(x.row_lengths()) of a RaggedTensor"
-                )
                 self._refuse(expected, kind)
 
     def _expect_number(
         self, name: str, value: Any, least: float, below: float | None = None
     ) -> None:
-        """Raise a ValueError unless the value is a number from `least` on, and below `below`."""
+        """Raise a ValueError unless the value is a number with `least <= value < below`."""
         number = isinstance(value, Real) and not isinstance(value, bool)
         valid = number and least <= value and (below is None or value < below)
         expected = f"{name} >= {least}" if below is None else f"{least} <= {name} < {below}"
         self._expect(valid, expected, **{name: value})
 
     def _expect_dtype(self, *layers: Any) -> None:
-        """Raise a ValueError for inner layers that compute in another dtype."""
+        """Raise a ValueError for inner layers with another compute dtype."""
         expected = f"inner layers with its dtype, {self.compute_dtype}: give it to all, or call "
         expected += "keras.config.set_dtype_policy"
         for layer in layers:
@@ -154,8 +150,8 @@ class BaseLayer(keras.layers.Layer):
     def _checked_mask(self, name: str, mask: Any, shape: Shape) -> Tensor | None:
         """Return a mask, an array or a list, as a boolean tensor; None for None.
 
-        Raises a ValueError unless it has this shape. The mask of a grid `(B, H, W)` is made flat,
-        and may be so already.
+        Raises a ValueError unless the mask has this shape. The mask of a grid, `(B, H, W)` or flat,
+        comes back flat, `(B, H · W)`.
         """
         if mask is None or (len(shape) == 2 and tuple(getattr(mask, "shape", ())) == tuple(shape)):
             return mask if mask is None else ops.cast(mask, "bool")
@@ -167,8 +163,8 @@ class BaseLayer(keras.layers.Layer):
     def _checked_attention_mask(self, mask: Any, shape: Shape) -> Tensor:
         """Return an attention mask as boolean `(B | 1, Tq | 1, Tv)`.
 
-        It may leave out the batch axis, and its other axes but the last may be 1. The shape that it
-        should have is `(B, Tq, Tv)`, or `(B, Tv)` for one step.
+        `shape` is `(B, Tq, Tv)`, or `(B, Tv)` for one step. The mask may lack the batch axis; its
+        axes but the last may be 1.
         """
         *lead, last = shape
         choices = [(size, 1) for size in lead]
@@ -181,7 +177,7 @@ class BaseLayer(keras.layers.Layer):
         return ops.expand_dims(mask, 1 if len(shape) == 2 else 0)
 
     def _mask_like(self, name: str, mask: Any, shapes: list[Any]) -> Tensor:
-        """Return the mask if it has one of the shapes, the first of which the error names."""
+        """Return the mask if it has one of the shapes; the error names the first of them."""
         mask = ops.convert_to_tensor(mask) if isinstance(mask, (list, tuple)) else mask
         mask, shape, hint = ops.cast(mask, "bool"), shapes[0], ""
         if len(mask.shape) == 1 and len(shape) == 2:
@@ -191,7 +187,10 @@ class BaseLayer(keras.layers.Layer):
         return mask
 
     def _expect_states(self, states: Any, expected: list[Any], form: str, source: str) -> None:
-        """Raise a ValueError, of form and source, unless tensors have these shapes; None is any."""
+        """Raise a ValueError unless tensors have the expected shapes, where None is any size.
+
+        The error names the `form` of the states and their `source`.
+        """
         states = [] if states is None else tree.flatten(states)
         shapes = [tuple(getattr(x, "shape", ())) for x in states]
         if len(shapes) != len(expected) or not all(map(fits, shapes, expected)):
@@ -199,7 +198,7 @@ class BaseLayer(keras.layers.Layer):
             self._refuse(f"{form} {wanted}, {source}", received)
 
     def output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the symbolic outputs of a call with these arguments, by name."""
+        """Return the symbolic outputs of a call with these arguments, given by name."""
         raise NotImplementedError
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
@@ -208,7 +207,7 @@ class BaseLayer(keras.layers.Layer):
         note_length(self, next(iter(arguments.values())))
         outputs = self.output_spec(**arguments)
         count = len(outputs) if type(outputs) is tuple else 1
-        # Keras connects as many outputs of a layer as its first call in a model had.
+        # Keras connects no more outputs of a layer than its first call in a model had.
         first = self.__dict__.setdefault("_outputs_of_first_call", count)
         self._expect(
             count <= first,
@@ -219,7 +218,7 @@ class BaseLayer(keras.layers.Layer):
         return outputs
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the shapes of what a call returns for inputs of these shapes."""
+        """Return the shapes of a call's outputs for inputs of these shapes."""
         names = list(inspect.signature(self.call).parameters)
         shapes = {**dict(zip(names, args, strict=False)), **kwargs}
         symbols = {n.removesuffix("_shape"): keras.KerasTensor(s) for n, s in shapes.items() if s}
@@ -261,14 +260,14 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
 
 
 def note_length(layer: keras.layers.Layer, sequence: Any) -> None:
-    """Keep the number of steps of a symbolic call, None where unknown: `expect_known_length`."""
+    """Note a symbolic call's number of steps, or None, on the layer, for `expect_known_length`."""
     vars(layer).setdefault("_symbolic_lengths", set()).add(sequence.shape[1:2])
 
 
 def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
     """Raise a ValueError where an export to ONNX would unroll a loop over an unknown length.
 
-    Keras traces unknown lengths as 1: `note_length` has seen the layer's symbolic calls.
+    Keras traces an unknown length as 1. The lengths noted by `note_length` tell it from a real 1.
     """
     lengths = vars(layer).get("_symbolic_lengths", {(None,)})
     if sequence.shape[1] == 1 and (None,) in lengths and backend.traces_onnx():
@@ -280,7 +279,7 @@ def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
 
 
 def keeps(method: Any, own: Any) -> bool:
-    """Whether a bound method is `own`, a class's function, and not an override of it."""
+    """Whether a bound method is the function `own` of a base class, not an override."""
     return getattr(method, "__func__", None) is own
 
 
@@ -288,7 +287,8 @@ class AveragingLayer(BaseLayer):
     """A layer that weighs positions and averages them: distribution, heads and dropout.
 
     Args:
-        distribution: a name of `keras_attention.distributions.BY_NAME`, or a function like those.
+        distribution: a name in `keras_attention.distributions.BY_NAME`, or a function of scores
+            and mask.
         num_heads: number of heads, each with its part of the last axis.
         dropout: fraction of the weights dropped in training.
         seed: integer seed of the dropout.
@@ -307,10 +307,8 @@ class AveragingLayer(BaseLayer):
         valid = isinstance(distribution, str) and distribution in distributions.BY_NAME
         if callable(distribution):  # Keras's own softmax would take a mask for its axis
             valid = list(inspect.signature(distribution).parameters)[1:2] not in ([], ["axis"])
-        expected = (
-            f"distribution to be {', '.join(distributions.BY_NAME)} or function(scores, mask)"
-        )
-        self._expect(valid, expected, distribution=distribution)
+        expected = f"{', '.join(distributions.BY_NAME)} or function(scores, mask)"
+        self._expect(valid, f"distribution to be {expected}", distribution=distribution)
         self._expect_count("num_heads", num_heads)
         self._expect_number("dropout", dropout, 0, 1)
         self._expect(seed is None or isinstance(seed, Integral), "an integer seed", seed=seed)
@@ -324,18 +322,18 @@ class AveragingLayer(BaseLayer):
         self.supports_masking = True
 
     def _expect_units(self, units: Any) -> None:
-        """Raise a ValueError unless this is a number of units that the heads divide."""
+        """Raise a ValueError unless units is an integer that the number of heads divides."""
         self._expect_count("units", units)
         divided, num_heads = units % self.num_heads == 0, self.num_heads
         self._expect(divided, "units that num_heads divides", units=units, num_heads=num_heads)
 
     def _expect_divided(self, name: str, shape: tuple[Any, ...]) -> None:
-        """Raise a ValueError unless the heads divide the last axis."""
+        """Raise a ValueError unless the number of heads divides the last axis."""
         expected = f"{name} of a width that num_heads={self.num_heads} divides"
         self._expect(shape[-1] % self.num_heads == 0, expected, f"a shape {tuple(shape)}")
 
     def weights_spec(self, batch: Any, steps: Any, memory: tuple[Any, ...]) -> keras.KerasTensor:
-        """Return the symbolic weights of so many steps, `(T,)` or `()`, and a memory's shape."""
+        """Return the symbolic weights, with `steps` `(T,)` or `()`, over a memory of this shape."""
         heads = [self.num_heads] if self.num_heads > 1 else []
         return keras.KerasTensor((batch, *heads, *steps, flat_length(memory)), self.compute_dtype)
 
@@ -343,16 +341,16 @@ class AveragingLayer(BaseLayer):
         """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
         if self.num_heads == 1:
             return x
-        # Not reshaped: tf2onnx takes a reshape after another apart by the wrong shape.
+        # Not reshaped: tf2onnx merges two reshapes, one after the other, into a wrong one.
         return ops.stack(ops.split(x, self.num_heads, axis=-1), axis=1)
 
     def dropped(self, shape: tuple[Any, ...]) -> Tensor:
-        """Draw the factors of weights of this shape: 0 for what is dropped."""
+        """Draw dropout's factors for weights of this shape: 0, or `1 / (1 - dropout)`."""
         ones = ops.ones(shape, self.compute_dtype)
         return keras.random.dropout(ones, self.dropout, seed=self.seed_generator)
 
     def average(self, weights: Tensor, value: Tensor) -> Tensor:
-        """Return the averages `(B, n, ·)` of values that are split among the heads."""
+        """Return the averages `(B, n, ·)` of values, which are split among the heads."""
         contexts = backend.average(weights, value)
         if self.num_heads == 1:
             return contexts

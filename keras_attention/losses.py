@@ -1,7 +1,7 @@
 """Losses of attention weights.
 
-The functions take weights `(B, T, S)`, from `return_attention_scores`, and return one value for
-each row of the batch, float32 `(B,)`. Several heads, `(B, heads, T, S)`, are averaged.
+The functions take weights `(B, T, S)`, from `return_attention_scores`, and return a value for each
+row of the batch, float32 `(B,)`. Weights of several heads, `(B, heads, T, S)`, are averaged.
 `AttentionLoss` adds one of them to a model.
 
 Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: False positions do not count.
@@ -50,7 +50,7 @@ BY_NAME = {"coverage": coverage, "doubly_stochastic": doubly_stochastic}
 class AttentionLoss(BaseLayer):
     """Adds a loss of attention weights to the model's loss, and passes the outputs on.
 
-    Keras drops layers that no output of a model depends on: go on with what this returns.
+    Keras drops a layer on which no output of the model depends: go on with this layer's outputs.
 
     Args:
         loss: `"coverage"` or `"doubly_stochastic"`, the functions of `keras_attention.losses`.
@@ -122,7 +122,7 @@ def _masked(
     weights = ops.cast(weights, "float32")
     if len(weights.shape) == 4:
         weights = ops.mean(weights, axis=1)
-    # Sums have the shapes that are wanted, of symbolic weights and of empty ones, too.
+    # Sums have the shapes of the masks, of symbolic and of empty weights, too.
     target = ops.ones_like(ops.sum(weights, axis=2)) if target_mask is None else target_mask
     source = ops.ones_like(ops.sum(weights, axis=1)) if source_mask is None else source_mask
     target, source = ops.cast(target, "float32"), ops.cast(source, "float32")

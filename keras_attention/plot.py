@@ -8,7 +8,7 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-# For characters that matplotlib's own font lacks: the first of these that are installed.
+# For characters that matplotlib's own font lacks: those that are installed, in this order.
 CJK_FONTS = (
     "Noto Sans CJK SC",
     "WenQuanYi Zen Hei",
@@ -33,9 +33,9 @@ def plot_attention(
 ) -> Any:
     """Draw attention weights: the source across, target tokens down, darker is more.
 
-    Over an image each target token has a panel, brighter where the weight is greater. Where there
-    is no room for all tokens or numbers, some are left out. Matplotlib warns of characters that no
-    installed font has.
+    Over an image each target token has a panel, brighter where the weight is greater. Without room
+    for all tokens or numbers, some are left out. Matplotlib warns of characters that no installed
+    font has.
 
     Args:
         source: the S source tokens; or the times of S events, an array of rising numbers `(S,)`;
@@ -121,7 +121,7 @@ def _draw_map(
 def _draw_over_image(
     image: Any, target: Sequence[str], weights: Any, title: str | None, ax: Any
 ) -> Any:
-    """Draw the weights of a grid over the image that it was made of, a panel for each token."""
+    """Draw the weights of a grid over its image, a panel for each token."""
     if weights.ndim != 3 or weights.shape[0] < len(target) or image.ndim > 3 or not len(target):
         shape = f"({len(target)}, rows, columns)"
         expected = f"weights {shape} for an image (H, W) or (H, W, channels)"
@@ -163,12 +163,12 @@ def _figure(size: tuple[float, float]) -> Any:
 
 
 def _some(count: int) -> range:
-    """Return which of so many labels there is room for."""
+    """Return the indices of the labels that there is room for, of `count` labels."""
     return range(0, count, -(-count // MAX_LABELS) or 1)
 
 
 def _edges(times: Any) -> Any:
-    """Return the borders between events, `(S + 1,)`: half way from one to the next."""
+    """Return the borders between events, `(S + 1,)`: half way from each to the next."""
     if times.ndim != 1 or not len(times) or (np.diff(times) <= 0).any():
         _refuse("times that rise, (S,)", np.array2string(times, threshold=5))
     half = np.diff(times) / 2 if len(times) > 1 else np.array([0.5])

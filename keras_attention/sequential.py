@@ -1,4 +1,4 @@
-"""Queries that attend one after the other."""
+"""Attention of one query after the other."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.shapes import keep_where
-
-Tensor = Any
+from keras_attention.shapes import Tensor, keep_where
 
 
 def attend_in_turn(
@@ -23,9 +21,9 @@ def attend_in_turn(
     mask: Tensor | None,
     noise: dict[str, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Any]:
-    """Attend as `Attention.attend_all`, with `Attention.attend` for each query in turn.
+    """Attend as `Attention.attend_all` does, by a call of `attend` for each query in turn.
 
-    The query is from `Attention.queries`, noise `(Tq, ...)` from `Attention.draw_noise`.
+    `query` is from `Attention.queries`, `noise` `(Tq, ...)` from `Attention.draw_noise`.
     """
     batch, *_, count, _ = ops.shape(tree.flatten(query)[0])  # (B, [heads,] Tq, ·)
     query = tree.map_structure(lambda x: ops.moveaxis(x, len(x.shape) - 2, 0), query)

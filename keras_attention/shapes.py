@@ -13,13 +13,11 @@ Shape = Sequence[Any]
 
 
 def fits(shape: Shape, expected: Shape) -> bool:
-    """Return whether two shapes may be the same, where None is unknown."""
+    """Return whether two shapes may be the same, where None is an unknown size."""
     if len(shape) != len(expected):
         return False
-    for a, b in zip(shape, expected, strict=True):
-        if a is not None and b is not None and a != b:
-            return False
-    return True
+    pairs = zip(shape, expected, strict=True)
+    return all(a is None or b is None or a == b for a, b in pairs)
 
 
 def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -51,7 +49,7 @@ def flat_memory(memory: Tensor) -> Tensor:
 
 
 def flat_mask(mask: Tensor | None) -> Tensor | None:
-    """Return the mask of a grid as `(B, Tv)`; others stay."""
+    """Return a mask `(B, Tv)`, or of a grid `(B, H, W)`, as `(B, Tv)`."""
     if mask is None or len(mask.shape) < 3:
         return mask
     batch, height, width = ops.shape(mask)
@@ -59,13 +57,13 @@ def flat_mask(mask: Tensor | None) -> Tensor | None:
 
 
 def first_place(mask: Tensor) -> Tensor:
-    """Return the first position that a mask `(B, Tv)` allows, int32 `(B, 1, 1)`; 0 if none."""
+    """Return the first position that a mask `(B, Tv)` allows, int32 `(B, 1, 1)`, or 0."""
     first = ops.argmax(ops.cast(mask, "int32"), axis=1)
     return ops.reshape(ops.cast(first, "int32"), (-1, 1, 1))
 
 
 def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
-    """Return, of two structures of tensors, `new` where their first axes are valid, else `old`."""
+    """Return a structure of tensors: `new` where `valid`, of their first axes, else `old`."""
 
     def choose(a: Tensor, b: Tensor) -> Tensor:
         others = tuple(range(len(valid.shape), len(a.shape)))
@@ -75,5 +73,5 @@ def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
 
 
 def blank_where_masked(mask: Tensor | None, x: Any) -> Any:
-    """Return tensors with zeros where a mask of their first axes is False; None masks nothing."""
+    """Return tensors, with zeros where a mask of their first axes is False; None masks nothing."""
     return x if mask is None else keep_where(mask, x, tree.map_structure(ops.zeros_like, x))

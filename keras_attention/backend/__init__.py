@@ -1,6 +1,6 @@
-"""Operations that a backend may replace by its own.
+"""Operations of which a backend may have its own.
 
-`generic.py` documents each. The file of the backend in use replaces those that it has, too.
+`generic.py` has and documents all. The file of the backend in use replaces some of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from keras_attention.backend.generic import *
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 
 if IS_TENSORFLOW:
-    from keras_attention.backend.gpu_scan import saved
+    from keras_attention.backend.gpu_scan import checkpointed
     from keras_attention.backend.on_tensorflow import *
 elif keras.backend.backend() == "jax":
     from keras_attention.backend.on_jax import *

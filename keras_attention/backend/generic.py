@@ -1,7 +1,7 @@
-"""Loops over time, and products and gathers in a loop, for every backend; the fast paths' switch.
+"""Loops over time, their products and gathers, for every backend; and the switch of fast paths.
 
-They are written in Python and operations of Keras. `on_tensorflow.py`, `on_jax.py` and
-`on_torch.py` replace some of them in `keras_attention.backend`.
+This file uses Python and operations of Keras. `on_tensorflow.py`, `on_jax.py` and `on_torch.py`
+replace some of its functions in `keras_attention.backend`.
 
 A fast path gives the result of a plain formula. Functions that were traced or compiled before a
 switch stay as they are. The switch leaves each backend's own loops, products and gathers alone.
@@ -22,8 +22,8 @@ from keras import ops, tree
 Tensor = Any
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
-# Of `tf.function`. No function of the library has a Python `if` or `for` on a tensor, and autograph
-# translates the source of each that is called, also where its file has changed since the import.
+# Options of `tf.function`. The library has no Python `if` or `for` on a tensor. Autograph would
+# translate the source of each called function, even if the file has changed since its import.
 PLAIN_GRAPH = {"autograph": False}
 
 VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
@@ -34,13 +34,13 @@ if _of_process not in ("0", "1"):
 
 
 class Settings(NamedTuple):
-    """What holds for this thread.
+    """The settings of this thread.
 
     Attributes:
         fast: whether fast paths may run.
-        exporting: whether functions must run where XLA does not.
+        exporting: whether traced functions must run without XLA.
         training: whether a layer is called for training, so that gradients may follow.
-        products: dtype of the products in the loops of `fast.loop`, or None for that of the cell.
+        products: dtype of the products in the loops of `fast.loop`; None for the cell's dtype.
     """
 
     fast: bool = _of_process == "1"
@@ -54,7 +54,7 @@ settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # n
 
 @contextlib.contextmanager
 def within(**values: Any) -> Iterator[None]:
-    """Within this, some `Settings` have other values."""
+    """Give some `Settings` other values within a `with` block."""
     token = settings.set(settings.get()._replace(**values))
     try:
         yield
@@ -63,10 +63,10 @@ def within(**values: Any) -> Iterator[None]:
 
 
 def fast_paths(enabled: bool) -> AbstractContextManager[None]:
-    """Within this, run the fast paths, or the plain formulas that they stand for.
+    """Run the fast paths, or the plain formulas in their place, within a `with` block.
 
-    It holds for this thread. For a whole process set the environment variable
-    `KERAS_ATTENTION_FAST_PATHS` to 0.
+    The switch is this thread's. The environment variable `KERAS_ATTENTION_FAST_PATHS`, 0 or 1, is
+    that of a whole process.
 
     Args:
         enabled: whether the fast paths may run.
@@ -75,9 +75,9 @@ def fast_paths(enabled: bool) -> AbstractContextManager[None]:
 
 
 def exporting() -> AbstractContextManager[None]:
-    """Within this, trace functions so that they run where XLA does not, as in TensorFlow Serving.
+    """Trace functions without XLA within a `with` block, as TensorFlow Serving needs them.
 
-    Save a TensorFlow model whose batch size and lengths are all known under it.
+    Save a TensorFlow model within it if its batch size and lengths are all known.
     """
     return within(exporting=True)
 
@@ -88,14 +88,14 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
     Args:
         step: `(inputs at t, state) -> (outputs at t, state)`. Shapes and dtypes of the state stay.
         state: structure of tensors.
-        inputs: structure of tensors with time as the first axis; every leaf is `(T, ...)`.
-        output_dtypes: structure of dtype names, alike to the outputs of `step`.
+        inputs: structure of tensors `(T, ...)`.
+        output_dtypes: the dtype names of the outputs of `step`, in their structure.
 
     Returns:
         The outputs of all steps, stacked to `(T, ...)`, and the last state.
     """
     outputs: list[Any] = []
-    # Unstacked, not indexed: an ONNX graph then refuses other lengths than the one that was traced.
+    # Unstacked, not indexed: an ONNX graph then refuses any length but the traced one.
     for row in zip(*(ops.unstack(x) for x in tree.flatten(inputs)), strict=True):
         output, state = step(tree.pack_sequence_as(inputs, row), state)
         outputs.append(output)
@@ -110,19 +110,19 @@ def unfold(
     Args:
         step: `(t, state) -> (outputs at t, state)`. Dtypes and ranks of the state stay.
         state: structure of tensors.
-        done: `state -> ()` boolean tensor. A step of a state that is done changes nothing that
-            counts: where XLA compiles for a GPU some are taken.
+        done: `state -> ()` boolean tensor. XLA on a GPU takes a few steps of a done state: they
+            must not change the results.
         max_length: greatest number of steps; a Python integer on JAX and for XLA.
         pause: `state -> ()` boolean tensor: whether the state goes through `resume` now.
-        resume: `state -> state`, which may change the size of first axes. Both only where
-            XLA does not compile.
+        resume: `state -> state`, which may change the size of first axes. Without XLA only, as
+            `pause`.
 
     Returns:
         The outputs stacked to `(T, ...)`, the last state, and the number of steps taken. `T` is the
         number of steps taken; on JAX, and on TensorFlow where XLA compiles, it is `max_length`
         with zeros after the last step taken.
     """
-    outputs, t, longest = [], 0, int(max_length)  # of a GPU, which is waited for once
+    outputs, t, longest = [], 0, int(max_length)  # waits for a GPU, once
     while t < longest and not (t and bool(done(state))):
         output, state = step(ops.convert_to_tensor(t, "int32"), state)
         if pause and resume and bool(pause(state)):
@@ -143,12 +143,12 @@ def average(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def gather(x: Tensor, index: Tensor) -> Tensor:
-    """Return the rows `index`, none of them negative, of `x` `(n, ...)`."""
+    """Return the rows `index` of `x` `(n, ...)`; no index is negative."""
     return ops.take(x, index, axis=0)
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return `(B, k, ...)`, the elements `index` `(B, k)`, none negative, of `x` `(B, n, ...)`."""
+    """Return `x[b, index[b, i]]`, `(B, k, ...)`, of `x` `(B, n, ...)`; no index is negative."""
     index = ops.reshape(index, (*ops.shape(index), *[1] * (len(x.shape) - 2)))
     return ops.take_along_axis(x, index, axis=1)
 
@@ -165,39 +165,39 @@ def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
 
 
 def traces_onnx() -> bool:
-    """Whether a graph of ONNX is being traced, on PyTorch: loops are unrolled there."""
+    """Whether PyTorch is tracing a graph of ONNX, in which loops are unrolled."""
     return False
 
 
-def share(rows: Any, batch: Any) -> Any:
-    """Return how many of `rows` rows share each of `batch` rows, where `batch` may be 0."""
-    if isinstance(batch, int):
-        return rows // (batch or 1)
-    return rows // (ops.maximum(batch, 1) if ops.is_tensor(batch) else batch)
+def group_size(rows: Any, groups: Any) -> Any:
+    """Return how many of `rows` rows each of `groups` groups has; there may be no group."""
+    if isinstance(groups, int):
+        return rows // (groups or 1)
+    return rows // (ops.maximum(groups, 1) if ops.is_tensor(groups) else groups)
 
 
 def is_concrete(x: Tensor) -> bool:
-    """Whether the values of a tensor can be read: no function of it is being traced."""
+    """Whether the values of a tensor can be read, since no function is being traced."""
     return True
 
 
 def under_xla() -> bool:
-    """Whether XLA compiles what is being computed."""
+    """Whether XLA compiles the current computation."""
     return False
 
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return `vᵀ tanh(q + k)` without a tensor `(B, Tq, Tv, units)`; None where the formula serves.
 
-    It serves small scores, a single query or key, lengths that are not known, and what runs
-    operation by operation on TensorFlow and JAX. Derivatives of any order are those of the formula.
+    The formula serves small scores, a single query or key, unknown lengths, and eager TensorFlow
+    and JAX. Derivatives of any order are those of the formula.
 
     Args:
         query: float32 or wider, `(B, Tq, units)`.
         key: `(B, Tv, units)`.
         scale: `v`, `(units,)`.
-        training: whether gradients may follow. TensorFlow then compiles a function for each batch
-            size, otherwise only where it is known.
+        training: whether gradients may follow. TensorFlow then compiles a function for an unknown
+            batch size, too.
     """
     return None
 
@@ -205,7 +205,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
 def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
     """Return the size of the formula's tensor `(B, Tq, Tv, units)`; 0 where the formula serves.
 
-    An unknown `B` is `batch`, or nothing if that is 0.
+    `batch` stands for an unknown `B`; with 0 the formula serves.
     """
     rows, queries, units = query.shape
     sizes = (rows or batch, queries, key.shape[1], units)
@@ -220,9 +220,9 @@ def in_gpu_loop() -> bool:
 
 
 def wanted_device() -> str:
-    """Return `KERAS_ATTENTION_DEVICE`, which overrides what a backend sees: cpu, gpu or nothing.
+    """Return `KERAS_ATTENTION_DEVICE`, cpu, gpu or nothing: it overrides the backend's device.
 
-    With `gpu`, what a card would run is traced and compiled on a machine without one.
+    With `gpu` a machine without a card traces and compiles the programs of one.
 
     Raises:
         ValueError: the variable has another value.
@@ -234,15 +234,15 @@ def wanted_device() -> str:
 
 
 def on_gpu() -> bool:
-    """Whether the backend computes on a GPU, where something is written for one."""
+    """Whether the backend computes on a GPU."""
     return wanted_device() == "gpu"
 
 
 def for_gpu() -> bool:
-    """Whether XLA compiles what is being computed for a GPU."""
+    """Whether XLA compiles the current computation for a GPU."""
     return False
 
 
-def saved(make: Callable[..., Tensor], *args: Any) -> Tensor:
-    """Return what `make` returns in a step of `scan`, whose gradient may read it."""
+def checkpointed(make: Callable[..., Tensor], *args: Any) -> Tensor:
+    """Return `make(*args)` in a step of `scan`; the gradient of `scan` may read it again."""
     return make(*args)

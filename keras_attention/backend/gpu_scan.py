@@ -3,10 +3,10 @@
 A kernel of a recurrent step computes for 1 to 5 microseconds, and takes as long to launch. So
 
 - an iteration of the loop takes several steps, which share its reads, writes and counters;
-- the gradient is a loop of its own. Its trip count is known, so that the host is not asked at each
-  iteration. It reads the states before each step and takes the step again, where automatic
-  differentiation writes each intermediate value by a kernel of its own. Values that are dear, those
-  that `saved` made, it reads as well.
+- the gradient is a loop of its own. Its trip count is known: no iteration asks the host whether to
+  go on. The gradient reads the state before each step and takes the step again; automatic
+  differentiation would write each intermediate value by a kernel of its own. It also reads the
+  values that `checkpointed` made, which are expensive to make.
 
 The gradient has no derivative: asking for one raises NotImplementedError.
 """
@@ -22,11 +22,9 @@ from typing import Any
 import tensorflow as tf
 from keras import tree
 
-from keras_attention.backend.generic import PLAIN_GRAPH, Step
+from keras_attention.backend.generic import PLAIN_GRAPH, Step, Tensor
 
-Tensor = Any
-
-# Operations of a step that gives other values when it is taken again: it draws, or writes weights.
+# Operations that draw random numbers or write weights: their step, taken again, gives other values.
 DRAWS = ("Assign", "Multinomial", "Random", "RngReadAndSkip", "TruncatedNormal")
 STEPS = 4  # of an iteration: 2 launch a tenth more kernels, 8 compile twice as long
 NO_SECOND_DERIVATIVE = (
@@ -35,8 +33,8 @@ NO_SECOND_DERIVATIVE = (
 )
 
 
-class _Saved:
-    """What `saved` made in a step, in order; with values, they are handed out again."""
+class _Checkpoints:
+    """The values that `checkpointed` makes in a step, in order; given values are handed out."""
 
     def __init__(self, values: list[Tensor] | None = None) -> None:
         self.values = list(values or [])
@@ -49,28 +47,28 @@ class _Saved:
         return self.values[-1]
 
 
-_step_saves: ContextVar[_Saved | None] = ContextVar("step_saves", default=None)
+_checkpoints: ContextVar[_Checkpoints | None] = ContextVar("checkpoints", default=None)
 
 
 @contextlib.contextmanager
-def _saving(values: _Saved) -> Iterator[None]:
-    token = _step_saves.set(values)
+def _checkpointing(values: _Checkpoints) -> Iterator[None]:
+    token = _checkpoints.set(values)
     try:
         yield
     finally:
-        _step_saves.reset(token)
+        _checkpoints.reset(token)
 
 
-def saved(make: Callable[..., Tensor], *args: Any) -> Tensor:
-    """Return what `make` returns; the gradient of `scan` reads it instead of making it again."""
-    values = _step_saves.get()
+def checkpointed(make: Callable[..., Tensor], *args: Any) -> Tensor:
+    """Return `make(*args)`; the gradient of `scan` reads the value instead of making it again."""
+    values = _checkpoints.get()
     return make(*args) if values is None else values.get(make, *args)
 
 
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any] | None:
     """Call `step` for each time step in turn: see `generic.scan`; there is at least one step.
 
-    Returns None for a step that draws its own random numbers: taken again it would draw others.
+    Returns None for a step that draws random numbers: taken again it would draw others.
     """
     loop = _Loop(step, state, inputs)
     if loop.draws:
@@ -89,8 +87,8 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
 class _Traced:
     """A function of tensors, traced once and copied into each graph that calls it.
 
-    Its Python runs once. A call of a TensorFlow function would not do: in one XLA takes what a loop
-    captures for constants, and compiles at each step.
+    Its Python runs once. A call of a TensorFlow function would not do: inside a called function XLA
+    takes the tensors that a loop captures for constants, and compiles anew at each step.
     """
 
     def __init__(self, function: Callable[..., Any], specs: list[tf.TensorSpec]) -> None:
@@ -121,7 +119,7 @@ class _Traced:
 
 
 class _Loop:
-    """A step as a function of lists of tensors, and what it reads and makes.
+    """A step as a function of lists of tensors.
 
     Attributes:
         state: the tensors before the first step.
@@ -129,9 +127,9 @@ class _Loop:
         tensors: floating tensors from outside that the step reads.
         variables: trainable variables that the step reads.
         outputs: a tensor like each output of a step.
-        saves: a tensor like each that `saved` makes in a step.
+        checkpoints: a tensor like each value that `checkpointed` makes in a step.
         draws: whether the step draws random numbers or writes weights.
-        as_output: the index of an output, by that of a state that is the same tensor.
+        as_output: from the index of a state to that of the output that is the same tensor.
     """
 
     def __init__(self, step: Step, state: Any, inputs: Any) -> None:
@@ -142,26 +140,28 @@ class _Loop:
         count = len(self.state)
 
         def take(*tensors: Tensor) -> Any:
-            saves = _Saved()
-            new, outputs = self.take(tensors[:count], tensors[count:], saves)
+            checkpoints = _Checkpoints()
+            new, outputs = self.take(tensors[:count], tensors[count:], checkpoints)
             pairs = itertools.product(enumerate(new), enumerate(outputs))
             self.as_output.update({i: j for (i, x), (j, y) in pairs if y is x})
-            return new, outputs, saves.values
+            return new, outputs, checkpoints.values
 
         self._specs = [tf.TensorSpec(x.shape, x.dtype) for x in self.state]
         self._specs += [tf.TensorSpec(x.shape[1:], x.dtype) for x in self.inputs]
         self._forward = _Traced(take, self._specs)
         self.tensors = [x for x in self._forward.captured if x.dtype.is_floating]
         self.variables = self._forward.variables
-        _, self.outputs, self.saves = self._forward.returned
+        _, self.outputs, self.checkpoints = self._forward.returned
         self._backward: _Traced | None = None  # the gradient of a step
         graph = self._forward.definition
         nodes = itertools.chain(graph.node, *(each.node_def for each in graph.library.function))
         self.draws = any(node.op.startswith(DRAWS) for node in nodes)
 
-    def take(self, state: Any, inputs: Any, saves: _Saved) -> tuple[list[Tensor], list[Tensor]]:
+    def take(
+        self, state: Any, inputs: Any, checkpoints: _Checkpoints
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """Take a step: the states after it, and its outputs."""
-        with _saving(saves):
+        with _checkpointing(checkpoints):
             outputs, new = self._step(
                 tree.pack_sequence_as(self._inputs, list(inputs)),
                 tree.pack_sequence_as(self._state, list(state)),
@@ -174,7 +174,7 @@ class _Loop:
     def run(
         self, state: list[Tensor], inputs: list[Tensor], steps: int
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Take all steps, so many at each iteration: the outputs of all, and the last states."""
+        """Take all steps, `steps` an iteration: return the outputs of all, and the last states."""
         length = inputs[0].shape[0]
         length = tf.shape(inputs[0])[0] if length is None else length
         chunks = _Chunks(length // steps, steps)
@@ -184,15 +184,15 @@ class _Loop:
         def run(*arguments: Tensor) -> Any:
             first = list(arguments[: len(state)])
             arrays = [chunks.array(x) for x in arguments[len(state) :][: len(inputs)]]
-            for variable in self.variables:  # a copy of a step does not say that it reads them
+            for variable in self.variables:  # so that the tape knows them: copied steps hide reads
                 tf.convert_to_tensor(variable)
-            like = [*self.outputs, *[first[i] for i in alone], *self.saves]
+            like = [*self.outputs, *[first[i] for i in alone], *self.checkpoints]
 
             def forward(t: Tensor, state: list[Tensor], rows: list[Any]) -> Any:
                 values = []
                 for step_inputs in chunks.read(arrays, t):
-                    state, outputs, saves = self._forward(*state, *step_inputs)
-                    values.append([*outputs, *[state[i] for i in alone], *saves])
+                    state, outputs, checkpoints = self._forward(*state, *step_inputs)
+                    values.append([*outputs, *[state[i] for i in alone], *checkpoints])
                 return t + 1, state, chunks.write(rows, t, values)
 
             _, last, rows = tf.while_loop(
@@ -205,14 +205,14 @@ class _Loop:
             outputs = values[: len(self.outputs)]
             after = dict(zip(alone, values[len(outputs) :], strict=False))
             after |= {i: outputs[j] for i, j in self.as_output.items()}
-            saves = values[len(outputs) + len(alone) :]
+            checkpoints = values[len(outputs) + len(alone) :]
 
             def gradient(*upstream: Tensor, variables: Any = None) -> Any:
                 # Shifted after it is joined: XLA then fuses both.
                 before = [tf.concat([x[None], after[i]], 0)[:-1] for i, x in enumerate(first)]
                 g_last, g_outputs = upstream[: len(first)], upstream[len(first) :]
                 g_first, g_inputs, sums = self._run_back(
-                    chunks, arrays, before, saves, list(g_last), list(g_outputs)
+                    chunks, arrays, before, checkpoints, list(g_last), list(g_outputs)
                 )
                 results = (*g_first, *g_inputs, *sums[: len(self.tensors)])
                 if variables is None:
@@ -231,16 +231,16 @@ class _Loop:
         chunks: _Chunks,
         arrays: list[Any],
         before: list[Tensor],
-        saves: list[Tensor],
+        checkpoints: list[Tensor],
         g_last: list[Tensor],
         g_outputs: list[Tensor],
     ) -> tuple[list[Tensor], list[Any], list[Tensor]]:
-        """Return the gradients of the first states, the inputs, and of what the step captures."""
+        """Return the gradients of the first states, of the inputs and of the step's captures."""
         floats = [i for i, x in enumerate(self.inputs) if x.dtype.is_floating]
         g_last = [
             g if x.dtype.is_floating else _zeros(x) for x, g in zip(self.state, g_last, strict=True)
         ]
-        ends = list(itertools.accumulate(map(len, (before, saves, g_outputs, self.inputs))))
+        ends = list(itertools.accumulate(map(len, (before, checkpoints, g_outputs, self.inputs))))
 
         def differentiate(*values: Tensor) -> Any:
             starts, stops = [0, *ends], [*ends, None]
@@ -248,10 +248,12 @@ class _Loop:
             g_state, g_inputs, sums = self._differentiate(*parts)
             return g_state, [g_inputs[i] for i in floats], sums
 
-        read = [chunks.array(x) for x in (*before, *saves, *g_outputs)]
+        read = [chunks.array(x) for x in (*before, *checkpoints, *g_outputs)]
         inputs = self._specs[len(before) :]
         if self._backward is None:
-            like = [tf.TensorSpec(x.shape[1:], x.dtype) for x in (*before, *saves, *g_outputs)]
+            like = [
+                tf.TensorSpec(x.shape[1:], x.dtype) for x in (*before, *checkpoints, *g_outputs)
+            ]
             like += [*inputs, *(tf.TensorSpec(g.shape, g.dtype) for g in g_last)]
             self._backward = _Traced(differentiate, like)
         differentiated = self._backward
@@ -283,7 +285,7 @@ class _Loop:
     def _differentiate(
         self,
         state: list[Tensor],
-        saves: list[Tensor],
+        checkpoints: list[Tensor],
         g_outputs: list[Tensor],
         inputs: list[Tensor],
         g_state: list[Tensor],
@@ -293,7 +295,7 @@ class _Loop:
         sources = [*floats, *self.tensors, *self.variables]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            new, outputs = self.take(state, inputs, _Saved(saves))
+            new, outputs = self.take(state, inputs, _Checkpoints(checkpoints))
         targets = [
             (x, g)
             for x, g in zip((*new, *outputs), (*g_state, *g_outputs), strict=True)
@@ -315,9 +317,9 @@ class _Loop:
 
 
 class _Chunks:
-    """The steps of a loop, so many for each of `count` iterations, and the arrays of their values.
+    """The arrays of a loop of `count` iterations, each of `steps` steps.
 
-    XLA compiles no loop, of no iterations either, that reads an array of no rows: an array has one.
+    An array has a row even if there is no iteration: XLA compiles no loop that reads an empty one.
     """
 
     def __init__(self, count: Any, steps: int) -> None:
@@ -325,19 +327,19 @@ class _Chunks:
         self._rows = max(count, 1) if isinstance(count, int) else tf.maximum(count, 1)
 
     def array(self, x: Tensor) -> tf.TensorArray:
-        """Return an array of a row an iteration, of `x` `(count · steps, ...)`."""
+        """Return `x` `(count · steps, ...)` as an array with a row for each iteration."""
         missing = (self._rows - self.count) * self.steps
         padded = tf.pad(x, [[0, missing], *[[0, 0]] * (len(x.shape) - 1)])
         rows = tf.reshape(padded, tf.concat([[self._rows, self.steps], tf.shape(x)[1:]], 0))
         return self._empty(x.dtype, x.shape[1:]).unstack(rows)
 
     def read(self, arrays: list[tf.TensorArray], t: Tensor) -> list[list[Tensor]]:
-        """Return for each step of an iteration its values of all arrays."""
+        """Return the values of all arrays at each step of iteration `t`."""
         rows = [tf.unstack(x.read(t)) for x in arrays]
         return [[row[i] for row in rows] for i in range(self.steps)]
 
     def empty(self, like: list[Any]) -> list[tf.TensorArray]:
-        """Return the arrays to write, before the first iteration, for values of a step."""
+        """Return arrays to be written, for values like those of a step."""
         return [self._empty(x.dtype, x.shape) for x in like]
 
     def _empty(self, dtype: Any, shape: tf.TensorShape) -> tf.TensorArray:

@@ -9,9 +9,7 @@ from jax import numpy as jnp
 from keras import ops
 
 from keras_attention.backend import generic
-from keras_attention.backend.generic import Step
-
-Tensor = Any
+from keras_attention.backend.generic import Step, Tensor
 
 # Sizes `B · Tq · Tv · units` up to which additive scores are the formula.
 LARGEST_FORMULA, LARGEST_ON_GPU = 2**18, 2**26
@@ -24,7 +22,7 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
     def advance(state: Any, row: Any) -> tuple[Any, Any]:
         return step(row, state)[::-1]
 
-    if for_gpu():  # the gradient takes a step again, where each of its values were a kernel to keep
+    if for_gpu():  # the gradient takes each step again: keeping a value of it costs a kernel
         last, outputs = jax.lax.scan(jax.checkpoint(advance), state, inputs, unroll=STEPS)
     else:
         last, outputs = jax.lax.scan(advance, state, inputs)
@@ -54,8 +52,8 @@ def unfold(
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
 
-    With a vector it is a sum on a GPU, where XLA computes `x` in the loop that sums it; a product
-    would store `x`, and round it to TF32.
+    On a GPU the product with a vector is a sum: XLA computes `x` in the loop that adds it up, where
+    a product would store `x`, and round it to TF32.
     """
     if len(kernel.shape) == 1 and on_gpu():
         return ops.sum(x * kernel, axis=-1)
@@ -65,8 +63,8 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return additive scores without the formula's tensor: see `generic.additive`.
 
-    On a CPU one query after the other: what it is compared with stays in the caches. On a GPU the
-    sum of the formula is fused. The gradients compute the terms again.
+    A CPU takes one query after the other: the keys stay in its caches. On a GPU XLA fuses the
+    formula's sum. The gradients compute the terms again.
     """
     size = generic.count_hidden(query, key, 0)
     if size <= (LARGEST_ON_GPU if on_gpu() else LARGEST_FORMULA):
@@ -98,16 +96,16 @@ def is_concrete(x: Tensor) -> bool:
 
 
 def under_xla() -> bool:
-    """Whether XLA compiles what is being computed: always."""
+    """Whether XLA compiles the current computation: always."""
     return True
 
 
 def on_gpu() -> bool:
-    """Whether JAX has a GPU, or `generic.wanted_device` says so."""
+    """Whether JAX has a GPU; `generic.wanted_device` overrides it."""
     device = generic.wanted_device()
     return device == "gpu" if device else bool(jax.default_backend() != "cpu")
 
 
 def for_gpu() -> bool:
-    """Whether XLA compiles what is being computed for a GPU."""
+    """Whether XLA compiles the current computation for a GPU."""
     return on_gpu()

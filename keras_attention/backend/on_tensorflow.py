@@ -15,29 +15,28 @@ import tensorflow as tf
 from keras import ops, tree
 
 from keras_attention.backend import generic, gpu_scan, tensorflow_additive
-from keras_attention.backend.generic import PLAIN_GRAPH, Step
+from keras_attention.backend.generic import PLAIN_GRAPH, Step, Tensor
 
-# TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
-# graph does not say. A TensorFlow without it would run, but compile nothing of this library.
+# TensorFlow has no public name for it: no attribute of a graph says `jit_compile=True`. Without
+# this function TensorFlow runs all, and compiles nothing of this library.
 try:
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 except ImportError:
     GraphOrParentsInXlaContext = None
 
-Tensor = Any
 
 # Whether a step of `scan` or `unfold` is being traced, and for which device.
 _step_device: ContextVar[str] = ContextVar("step_device", default="")
 
-SMALL = 2**16  # products that one thread makes before two have shared them out
+SMALL = 2**16  # products that one thread computes before two threads have divided them
 # Sizes `B · Tq · Tv · units` up to which additive scores are the formula; twice that under XLA.
 LARGEST_FORMULA = 2**20
-USUAL_BATCH = 64  # of a batch that is not known
+USUAL_BATCH = 64  # stands for an unknown batch size
 
 
 @contextlib.contextmanager
 def _tracing_steps(gpu: bool) -> Iterator[None]:
-    """Within this, steps of `scan` or `unfold` are traced, for XLA on a GPU or not."""
+    """Say within a `with` block that a step is traced, and whether for XLA on a GPU."""
     token = _step_device.set("gpu" if gpu else "cpu")
     try:
         yield
@@ -51,19 +50,19 @@ def in_gpu_loop() -> bool:
 
 
 def under_xla() -> bool:
-    """Whether XLA compiles what is being computed, since a function has `jit_compile=True`."""
+    """Whether XLA compiles the current computation, in a function with `jit_compile=True`."""
     is_in_xla = GraphOrParentsInXlaContext
     return is_in_xla is not None and bool(is_in_xla(tf.compat.v1.get_default_graph()))
 
 
 def on_gpu() -> bool:
-    """Whether TensorFlow sees a GPU, or `generic.wanted_device` says so."""
+    """Whether TensorFlow has a GPU; `generic.wanted_device` overrides it."""
     device = generic.wanted_device()
     return device == "gpu" if device else bool(tf.config.list_physical_devices("GPU"))
 
 
 def for_gpu() -> bool:
-    """Whether XLA compiles what is being computed for a GPU."""
+    """Whether XLA compiles the current computation for a GPU."""
     return under_xla() and on_gpu()
 
 
@@ -75,7 +74,7 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
             return found
     rows = tree.flatten(inputs)
     length = tf.shape(rows[0])[0] if rows[0].shape[0] is None else rows[0].shape[0]
-    # TensorArrays on both sides: their gradients are per step, those of slices are whole tensors.
+    # TensorArrays on both sides: gradients of their rows are rows, those of slices whole tensors.
     flat_inputs = [
         tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x) for x in rows
     ]
@@ -107,7 +106,7 @@ def unfold(
     if tf.executing_eagerly():
         return generic.unfold(step, state, done, max_length, pause, resume)
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
-    # Batches may change size between steps, where XLA does not forbid it; the rest may not.
+    # The batch axis may change its size between steps, but for XLA; other axes may not.
     free = 0 if under_xla() else 1
     shapes_in_loop = [
         tf.TensorShape([None] * len(x.shape[:free]) + x.shape[free:]) for x in flat_state
@@ -122,7 +121,7 @@ def unfold(
             x.set_shape(shape)
         return flat
 
-    # The step is traced once, before the loop, which has to know what it puts out.
+    # The step is traced once, before the loop: the loop needs the shapes of its outputs.
     @tf.function(**PLAIN_GRAPH)
     def traced(t: Tensor, *flat_state: Tensor) -> tuple[Any, list[Tensor]]:
         with _tracing_steps(for_gpu()):
@@ -133,7 +132,7 @@ def unfold(
     traced = traced.get_concrete_function(tf.TensorSpec([], tf.int32), *specs)
     output_specs = traced.structured_outputs[0]
     shapes = [x.shape for x in tree.flatten(output_specs)]
-    # On a GPU steps after the last that counts cost less than asking the host whether to go on.
+    # On a GPU a few steps too many cost less than asking the host at each whether to go on.
     together = gpu_scan.STEPS if for_gpu() else 1
     iterations = max_length if together == 1 else -(-max_length // together)
     flat_outputs = [
@@ -155,7 +154,7 @@ def unfold(
     def until_pause(*carry: Any) -> tuple[Any, ...]:
         assert pause is not None
         assert resume is not None
-        # A loop in the loop: steps without a pause have nothing to do with pauses.
+        # A loop in the loop: steps between pauses carry nothing that a pause changes.
         first = carry[0]
         t, flat_state, flat_outputs = tf.while_loop(
             lambda t, state, _: (t < max_length) & ((t == first) | ~pause(pack(state))),
@@ -206,9 +205,9 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
 
-    That of `keras.ops` puts a transposition between, whose gradient XLA cannot compile in a loop of
-    unknown lengths. A product of batches, with the kernel broadcast over those of shape (B, 1),
-    crashes TensorFlow 2.21 on AVX-512 processors.
+    `keras.ops.matmul` adds a transposition whose gradient XLA cannot compile in a loop of unknown
+    length. A batched product, with the kernel broadcast over batches (B, 1), crashes TensorFlow
+    2.21 on AVX-512 processors.
     """
     if isinstance(x, keras.KerasTensor):
         return ops.matmul(x, kernel)
@@ -220,8 +219,8 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
 def average(weights: Tensor, value: Tensor) -> Tensor:
     """Return the product of weights `(..., n, S)` and values `(..., S, dv)`.
 
-    A search for one sentence asks for products so small that handing them out to threads costs more
-    than they do: 0.12 ms for one row of 12 x 512, against 0.02 on one thread.
+    The products of a search for one sentence are small: dividing them among threads costs more
+    than they do, 0.12 ms for one row of 12 x 512 against 0.02 on one thread.
     """
     if None not in weights.shape[:-2] or under_xla():
         return ops.matmul(weights, value)
@@ -234,12 +233,12 @@ def average(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def gather(x: Tensor, index: Tensor) -> Tensor:
-    """Return rows: see `generic.gather`. One operation, where `keras.ops.take` has six."""
+    """Return rows: see `generic.gather`. `keras.ops.take` has six operations for this one."""
     return tf.gather(ops.convert_to_tensor(x), index)
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return elements: see `generic.gather_in_rows`. That of `keras.ops` copies `x`."""
+    """Return elements: see `generic.gather_in_rows`. `keras.ops.take_along_axis` copies `x`."""
     return tf.gather(x, index, batch_dims=1)
 
 

@@ -15,12 +15,11 @@ from keras_attention.backend.generic import Step
 LARGEST = 44.0
 # Size `B · Tq · Tv · units` up to which additive scores are the formula.
 LARGEST_FORMULA = 2**20
-# Numbers in a block of it.
-BLOCK, BLOCK_ON_GPU = 2**18, 2**26
+BLOCK, BLOCK_ON_GPU = 2**18, 2**26  # numbers of `r` in a block
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return elements: see `generic.gather_in_rows`. ONNX knows none of `keras.ops`'s."""
+    """Return elements: see `generic.gather_in_rows`. ONNX has no form of `keras.ops`'s own."""
     index = index.to(torch.int64).reshape(*index.shape, *[1] * (x.ndim - 2))
     return torch.gather(x, 1, index.expand(-1, -1, *x.shape[2:]))
 
@@ -37,14 +36,14 @@ def is_concrete(x: Tensor) -> bool:
 
 
 def traces_onnx() -> bool:
-    """Whether a graph of ONNX is being traced: loops are unrolled there."""
+    """Whether PyTorch is tracing a graph of ONNX, in which loops are unrolled."""
     return bool(torch.jit.is_tracing())
 
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return additive scores without the formula's tensor: see `generic.additive`.
 
-    `torch.compile`, an export and the transforms of `torch.func` take the formula.
+    `torch.compile`, exports and the transforms of `torch.func` take the formula.
     """
     if not is_concrete(query) or generic.count_hidden(query, key, 0) <= LARGEST_FORMULA:
         return None
@@ -92,12 +91,12 @@ class _Additive(torch.autograd.Function):
 
 
 def _blocks(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield slices of sentences and of queries, and `r` of these, `(b, n, Tv, units)`."""
+    """Yield a slice of sentences, a slice of queries, and their `r`, `(b, n, Tv, units)`."""
     block = BLOCK if query.device.type == "cpu" else BLOCK_ON_GPU
     batch, length = query.shape[0], query.shape[1]
     row = key.shape[1] * key.shape[2]
     count, size = max(1, block // (length * row)), max(1, block // row)
-    # On a GPU the exponentials would be waited for, and cost as much.
+    # On a GPU the test for finite exponentials would be waited for, and sigmoids cost no more.
     finite = query.device.type == "cpu" and max(query.max(), key.max()) < LARGEST
     one = query.new_ones(())
     query, key = (torch.exp(2 * x) if finite else -2 * x for x in (query, key))
@@ -115,7 +114,7 @@ def unfold(
 ) -> tuple[Any, Any, Any]:
     """Call `step` until the state is done: see `generic.unfold`.
 
-    A graph of ONNX takes all steps: it would keep the number that the traced input took.
+    A graph of ONNX takes all steps: else it would keep the number of steps of the traced input.
     """
     if traces_onnx():
         if not isinstance(max_length, int):

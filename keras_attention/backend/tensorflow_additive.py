@@ -1,9 +1,9 @@
 """Additive scores as functions that XLA compiles, on TensorFlow: see `generic.additive`.
 
-`tanh(q + k) = 1 - 2r` with `r = 1 / (1 + e^{2q} e^{2k})`: the exponentials are taken once for each
-query and once for each key. XLA computes `r` where it is summed, over `SLICES` of an axis at once,
-for one block of sentences or of rows after the other. The gradients compute `r` again. Where the
-exponentials are too great, it is the formula, for one sentence after the other.
+`tanh(q + k) = 1 - 2r` with `r = 1 / (1 + e^{2q} e^{2k})`: there is one exponential for each query
+and one for each key. XLA computes `r` in the loop that sums it, over `SLICES` of an axis at once,
+for one block of sentences or of rows after the other. The gradients compute `r` again. Where
+exponentials are too great, the formula runs for one sentence after the other.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.backend.generic import PLAIN_GRAPH
+from keras_attention.backend.generic import PLAIN_GRAPH, Tensor
 
-Tensor = Any
 Term = Callable[[Tensor], Tensor]
 Make = Callable[[], Any]
 
@@ -36,7 +35,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Callabl
 
 @tf.custom_gradient
 def _gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
-    """Return the gradients of `additive`; their own gradients are those of the formula's."""
+    """Return the gradients of `additive`; their own gradients are by the formula's gradients."""
     upstream = tf.ensure_shape(upstream, [query.shape[0], query.shape[1], key.shape[1]])
     args = query, key, scale, upstream
 
@@ -51,7 +50,7 @@ def _gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> A
 
 
 def _gradients_by_formula(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
-    """Return the gradients, that of the scale for each sentence; a batch axis may be missing."""
+    """Return the gradients, the scale's for each sentence; a batch axis may be missing."""
     hidden = tf.tanh(tf.expand_dims(query, -2) + tf.expand_dims(key, -3))
     weights = tf.expand_dims(upstream, -1)
     slope = scale * weights * (1 - hidden * hidden)
@@ -60,7 +59,7 @@ def _gradients_by_formula(query: Tensor, key: Tensor, scale: Tensor, upstream: T
 
 
 def _unseen(*args: Tensor) -> list[Tensor]:
-    """Return tensors that no tape watches: XLA compiles no loop that keeps its steps for one."""
+    """Return tensors that no tape watches: for a tape a loop keeps its steps, which XLA refuses."""
     return [tf.stop_gradient(x) for x in args]
 
 
@@ -113,7 +112,7 @@ def _first_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor
 
 
 def _where_finite(query: Tensor, key: Tensor, make: Make, make_other: Make) -> Any:
-    """Return what `make` returns if products of exponentials are finite in float32."""
+    """Return `make()` if products of exponentials are finite in float32, else `make_other()`."""
     largest = sum(tf.nn.relu(tf.reduce_max(x)) for x in (query, key))
     return tf.cond(largest < LARGEST_SUM, make, make_other)
 
@@ -150,8 +149,8 @@ def _slices(x: Tensor, axis: int) -> list[Tensor]:
 def _map(function: Callable[..., Tensor], rows: list[Tensor], others: Tensor, row: int) -> Tensor:
     """Apply a function to one block of sentences, or of rows of a long sentence, after the other.
 
-    It makes `(b, n, ·)` of a list of `(b, n, ·)` and others `(b, m, ·)`; `row` counts the values of
-    `r` in a row.
+    The function makes `(b, n, ·)` of a list of `(b, n, ·)` and others `(b, m, ·)`; a row has `row`
+    values of `r`.
     """
     batch, length = others.shape[0], rows[0].shape[1]
     count = max(1, BLOCK // (length * row))  # sentences of a block

@@ -60,7 +60,9 @@ def constant_product(y: Tensor) -> Callable[[Tensor], Tensor]:
     transposed, saves = ops.swapaxes(y, -1, -2), backend.for_gpu()
 
     def times(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        product = backend.saved(ops.matmul, x, constant) if saves else ops.matmul(x, constant)
+        product = (
+            backend.checkpointed(ops.matmul, x, constant) if saves else ops.matmul(x, constant)
+        )
         return product, lambda g: ops.matmul(g, transposed)
 
     product: Callable[[Tensor], Tensor] = ops.custom_gradient(times)

@@ -1,4 +1,4 @@
-"""A pointer-generator: the mixture of a vocabulary and of words copied from the source."""
+"""A pointer-generator: it mixes a vocabulary with words copied from the source."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from keras import ops
 
 from keras_attention import backend
 from keras_attention.layer import BaseLayer
-from keras_attention.shapes import fits
+from keras_attention.shapes import Shape, Tensor, fits
 
-Tensor = Any
-Shape = tuple[int | None, ...]
-
-TINY = 1e-30  # probability of a word that neither has
+TINY = 1e-30  # probability of a word that neither vocabulary nor source has
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -98,7 +95,7 @@ class PointerGenerator(BaseLayer):
         mixed = _mixed(
             _at_words(log_probs, source_ids), ops.matmul(weights, ops.cast(same, "float32")), copy
         )
-        # Each word of the source takes the place of the one that is generated, once.
+        # The mixture replaces the generated probability of each word of the source, once.
         places = ops.arange(ops.shape(weights)[-1], dtype="int32")
         once = ops.expand_dims(ops.cast(ops.equal(_first_places(same), places), "float32"), 1)
         size = ops.shape(log_probs)[-1]
@@ -134,8 +131,7 @@ def copied_ids(source_ids: Tensor, vocabulary_ids: Tensor, vocab_size: int) -> T
         vocab_size: V.
 
     Returns:
-        int32 `(B, S)`: a word that the vocabulary lacks is `V + i`, where `i` is the first place
-        that it stands at.
+        int32 `(B, S)`: a word that the vocabulary lacks is `V + i`, where `i` is its first place.
     """
     first = _first_places(_same(source_ids))
     return ops.where(vocabulary_ids >= 0, vocabulary_ids, vocab_size + first)
@@ -144,8 +140,8 @@ def copied_ids(source_ids: Tensor, vocabulary_ids: Tensor, vocab_size: int) -> T
 def _mixed(generated: Tensor, weights: Tensor, copy: Tensor) -> Tensor:
     """Return `log(exp(generated) + weights · exp(copy))`, of `(B, T, S)` and `copy` `(B, T, 1)`.
 
-    Both are scaled by the greater of them. The weights are summed before the logarithm, whose slope
-    at a weight of 0 would be infinite. Below `TINY` the logarithm goes on as a line.
+    Both terms are scaled by the greater one. They are added before the logarithm, whose slope at a
+    weight of 0 would be infinite. Below 1 the logarithm of the scaled sum goes on as a line.
     """
     highest = ops.maximum(generated, copy + ops.log(ops.maximum(weights, TINY)))
     highest = ops.stop_gradient(highest)

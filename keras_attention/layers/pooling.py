@@ -8,9 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import AveragingLayer
-from keras_attention.shapes import flat_memory
-
-Tensor = Any
+from keras_attention.shapes import Tensor, flat_memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -18,10 +16,10 @@ class AttentionPooling(AveragingLayer):
     """The average of a sequence with learned weights, `softmax(uᵀ tanh(W h + b))`.
 
     Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", eq. 5 to 7:
-    the attention has no query but the learned vector `u`.
+    the learned vector `u` is the only query.
 
-    With several heads each has its part of the hidden units and of `u`, and averages its part of
-    the dimensions.
+    Each of several heads has its part of the hidden units and of `u`, and averages its part of the
+    dimensions.
 
     Args:
         units: width of the hidden layer, of all heads together.
@@ -114,7 +112,7 @@ class AttentionPooling(AveragingLayer):
         """Return None: a vector has no positions."""
 
     def output_spec(self, value: Any, **kwargs: Any) -> Any:
-        """Return the symbolic vector, and weights where they are asked for."""
+        """Return the symbolic vector, with the weights if `return_attention_scores`."""
         self._check_shape(value.shape)
         pooled = keras.KerasTensor((value.shape[0], value.shape[-1]), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):

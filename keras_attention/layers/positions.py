@@ -8,9 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import BaseLayer
-from keras_attention.shapes import first_place
-
-Tensor = Any
+from keras_attention.shapes import Tensor, first_place
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -29,7 +27,7 @@ class SinePositionEncoding(BaseLayer):
     Call arguments:
         value: `(B, T, dim)`, or a grid `(B, H, W, dim)`.
         mask: boolean `(B, T)`. Places count from the first position that it allows: padding on
-            the left changes nothing. A grid takes none.
+            the left changes nothing. A grid takes no mask.
 
     Output:
         The positions, of the value's shape and the layer's dtype.

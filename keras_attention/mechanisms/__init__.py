@@ -1,7 +1,7 @@
-"""Every attention mechanism by a name, made from the same few settings.
+"""Every attention mechanism by its name, made from the same few settings.
 
-A new mechanism is a file of its own and one line in `BY_NAME`: the checks that all layers pass,
-the table of docs/mechanisms.md and training's `--set attention=NAME` read it there.
+A new mechanism is a file and a line in `BY_NAME`, which the checks of all layers, the table of
+docs/mechanisms.md and training's `--set attention=NAME` read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Mechanism(NamedTuple):
 
     Attributes:
         make: makes the layer from `units` and keyword arguments: `num_heads`, `distribution`,
-            `dropout`, `seed`, `name`, `dtype` and what is its own.
+            `dropout`, `seed`, `name`, `dtype` and those of the mechanism alone.
         about: its formula and its paper, in Markdown.
     """
 
@@ -51,14 +51,13 @@ def _local(predictive: bool) -> Callable[..., Attention]:
 
 
 def _monotonic(units: int, num_heads: int = 1, noise: float = 1.0, **options: Any) -> Attention:
-    dtype = options.get("dtype")
-    score = AdditiveAttention(units, normalize=True, num_heads=num_heads, dtype=dtype)
+    score = _normalized(units, num_heads=num_heads, dtype=options.get("dtype"))
     return MonotonicAttention(score, noise=noise, **options)
 
 
 def _chunkwise(units: int, num_heads: int = 1, noise: float = 1.0, **options: Any) -> Attention:
     dtype = options.get("dtype")
-    stop = AdditiveAttention(units, normalize=True, num_heads=num_heads, dtype=dtype)
+    stop = _normalized(units, num_heads=num_heads, dtype=dtype)
     weigh = AdditiveAttention(units, dtype=dtype)
     return MonotonicChunkwiseAttention(stop, weigh, noise=noise, **options)
 
@@ -98,15 +97,15 @@ def make(name: str, /, units: int, **options: Any) -> Attention:
 
     Args:
         name: one of `BY_NAME`.
-        units: width of the layer that scores, of all heads together, in mechanisms that have one.
+        units: width of the hidden layer, of all heads together, in mechanisms that have one.
         **options: see `Mechanism`, such as `half_width` of `LocalAttention`.
 
     Raises:
-        ValueError: for an unknown name, and for options that the mechanism does not have.
+        ValueError: for an unknown name, and for options that the mechanism lacks.
     """
     if name not in BY_NAME:
         raise ValueError(f"make expected one of {', '.join(BY_NAME)}. Received: name={name!r}")
     try:
         return BY_NAME[name].make(units, **options)
-    except TypeError as error:  # an argument twice, or one that there is not
+    except TypeError as error:  # an argument twice, or an unknown one
         raise ValueError(f"make({name!r}) has no such options: {error}") from error

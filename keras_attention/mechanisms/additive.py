@@ -17,8 +17,8 @@ def additive_score(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     With `q = W s` and `k = U h` this is the alignment model of the paper's appendix A.1.2.
 
-    Half precision is computed in float32. Large scores of known lengths are computed without the
-    `(B, Tq, Tv, units)` tensor of the formula: see `keras_attention.backend.generic.additive`.
+    Half precision is computed in float32; large scores of known lengths without the formula's
+    tensor `(B, Tq, Tv, units)`, see `keras_attention.backend.generic.additive`.
 
     Args:
         query: projected queries, float `(B, Tq, units)`; B may be 1.
@@ -106,12 +106,12 @@ class AdditiveAttention(Attention):
         return self.split_heads(ops.cast(key, self.wide_dtype))
 
     def linear_query(self) -> keras.Variable | None:
-        """Return the kernel, if `step` does nothing but multiply the query before `attend`."""
+        """Return the kernel if `step` multiplies the query by it, and does no more, else None."""
         plain = keeps(self.queries, AdditiveAttention.queries) and keeps(self.step, Attention.step)
         return self.query_kernel if plain and self.num_heads == 1 else None
 
     def linear_key(self) -> tuple[keras.Variable, keras.Variable | None] | None:
-        """Return the kernel and the bias that `prepare` makes the keys of, or None."""
+        """Return kernel and bias if `prepare` makes the keys of them alone, else None."""
         plain = keeps(self.keys, AdditiveAttention.keys) and keeps(self.prepare, Attention.prepare)
         return (self.key_kernel, self.bias) if plain and self.num_heads == 1 else None
 

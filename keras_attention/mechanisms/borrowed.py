@@ -12,14 +12,14 @@ _OTHERS = ("call", "prepare", "step", "attend_all", "attend", "weigh", "draw_noi
 
 
 def has_score_alone(attention: Any) -> bool:
-    """Whether a layer is a score and a distribution alone, which others can borrow."""
+    """Whether a layer overrides no method but those of its score, which others can borrow."""
     return isinstance(attention, Attention) and all(
         keeps(getattr(attention, name), getattr(Attention, name)) for name in _OTHERS
     )
 
 
 class BorrowedScore(Attention):
-    """Base class of the mechanisms that change what follows the score, whichever score it is.
+    """Base class of the mechanisms that make weights of another layer's scores.
 
     Args:
         attention: an attention layer of this library, whose score, weights and heads are used.
@@ -53,11 +53,11 @@ class BorrowedScore(Attention):
         super().build(query_shape, value_shape, key_shape)
 
     def queries(self, query: Tensor) -> Any:
-        """Return what the inner layer makes of the queries."""
+        """Return the queries of the inner layer."""
         return self.attention.queries(query)
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Any:
-        """Return what the inner layer makes of keys and mask."""
+        """Return the keys of the inner layer."""
         return self.attention.keys(key, mask)
 
     def compute_scores(self, query: Any, key: Any) -> Any:

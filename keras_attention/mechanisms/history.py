@@ -1,4 +1,4 @@
-"""Additive attention with a memory of its own weights: location-sensitive, and coverage."""
+"""Additive attention that depends on its weights so far: location-sensitive, and coverage."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from keras_attention.mechanisms.additive import AdditiveAttention
 
 
 class HistoryAttention(AdditiveAttention):
-    """Base class: `vᵀ tanh(W q + U k_j + f_j + b)`, where `f` is made of the weights so far.
+    """Base class: `vᵀ tanh(W q + U k_j + f_j + b)`, with features `f` of the weights so far.
 
-    A subclass gives `features`. The state is the last weights or their sum so far, float32
-    `(B, Tv)`, zeros before the first query.
+    A subclass has `features`. The state is the last weights or, if `cumulative`, the sum of all so
+    far, float32 `(B, Tv)`, zeros before the first query.
     """
 
     sequential = True
@@ -43,7 +43,7 @@ class HistoryAttention(AdditiveAttention):
     def attend(
         self, query: Tensor, memory: Memory, state: Tensor, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attend to the memory as the history marks it; arguments as the contract says."""
+        """Attend to the memory with the features added to its keys; see `Attention.attend`."""
         (batch, length), count = ops.shape(memory.value)[:2], ops.shape(query)[1]
         features = self.features(ops.cast(state, self.compute_dtype))
         features = ops.reshape(features, (batch, count, length, self.units))
@@ -65,7 +65,7 @@ class HistoryAttention(AdditiveAttention):
     def weigh(
         self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Any]:
-        """Return the weights and the next history; arguments as the contract says."""
+        """Return the weights and the next history: see `Attention.weigh`."""
         scores = ops.cast(scores, self.wide_dtype)
         weights, _ = super().weigh(scores, query, memory, state, mask, noise)
         new = ops.reshape(weights, ops.shape(state))
@@ -109,7 +109,7 @@ class CoverageAttention(HistoryAttention):
 
 @keras.saving.register_keras_serializable("keras_attention")
 class LocationSensitiveAttention(HistoryAttention):
-    """Additive attention to its last weights: `vᵀ tanh(W s + U h_j + V f_j + b)`, `f = F * a'`.
+    """Additive attention with its last weights: `vᵀ tanh(W s + U h_j + V f_j + b)`, `f = F * a'`.
 
     Chorowski et al. 2015 (arXiv 1506.07503, section 2.2). `F` is a convolution along the memory of
     the last weights `a'`, or of the sum of all so far with `cumulative` (Shen et al. 2018, Tacotron

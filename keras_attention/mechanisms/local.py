@@ -1,4 +1,4 @@
-"""Attention by places: to a window (local), and whatever the memory holds (location)."""
+"""Attention by places: to a window (local), and by places alone (location)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class LocalAttention(BorrowedScore):
     def states_at_once(
         self, state: Any, query_mask: Tensor | None, batch: Any, length: Any
     ) -> tuple[Any, Any]:
-        """Return, for local-m, the numbers of valid queries before each, and of all."""
+        """Return, for local-m, the number of valid queries before each query, and of all."""
         if self.predictive:
             return state, state
         valid = ops.ones((batch, length), "int32")
@@ -109,7 +109,7 @@ class LocalAttention(BorrowedScore):
     def weigh(
         self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Any]:
-        """Return the weights within the window; arguments as the contract says."""
+        """Return the weights within the window: see `Attention.weigh`."""
         length = ops.shape(memory.value)[-2]
         places = ops.cast(ops.arange(length), self.wide_dtype)
         if memory.mask is not None:
@@ -139,7 +139,7 @@ class LocalAttention(BorrowedScore):
 
 @keras.saving.register_keras_serializable("keras_attention")
 class LocationAttention(Attention):
-    """Attention to places, whatever the memory holds there: `softmax(W q)`.
+    """Attention to places alone, without a look at the memory: `softmax(W q)`.
 
     The *location* score of Luong et al. 2015 (arXiv 1508.04025, section 3.1). Places count from the
     first position that the memory's mask allows: padding on the left changes nothing.
@@ -151,8 +151,8 @@ class LocationAttention(Attention):
     Weights: `kernel` `(dq, max_length)`.
 
     Raises:
-        ValueError: if a memory is longer than `max_length`. The weights are NaN where XLA is told
-            no length, else an error is TensorFlow's.
+        ValueError: if a memory is longer than `max_length`. If the length is unknown, XLA gives
+            NaN for weights, and TensorFlow without XLA an error of its own.
     """
 
     def __init__(self, max_length: int, **kwargs: Any) -> None:
@@ -166,13 +166,13 @@ class LocationAttention(Attention):
         self.kernel = self.add_kernel((query_dim, self.max_length), "kernel")
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the places themselves, int32 `(B, Tv)`; in front of the first they are 0."""
+        """Return the places, int32 `(B, Tv)`; before the first that the mask allows they are 0."""
         batch, length = ops.shape(key)[:2]
         places = ops.broadcast_to(ops.arange(length, dtype="int32"), (batch, length))
         return places if mask is None else ops.relu(places - first_place(mask)[:, 0])
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores of the places that the memory has."""
+        """Return the scores of the memory's places."""
         length = key.shape[1]
         valid = not isinstance(length, int) or length <= self.max_length
         expected = f"a memory of at most max_length={self.max_length} positions"
@@ -182,5 +182,5 @@ class LocationAttention(Attention):
         scores = ops.swapaxes(gather_in_rows(by_place, key), 1, 2)
         if isinstance(length, int):
             return scores
-        # Compiled by XLA, or on a GPU, the gather takes a place that there is not for another.
+        # Compiled by XLA, or on a GPU, the gather reads another place for one past the end.
         return ops.where(ops.expand_dims(key, 1) < self.max_length, scores, np.nan)

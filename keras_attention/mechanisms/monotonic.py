@@ -21,9 +21,9 @@ class MonotonicAttention(BorrowedScore):
     `j` with the probability `p_j = sigmoid(e_j + r)`. The weights are the probabilities to stop,
     see `keras_attention.distributions.monotonic`. They need not sum to 1.
 
-    Training is soft. `noise` drives the probabilities towards 0 and 1, so that the layer can then
-    attend by `"hard"` choices, which have no gradient. The paper takes the weight-normalised
-    additive score and a negative `r`.
+    Training is soft. `noise` drives the probabilities towards 0 and 1, so that the layer can later
+    choose by mode `"hard"`, which has no gradient. The paper takes the weight-normalised additive
+    score and a negative `r`.
 
     Args:
         attention: an attention layer of this library with one head, whose score is used.
@@ -71,7 +71,7 @@ class MonotonicAttention(BorrowedScore):
         self.score_bias = self.add_weight((), initializer, name="score_bias")
 
     def draw_noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
-        """Draw the dropout, and `"score"`, which is added to the scores."""
+        """Draw dropout's factors, and `"score"`, the noise that is added to the scores."""
         drawn = super().draw_noise(shape)
         if self.noise:
             drawn["score"] = keras.random.normal(
@@ -93,7 +93,7 @@ class MonotonicAttention(BorrowedScore):
     def weigh(
         self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Any]:
-        """Return the weights, which are the next state; arguments as the contract says."""
+        """Return the weights, which are the next state, too: see `Attention.weigh`."""
         training = noise is not None
         scores = ops.cast(scores, self.wide_dtype) + ops.cast(self.score_bias, self.wide_dtype)
         if noise and "score" in noise:
@@ -152,11 +152,11 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         return [self.chunk_attention, self.attention]
 
     def queries(self, query: Tensor) -> dict[str, Tensor]:
-        """Return what both inner layers make of the queries."""
+        """Return the queries of both inner layers."""
         return {"stop": super().queries(query), "chunk": self.chunk_attention.queries(query)}
 
     def keys(self, key: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return what both inner layers make of keys and mask."""
+        """Return the keys of both inner layers."""
         return {"stop": super().keys(key, mask), "chunk": self.chunk_attention.keys(key, mask)}
 
     def compute_scores(self, query: dict[str, Tensor], key: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -167,17 +167,20 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
     def weigh(
         self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Any]:
-        """Return `b`, and `a` as the next state; arguments as the contract says."""
+        """Return `b`, and `a` as the next state: see `Attention.weigh`."""
         stops, state = super().weigh(scores["stop"], query, memory, state, mask, noise)
         chunk_scores = ops.cast(scores["chunk"], self.wide_dtype)
         return chunkwise(chunk_scores, stops, self.chunk_size, mask), state
 
 
 def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = None) -> Tensor:
-    """Spread the weights `a` `(..., Tv)` over the chunks that end there, by scores `u` (MoChA).
+    """Return `b` of MoChA: each weight `a_k` is divided among the chunk that ends at `k`.
 
-    A chunk has `size` positions, fewer at the start of the memory. A position whose mask is False
-    gets weight 0.
+    Args:
+        scores: `u`, `(..., Tv)`.
+        stops: `a`, of their shape.
+        size: number of positions of a chunk, which has fewer at the start of the memory.
+        mask: boolean; False positions get weight 0.
     """
     allowed = ops.ones_like(scores, dtype="bool")
     if mask is not None:
@@ -192,7 +195,7 @@ def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = No
     shares = distributions.softmax(chunks(scores), inside)
     parts = shares * ops.expand_dims(stops, -1)
     # Part o of the chunk that ends at k belongs to position k - (size - 1 - o).
-    # (An axis of -1 would not be understood in an ONNX graph.)
+    # (An ONNX graph does not know an axis of -1 here.)
     padded = _pad(ops.moveaxis(parts, len(parts.shape) - 1, 0), 0, size - 1)
     shifted = [padded[o][..., size - 1 - o : -o or None] for o in range(size)]
     return sum(shifted[1:], shifted[0])

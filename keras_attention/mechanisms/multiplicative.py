@@ -15,7 +15,7 @@ SCORES = ("dot", "scaled_dot", "general")
 def dot_score(query: Tensor, key: Tensor) -> Tensor:
     """Dot-product score `q·k` (Luong et al. 2015, arXiv 1508.04025, section 3.1).
 
-    Float16, which products of any size would overflow, gives float32.
+    Float16 gives float32: its products overflow.
 
     Args:
         query: float `(..., Tq, dim)`.
@@ -45,8 +45,8 @@ class MultiplicativeAttention(Attention):
     With several heads `q` and `k`, for `"general"` `q` and `W k`, are split among them.
 
     Raises:
-        ValueError: for an unknown score, and for queries and keys of different width where the
-            score has no kernel between them.
+        ValueError: for an unknown score; for queries and keys of different widths, but for
+            `"general"`.
     """
 
     def __init__(self, score: str = "dot", use_scale: bool = False, **kwargs: Any) -> None:
@@ -67,7 +67,7 @@ class MultiplicativeAttention(Attention):
         self.scale = self.add_weight((), "ones", name="scale") if self.use_scale else None
 
     def queries(self, query: Tensor) -> Tensor:
-        """Return the queries, times the scale where there is one."""
+        """Return the queries, times the scale if `use_scale`."""
         if self.scale is not None:
             query = query * ops.cast(self.scale, self.compute_dtype)
         return self.split_heads(query)
@@ -81,6 +81,6 @@ class MultiplicativeAttention(Attention):
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the products of queries and projected keys."""
-        if self.score == "scaled_dot":  # Tq·dim products, where those of the scores are Tq·Tv
+        if self.score == "scaled_dot":  # of the queries, Tq·dim products; of the scores, Tq·Tv
             query = query * (query.shape[-1] ** -0.5)
         return dot_score(query, key)

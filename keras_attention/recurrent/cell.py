@@ -50,7 +50,7 @@ class AttentionCell(BaseLayer):
     `t̃ = C_o c_t + U_o s_t + V_o y_t` (appendix A.2.2, there with `s_{t-1}` for `s_t`).
 
     With `input_feeding` (Luong et al. 2015, section 3.3) the last output joins the cell's input.
-    With `gate` the context is multiplied by `sigmoid(W_b s + b)`, where `s` is the state that made
+    With `gate` the context is multiplied by `sigmoid(W_b s + b)`, where `s` is the state that is
     the query (Xu et al. 2015, arXiv 1502.03044, section 4.2.1).
 
     Args:
@@ -60,15 +60,15 @@ class AttentionCell(BaseLayer):
         units: width of the attentional vector, or None to return `[c_t; s_t]`.
         input_feeding: whether the last output is fed to the cell.
         gate: whether the context is gated.
-        activation: of the attentional vector; None for none, as in TensorFlow Addons.
+        activation: of the attentional vector; None for a linear one, as in TensorFlow Addons.
         readout: `"vector"`, the attentional vector, or `"deep"`, the maxout layer of `units`.
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W_c` and the
-            gate's kernel; `name`, `dtype`, that of cell and attention.
+            gate's kernel; `name`; `dtype`, which cell and attention have, too.
 
     Call arguments:
         inputs: `(B, dim)`.
         memory: `(B, S, dim)` or a grid `(B, H, W, dim)`.
-        state: a `State`; that of `initial_state` if not given.
+        state: a `State`; by default the one from `initial_state`.
         memory_mask: boolean `(B, S)`; False positions get weight 0.
         training: whether dropout is applied.
 
@@ -122,7 +122,7 @@ class AttentionCell(BaseLayer):
         if isinstance(attention, (list, tuple)):
             expected += ", not several: join the memories, or take a second layer for the second"
         self._expect(isinstance(attention, Attention), expected, repr(attention))
-        self.cell = cell  # first: the order of weights is that of layers
+        self.cell = cell  # first: weights have the order of the layers
         self.attention = attention
         self.order = order
         self.units = units
@@ -183,7 +183,7 @@ class AttentionCell(BaseLayer):
         return self.step(inputs, prepared, state, training)
 
     def _check_shapes(self, inputs: tuple[Any, ...], memory: tuple[Any, ...]) -> None:
-        """Raise a ValueError for shapes that do not fit together, or a built layer."""
+        """Raise a ValueError for shapes that do not fit one another or the weights."""
         expected = ""
         if len(inputs) != self._inputs_form.count(",") + 1 or len(memory) not in (3, 4):
             expected = f"inputs {self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)"
@@ -192,10 +192,8 @@ class AttentionCell(BaseLayer):
         elif 0 in (*inputs[1:], *memory[1:]):
             expected = "a step and a position at least"
         elif self.built and (inputs[-1], memory[-1]) != (self.input_width, self.context_size):
-            expected = (
-                f"inputs of width {self.input_width} and a memory of width {self.context_size}, as "
-                "it was built"
-            )
+            expected = f"inputs of width {self.input_width} and a memory of width "
+            expected += f"{self.context_size}, as it was built"
         if expected:
             self._refuse(expected, f"inputs {tuple(inputs)}, memory {tuple(memory)}")
 
@@ -222,8 +220,8 @@ class AttentionCell(BaseLayer):
 
         Args:
             memory: from `prepare`.
-            cell_state: list of the cell's states, each `(B, ·)`; zeros if not given. Or a `State`,
-                which is returned.
+            cell_state: list of the cell's states, each `(B, ·)`, zeros if not given; or a `State`,
+                which comes back in the layer's dtypes.
         """
         attention = self.attention.initial_state(memory)
         batch = ops.shape(memory.value)[0]
@@ -251,7 +249,7 @@ class AttentionCell(BaseLayer):
         """Take one step: the output `(B·n, output_size)`, the weights, and the next state.
 
         Args:
-            inputs: `(B·n, dim)`; `n` rows may share a memory row, as the beams of a search do.
+            inputs: `(B·n, dim)`; `n` rows may read one memory row, as the beams of a search do.
             memory: from `prepare`, with batch size B.
             state: from `initial_state` or the last step.
             training: whether dropout is applied; each step then draws masks of its own.
@@ -276,7 +274,7 @@ class AttentionCell(BaseLayer):
         inputs = ops.cast(inputs, self.compute_dtype)
         rows, noise = ops.shape(inputs)[0], None
         if training:
-            beams = backend.share(rows, ops.shape(memory.value)[0])
+            beams = backend.group_size(rows, ops.shape(memory.value)[0])
             noise = self.attention.draw_noise(self.attention.weights_shape(memory, beams))
         cell = self._cell_for_call(rows, training)
         return self._advance(cell, inputs, memory, state, noise, training, self._read_out)
@@ -298,7 +296,7 @@ class AttentionCell(BaseLayer):
         training: bool | None,
         read_out: Any,
     ) -> tuple[Tensor, Tensor, State]:
-        """Take one step, of a cell for this call and with noise drawn before it.
+        """Take one step with the cell of this call and the noise of this step.
 
         `read_out` makes the output of `[c_t; s_t]` and the inputs.
         """
@@ -333,7 +331,7 @@ class AttentionCell(BaseLayer):
         return ops.sigmoid(ops.matmul(query, kernel) + bias) * context
 
     def _read_out(self, pair: Tensor, inputs: Tensor) -> Tensor:
-        """Return the output of `[c_t; s_t]`, `(..., ·)`, and the inputs that led to them."""
+        """Return the output of `[c_t; s_t]` and of the step's inputs, `(..., ·)`."""
         if self.output_kernel is None:
             return pair
         if self.readout == "deep":
@@ -354,7 +352,7 @@ class AttentionCell(BaseLayer):
     def _step_spec(
         self, batch: int | None, memory: tuple[Any, ...], steps: tuple[Any, ...] = ()
     ) -> tuple[Any, Any, State]:
-        """Return the symbolic outputs and weights, of one step or of `(T,)`, and state."""
+        """Return the symbolic outputs, weights and state, with `steps` `(T,)` or `()`."""
         dtype, size = self.compute_dtype, self.units or memory[-1] + self.cell_output_size
         cell_state = tree.map_structure(
             lambda x: keras.KerasTensor((batch, *x.shape[1:]), x.dtype),

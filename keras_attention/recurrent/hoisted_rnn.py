@@ -19,8 +19,8 @@ Tensor = Any
 class HoistedRNN(keras.layers.RNN):
     """`keras.layers.RNN` that trains faster on TensorFlow: see `keras_attention.fast.loop`.
 
-    Arguments, call arguments, weights and results are those of `keras.layers.RNN`. Cells that the
-    fast loop does not know, and other backends, run Keras's loop.
+    Arguments, call arguments, weights and results are those of `keras.layers.RNN`. Keras's loop
+    runs cells that the fast loop does not know, and other backends.
 
     Example:
         ```python
@@ -52,7 +52,7 @@ class HoistedRNN(keras.layers.RNN):
         mask: Tensor | None = None,
         training: bool = False,
     ) -> Any:
-        """Run the layer; at inference it draws no dropout masks, unlike Keras's."""
+        """Run the layer; unlike Keras's it draws no dropout masks at inference."""
         expect_known_length(self, sequences)
         layer = keras_cells.view(self, cell=keras_cells.for_call(self.cell, training))
         return super(HoistedRNN, layer).call(sequences, initial_state, mask, training)
@@ -60,7 +60,7 @@ class HoistedRNN(keras.layers.RNN):
     def inner_loop(
         self, sequences: Tensor, initial_state: Any, mask: Tensor | None, training: bool = False
     ) -> Any:
-        """Run the loop of `keras.layers.RNN.call`."""
+        """Run the loop that `keras.layers.RNN.call` calls."""
         gates = keras_cells.hoisted(self.cell)
         if self.stateful or self.unroll or gates is None:
             return super().inner_loop(sequences, initial_state, mask, training)
@@ -83,7 +83,7 @@ class HoistedRNN(keras.layers.RNN):
         """Return the last output, all outputs `(B, T, ·)` and the last states."""
         last = state[0]
         if mask is not None:
-            # Keras has zeros where nothing was put out before, whatever the initial state is.
+            # Keras's outputs are zeros until the first valid step, whatever the initial state.
             visible = mask
             if not self.zero_output_for_mask:
                 visible = ops.cumsum(ops.cast(mask, "int32"), axis=0) > 0
@@ -94,7 +94,7 @@ class HoistedRNN(keras.layers.RNN):
 
 @keras.saving.register_keras_serializable("keras_attention")
 class HoistedBidirectional(keras.layers.Bidirectional):
-    """`keras.layers.Bidirectional` of a `HoistedRNN`; on a GPU XLA has one loop for both ways.
+    """`keras.layers.Bidirectional` of a `HoistedRNN`; on a GPU XLA runs one loop for both ways.
 
     Arguments, call arguments, weights and results are those of `keras.layers.Bidirectional`.
     """

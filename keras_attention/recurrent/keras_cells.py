@@ -53,7 +53,7 @@ def zero_state(cell: Any, batch_size: Any) -> list[Any]:
 
 
 def advance(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tuple[Tensor, Any]:
-    """Take one step of `for_call`: the output, and the next states in the structure of the last."""
+    """Take one step of a cell from `for_call`: its output, and next states nested as `state`."""
     arguments = inspect.signature(cell.call).parameters
     options = {"training": training} if "training" in arguments else {}
     output, new = cell(inputs, state, **options)
@@ -64,8 +64,8 @@ def advance(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tup
 def gates(cell: Any) -> Gates | None:
     """Return the tensors of a Keras cell's step, or None for a cell that needs Keras's own loop.
 
-    Such are cells with a step of their own, as a subclass that overrides `call` has, with dropout,
-    a regularizer of outputs, no bias, or the reset gate before the product.
+    Keras's loop runs cells with a `call` of their own, dropout, a regularizer of outputs, no bias,
+    or the reset gate before the product.
     """
     for kind, base in KINDS.items():
         if not isinstance(cell, base):
@@ -89,15 +89,15 @@ def gates(cell: Any) -> Gates | None:
 
 
 def hoisted(cell: Any) -> Gates | None:
-    """Return `gates` where a loop of `fast.loop` pays: on TensorFlow and on GPUs."""
+    """Return `gates(cell)` where `fast.loop` is faster, on TensorFlow and on GPUs, else None."""
     pays = backend.settings.get().fast and (backend.IS_TENSORFLOW or backend.for_gpu())
     return gates(cell) if pays else None
 
 
 def view(layer: Any, **attributes: Any) -> Any:
-    """Return a layer with the weights of another and attributes of its own.
+    """Return a layer that has the weights of `layer`, and other attributes.
 
-    Other threads may be calling the layer itself, so that it must stay as it is.
+    `layer` itself must not change: other threads may be calling it.
     """
     other = object.__new__(type(layer))
     vars(other).update(vars(layer), **attributes)
@@ -107,11 +107,11 @@ def view(layer: Any, **attributes: Any) -> Any:
 def for_call(
     cell: Any, training: bool | None, width: Any = None, rows: Any = None, dtype: str | None = None
 ) -> Any:
-    """Return the cell for the steps of one call, on which dropout masks are kept.
+    """Return the cell for the steps of one call; it has the call's dropout masks.
 
-    Masks are drawn once for a sequence and outside the loop: they would leak out of its graph. At
-    inference there are none: Keras's cells draw by their rates alone, which moves the generators.
-    Without a width of the inputs the drawing is left to the cell.
+    Masks are drawn once for a sequence and before the loop: drawn within, they would leak out of
+    its graph. At inference rates are 0: Keras's cells draw masks whenever they have a rate, which
+    moves the generators. Without a width of the inputs the cell draws its masks itself.
     """
     if isinstance(cell, keras.layers.StackedRNNCells):
         cells = []

@@ -22,15 +22,14 @@ class AttentionRNN(AttentionCell):
 
     Each step, and the arguments for it, are those of `AttentionCell`.
 
-    On a GPU, with TensorFlow, compile the model with `jit_compile=True`, and give Keras's `LSTM`
-    and `GRU` in it `use_cudnn=False`, without which Keras refuses to.
+    On a GPU with TensorFlow compile the model with `jit_compile=True`. Keras's `LSTM` and `GRU`
+    in it need `use_cudnn=False` then: Keras refuses to compile them with cuDNN.
 
     Args:
         cell: see `AttentionCell`, as `attention`, `order`, `units`, `input_feeding` and `gate`.
         return_sequences: whether to return all outputs, or the last valid one alone.
         return_state: whether to return the last `State` as well.
-        return_attention_scores: whether to return the attention weights as well, where the call
-            does not say.
+        return_attention_scores: whether calls return the attention weights as well, by default.
         **kwargs: further arguments of `AttentionCell`, such as `activation`.
 
     Call arguments:
@@ -38,15 +37,15 @@ class AttentionRNN(AttentionCell):
         memory: `(B, S, dim)`, or a grid `(B, H, W, dim)`.
         inputs_mask: boolean `(B, T)`; at False steps the state stays and the output is 0.
         memory_mask: boolean `(B, S)`; False positions get weight 0.
-        initial_state: a `State`, such as another call has returned, or a list of the cell's states
-            alone, each `(B, ·)`; zeros if not given.
+        initial_state: a `State`, as another call returns it, or a list of the cell's states alone,
+            each `(B, ·)`; zeros if not given.
         training: whether dropout is applied.
         return_attention_scores: whether to return the attention weights; None for the
             constructor's value.
 
     Output:
         `(B, T, output_size)`, or `(B, output_size)` without `return_sequences`. With
-        `return_state` a `State` follows: with it as the `initial_state` the next call goes on. With
+        `return_state` a `State` follows, with which as `initial_state` the next call goes on. With
         `return_attention_scores` the weights come last: `(B, T, S)`, with several heads
         `(B, heads, T, S)`.
 
@@ -103,7 +102,7 @@ class AttentionRNN(AttentionCell):
         if self.order == "luong" and not self.input_feeding:
             outputs, weights, state = self._attend_after_cell(gates, *arguments)
         elif gates and (training or not backend.under_xla()):
-            # Under XLA it pays by the gradients: a forward pass alone is up to 1.35 times as slow.
+            # Under XLA its gradients are faster; a forward pass alone is up to 1.35 times as slow.
             outputs, weights, state = self._run_hoisted(gates, *arguments)
         else:
             outputs, weights, state = self._run_stepwise(*arguments)
@@ -181,13 +180,13 @@ class AttentionRNN(AttentionCell):
     def _run_hoisted(
         self, gates: Any, inputs: Tensor, mask: Any, memory: Memory, state: State, training: Any
     ) -> tuple[Tensor, Tensor, State]:
-        """Run step by step, with all products that the loop does not need taken out of it."""
+        """Run step by step, with products that need no state taken out of the loop."""
         dtype, readout = self.compute_dtype, self._hoisted_readout(inputs)
         kernel = None if self.gate else self.attention.linear_query()
         kernel = None if kernel is None else ops.cast(kernel, dtype)
         direct = self.order == "luong" and self.attention.num_heads == 1 and not self.gate
         if readout and direct and backend.for_gpu() and self.attention.averages():
-            # The context is for the readout alone: values meet its kernel once, before the loop.
+            # Only the readout reads the context: it multiplies the values once, before the loop.
             of_context, rest = ops.split(readout.kernel, [memory.value.shape[-1]], axis=0)
             memory = memory._replace(value=ops.matmul(memory.value, of_context))
             readout = readout._replace(kernel=rest, of_context=False)
@@ -215,7 +214,7 @@ class AttentionRNN(AttentionCell):
         return ops.swapaxes(outputs, 0, 1), ops.moveaxis(weights, 0, -2), last
 
     def _hoisted_readout(self, inputs: Tensor) -> loop.Readout | None:
-        """Return the readout of a fed output; a deep one's product of the inputs is taken here."""
+        """Return the readout of a fed output, with a deep one's product of inputs, or None."""
         if not self.input_feeding or self.output_kernel is None:
             return None
         kernel = ops.cast(self.output_kernel, self.compute_dtype)

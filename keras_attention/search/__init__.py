@@ -14,9 +14,9 @@ The hypotheses of a sentence are next to one another.
 A tensor that no step changes, such as the memory, need not be in the state: a step function that
 closes over it saves its copies. Passed as `memory`, `(B, ...)`, it is the third argument of `step`.
 Finished sentences then leave memory and state, so that a batch takes little longer than its
-sentences. On JAX and under XLA, where shapes are fixed, they stay.
+sentences. On JAX and under XLA they stay, for shapes are fixed.
 
-On JAX the loops are compiled: layers that `step` calls are built before the search.
+JAX compiles the loop of a search: build the layers that `step` calls before it.
 """
 
 from keras_attention.search.arguments import Shortlist

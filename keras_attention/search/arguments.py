@@ -1,4 +1,4 @@
-"""The arguments of a search, checked; and the most probable tokens of a step."""
+"""The checked arguments of a search, and the most probable tokens of a step."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.shapes import fits
+from keras_attention.shapes import Tensor, fits
 
-Tensor = Any
 Step = Callable[..., tuple[Tensor, Any, Any]]
 
 NEVER = -np.inf
-LARGE = 2000  # elements of a row: parts are 3.5 times as fast for 160 rows of 8,000, slower below
+LARGE = 2000  # elements of a row: `top_k` by parts is slower below, 3.5 times as fast at 8,000
 
 
 class Shortlist(NamedTuple):
-    """The most probable tokens alone, which a step may return as `log_probs`.
+    """The most probable tokens alone, in place of a step's `log_probs` of all.
 
     Attributes:
         log_probs: `(rows, K)`, in any order; K is at least the number of hypotheses of a sentence.
@@ -32,7 +31,7 @@ class Shortlist(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The arguments of `beam_search`, with the name that they were given to.
+    """The arguments of `beam_search`, and the name of the search.
 
     Attributes:
         start: int32 `(B, 1)`, the token that is read first.
@@ -58,12 +57,12 @@ class Search(NamedTuple):
     keeps_weights: bool
 
     def refuse(self, expected: str, received: Any) -> None:
-        """Raise the ValueError of a step's results."""
+        """Raise the ValueError for a step's results."""
         expect(self.name, False, expected, received)
 
 
 def expect(name: str, holds: Any, expected: str, received: Any) -> None:
-    """Raise a ValueError of the search `name` unless something holds."""
+    """Raise a ValueError that names the search unless a condition holds."""
     if not holds:
         raise ValueError(f"{name} expected {expected}. Received: {received}")
 
@@ -105,7 +104,7 @@ def checked(
         (integers and 1 <= count <= width, "1 <= num_results <= beam_width, integers", widths),
     ):
         expect(name, holds, expected, received)
-    memory = [x for x in tree.flatten(others["memory"]) if x is not None]  # it may lack its mask
+    memory = [x for x in tree.flatten(others["memory"]) if x is not None]  # a mask may be None
     for part, tensors in (("state", tree.flatten(others["state"])), ("memory", memory)):
         for x in tensors:
             expect(
@@ -117,7 +116,7 @@ def checked(
             )
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
     if len(limits.shape) and max_steps is None:
-        longest = ops.max(ops.pad(limits, [[0, 1]], constant_values=1))  # there may be none
+        longest = ops.max(ops.pad(limits, [[0, 1]], constant_values=1))  # a batch may be empty
     elif len(limits.shape):
         longest, limits = max_steps, ops.minimum(limits, max_steps)
     start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
@@ -132,17 +131,17 @@ def checked(
 
 
 def has_rows(x: Any, rows: int | None) -> bool:
-    """Whether something is a tensor `(rows, ...)`, where None is any number."""
+    """Whether `x` is a tensor `(rows, ...)`, where None is any number."""
     return fits(getattr(x, "shape", ())[:1], (rows,))
 
 
 def shape_of(x: Any) -> Any:
-    """Return the shape of a tensor, for an error."""
+    """Return the shape of a tensor, or the value itself, for an error."""
     return tuple(x.shape) if hasattr(x, "shape") else repr(x)
 
 
 def _are_integers(x: Any, shapes: list[tuple[Any, ...]]) -> bool:
-    """Return whether a tensor, an array, a list or a number has integers and one of the shapes."""
+    """Return whether a tensor, array, list or number is of integers, with one of the shapes."""
     x = x if hasattr(x, "dtype") else np.asarray(x)
     return any(fits(x.shape, each) for each in shapes) and "int" in str(x.dtype)
 
@@ -152,7 +151,7 @@ def most_probable(log_probs: Tensor | Shortlist, k: int) -> tuple[Tensor, Tensor
     listed = isinstance(log_probs, Shortlist)
     values = ops.cast(log_probs.log_probs if listed else log_probs, "float32")
     size = values.shape[-1]
-    if size is None:  # there may be fewer than k
+    if size is None:  # perhaps less than k
         count = ops.cast(ops.shape(values)[-1], "int32")
         values = ops.pad(values, [[0, 0], [0, k]], constant_values=NEVER)
     values, index = top_k(values, k if size is None else min(k, size))
@@ -164,10 +163,10 @@ def most_probable(log_probs: Tensor | Shortlist, k: int) -> tuple[Tensor, Tensor
 
 
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the `k` greatest of each row of `(rows, V)`, in order, and where they are, as int32.
+    """Return the `k` greatest of each row of `(rows, V)`, in order, and their places, int32.
 
-    The `k` greatest are in the `k` parts with the greatest maxima: that spares all comparisons but
-    those for the maxima, which run many at a time.
+    The `k` greatest are in the `k` parts with the greatest maxima. So only the maxima, which are
+    computed many at a time, and those parts are compared.
     """
     size = x.shape[1]
     pays = backend.settings.get().fast and size is not None and size >= LARGE
@@ -185,11 +184,11 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     values, index = ops.top_k(candidates, k)
     index = ops.cast(index, "int32")
     index = backend.gather_in_rows(chosen, index // length) * length + index % length
-    return values, ops.minimum(index, size - 1)  # the padding, where nothing else is left
+    return values, ops.minimum(index, size - 1)  # not of the padding, where only -inf is left
 
 
 def _part_length(size: int) -> int:
-    """Return about the root of `size`: a divisor, which spares the padding, if there is one."""
+    """Return a length near the root of `size`: a divisor, if there is one, spares the padding."""
     root = int(size**0.5)
     near = range(root, max(1, root // 2), -1)
     return next((length for length in near if size % length == 0), root)

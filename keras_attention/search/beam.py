@@ -1,4 +1,4 @@
-"""Beam search, and greedy search, which is one of a single beam."""
+"""Beam search, and greedy search, a beam search of width 1."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from keras_attention import backend
 from keras_attention.search import arguments, loop
 from keras_attention.search.arguments import NEVER, Search, Shortlist, Step, expect
 from keras_attention.search.loop import Progress, Running, SearchResult
-from keras_attention.shapes import fits
+from keras_attention.shapes import Tensor, fits
 
-Tensor = Any
-
-ABOVE = 0.05  # rounded log-probabilities of half precision stay below it
-NOT_COVERED = 1e-6  # the least that a source position counts as looked at
+ABOVE = 0.05  # log-probabilities rounded to half precision stay below it
+NOT_COVERED = 1e-6  # the least coverage of a source position
 
 
 def beam_search(
@@ -41,9 +39,9 @@ def beam_search(
     """Keep the `beam_width` best hypotheses at every step.
 
     A hypothesis that has ended is frozen: it keeps its place, its length and its score until better
-    ones push it out, and stays among the results all the same: they are the best of all that have
-    ended, where TensorFlow Addons takes those of the last beam. The search stops when no open
-    hypothesis of any sentence can still come among its `num_results` best.
+    ones push it out of the beam. The results are the best of all hypotheses that ever ended;
+    TensorFlow Addons takes those of the last beam. The search stops when no open hypothesis of any
+    sentence can still come among its `num_results` best.
 
     Args:
         step: the decoder, see `keras_attention.search`.
@@ -53,15 +51,14 @@ def beam_search(
         end_id: the token that ends a sentence, or several that do.
         max_length: the greatest number of tokens, end token included; or int32 `(B,)`, one for
             each sentence, where 0 gives an empty one. A Python integer on JAX without `max_steps`.
-        max_steps: a bound of a `max_length` `(B,)` that does not depend on values: JAX and XLA need
-            it.
+        max_steps: a bound of a `max_length` `(B,)`, known before any value: JAX and XLA need it.
         beam_width: number of hypotheses kept for each sentence.
         length_penalty: see `SearchResult.scores` (Wu et al. 2016, arXiv 1609.08144, eq. 14);
             0 gives the plain sum, more prefers longer results.
-        coverage_penalty: penalty for positions of the one memory not looked at (eq. 14 there):
-            `coverage_penalty * sum over s of log(min(sum over t of weights[t, s], 1))`, of the
-            mean over heads, no single position below `log(1e-6)`. 0 for none.
-        memory_mask: boolean `(B, S)`, the source positions that count for it; needed for it alone.
+        coverage_penalty: `β`, the penalty for source positions without weight (eq. 14 there): adds
+            `β · Σ_s log(min(Σ_t a_ts, 1))` to the score, with the mean `a` of the heads and at
+            least `log(1e-6)` for each position. 0 for none.
+        memory_mask: boolean `(B, S)`, the positions of that sum; needed for it alone.
         num_results: how many results are returned, at most `beam_width`.
         pad_id: the id that fills `ids` after the end.
         return_attention_weights: whether the attention weights are kept.
@@ -71,10 +68,10 @@ def beam_search(
         A `SearchResult` with ids `(B, N, T)`, N being `num_results`, best first.
 
     Raises:
-        ValueError: for arguments out of their range, for a `memory_mask` or attention weights that
-            are missing with `coverage_penalty` or do not fit, for states of other rows, and for
-            what `step` returns in another form. In eager mode and on JAX outside `jit`, for
-            log-probabilities above 0: `step` returned logits or probabilities.
+        ValueError: for arguments out of their range; for a missing `memory_mask` or missing
+            attention weights with `coverage_penalty`, or ones that do not fit; for states of other
+            rows; for results of `step` in another form. In eager mode and on JAX outside `jit`,
+            for log-probabilities above 0: `step` returned logits or probabilities.
 
     Example:
         ```python
@@ -157,7 +154,7 @@ def _start(search: Search) -> Progress:
     """Return the progress before the first step."""
     first = search.start + ops.zeros((1, search.width), "int32")
     zeros = ops.zeros_like(first)
-    # All beams start alike, so all but the first start out of the race.
+    # All beams start alike: all but the first start with a score of -inf.
     leads = ops.reshape(ops.arange(search.width), (1, -1)) == 0
     coverage: Any = ()
     if search.coverage_penalty:  # masked positions are covered
@@ -188,7 +185,7 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
         scores, parents, picked, gain, total, length = _choose(
             search, log_probs, running.progress, lost
         )
-        # One array for two: each is written at every step.
+        # One array for tokens and parents: a loop writes each of its arrays at every step.
         outputs = {"codes": picked * search.width + parents, "log_probs": gain}
         places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * search.width
         places = ops.reshape(places + parents, (-1,))
@@ -201,7 +198,7 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
     ended = ops.logical_or(ended, length >= ops.expand_dims(limits, 1))
     for end in search.ends:
         ended = ops.logical_or(ended, ops.equal(picked, end))
-    # A frozen beam goes on reading an end token, which any embedding knows.
+    # A frozen hypothesis goes on reading an end token, which any embedding has.
     last = ops.where(ended, search.ends[0], picked)
     progress = Progress((), last, ended, total, length, limits, covered)
     if search.width == 1:
@@ -269,7 +266,7 @@ def _look(search: Search, covered: Tensor, weights: Any, ended: Tensor) -> Tenso
 
 
 def _lost(search: Search, covered: Any) -> Tensor | None:
-    """Return what each hypothesis loses for coverage, `(B, W)`, or None if nothing is lost."""
+    """Return the coverage penalty of each hypothesis, `(B, W)`, or None without one."""
     if not search.coverage_penalty:
         return None
     seen = ops.log(ops.clip(covered, NOT_COVERED, 1.0))
@@ -277,7 +274,7 @@ def _lost(search: Search, covered: Any) -> Tensor | None:
 
 
 def _score(search: Search, total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
-    """Return what hypotheses are compared by, of sums of log-probabilities over so many tokens."""
+    """Return the scores of hypotheses, of their sums of log-probabilities and their lengths."""
     norm = (5.0 + ops.cast(length, "float32")) / 6.0
     scores = total / ops.power(norm, search.length_penalty)
     return scores if lost is None else scores + lost
@@ -286,12 +283,12 @@ def _score(search: Search, total: Tensor, length: Tensor, lost: Tensor | None) -
 def _is_finished(search: Search, progress: Progress, scores: Tensor) -> Tensor:
     """Whether no open hypothesis of a sentence can still come among its results: `(B,)`.
 
-    The scores `(B, W)` are those of the beam's hypotheses that have ended, -inf for the others.
+    `scores` `(B, W)` are those of hypotheses that have ended, -inf for the others.
     """
     # An upper bound: all further tokens have probability 1, and all positions are covered.
     longest = ops.maximum(ops.expand_dims(progress.limits, 1), progress.length)
     reach = _score(search, progress.total, longest, None)
     worst_result = ops.top_k(scores, search.num_results)[0][:, -1:]
-    # At a tie the search goes on, for the open one may stand first. None is open at -inf.
+    # At a tie the search goes on: the open hypothesis may stand first. At -inf none is open.
     beaten = ops.logical_or(worst_result > reach, reach == NEVER)
     return ops.all(ops.logical_or(progress.ended, beaten), axis=1)

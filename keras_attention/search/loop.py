@@ -9,9 +9,7 @@ from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.search.arguments import NEVER, Search, Shortlist, has_rows, shape_of
-from keras_attention.shapes import blank_where_masked, fits
-
-Tensor = Any
+from keras_attention.shapes import Tensor, blank_where_masked, fits
 
 
 class Progress(NamedTuple):
@@ -24,8 +22,8 @@ class Progress(NamedTuple):
         total: float32 `(B, n)`, its sum of log-probabilities; -inf if there is no such hypothesis.
         length: int32 `(B, n)`, its number of tokens.
         limits: int32 `(B,)`, the greatest number of tokens of the sentence.
-        coverage: float32 `(B, n, S)`, the sum of the attention weights so far; `()` if nothing is
-            lost for it.
+        coverage: float32 `(B, n, S)`, the sum of the attention weights so far; `()` without a
+            coverage penalty.
     """
 
     finished: Tensor
@@ -40,14 +38,14 @@ class Progress(NamedTuple):
 class Running(NamedTuple):
     """The state of the loop.
 
-    All but `everything` has the rows of the sentences that are still in the batch.
+    All fields but `everything` have the rows of the sentences that are still in the batch.
 
     Attributes:
         progress: how far the sentences are.
         state: of the step function, `(B·n, ...)`.
-        rows: int32, which sentences these are; `()` where none leaves, as the rest.
-        memory: for the step function, as a list of its tensors.
-        everything: the progress of all sentences, as it was when they left.
+        rows: int32 `(B,)`, the sentences' places among all; `()`, as what follows, if none leaves.
+        memory: the list of the tensors of the step function's memory.
+        everything: the progress of all sentences, as of the moment in which they left.
     """
 
     progress: Progress
@@ -62,7 +60,7 @@ def run(
     advance: Callable[[Tensor, Running], tuple[dict[str, Any], Running]],
     progress: Progress,
 ) -> tuple[dict[str, Any], Progress, Tensor]:
-    """Advance until all sentences are finished; where there is a memory, finished ones leave.
+    """Advance until all sentences are finished; with a memory, finished ones leave.
 
     Returns the outputs `(T, B, ...)`, the progress of all sentences, and the number of steps.
     """
@@ -86,7 +84,7 @@ def run(
 
 
 def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
-    """Take the decoder's step: log-probabilities, weights, next state."""
+    """Take the decoder's step: return log-probabilities, weights and the next state."""
     last, memory = ops.reshape(running.progress.tokens, (-1,)), search.memory
     if running.everything:  # some sentences have left
         tensors = iter(running.memory)
@@ -106,7 +104,7 @@ def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
 def _check_returned(
     search: Search, running: Running, log_probs: Any, weights: Any, state: Any
 ) -> None:
-    """Raise a ValueError for what a step returned in another shape."""
+    """Raise a ValueError if the results of a step have another form or shape."""
     sizes = running.progress.tokens.shape
     rows = None if None in sizes else sizes[0] * sizes[1]
     listed = isinstance(log_probs, Shortlist)
@@ -138,7 +136,7 @@ def _check_returned(
 
 
 def scatter(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
-    """Return a step's outputs for all `B` sentences: nothing changes for those that have left."""
+    """Return a step's outputs for all `B` sentences, with empty ones for those that have left."""
     if not running.everything:
         return outputs
     batch_size = ops.shape(running.everything.finished)[0]
@@ -165,7 +163,7 @@ def _any_finished(running: Running) -> Tensor:
 
 
 def _drop_finished(running: Running) -> Running:
-    """Drop the finished sentences, once their progress is put back among all."""
+    """Note the progress of all sentences in `everything`, and drop the finished ones."""
     progress, state, rows, memory, everything = running
     index = ops.expand_dims(rows, 1)
     everything = tree.map_structure(
@@ -186,7 +184,7 @@ def _drop_finished(running: Running) -> Running:
 class SearchResult(NamedTuple):
     """The results of a search. Those of greedy search have no axis N.
 
-    Where there are fewer hypotheses than asked for, the rest have the length 0 and a score of -inf.
+    If a sentence has fewer than N hypotheses, the other results have length 0 and score -inf.
 
     Attributes:
         ids: int32 `(B, N, T)`, the end token included, padded with `pad_id` after it.
@@ -195,7 +193,7 @@ class SearchResult(NamedTuple):
             divided by `((5 + length) / 6) ** length_penalty`, plus the coverage
             penalty, at most 0.
         attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, zeros
-            after the end; None if they were not asked for.
+            after the end; None if not requested.
         log_probs: float32 `(B, N, T)`, the log-probability of each token, zeros after the end.
     """
 
@@ -207,9 +205,9 @@ class SearchResult(NamedTuple):
 
 
 def finish(parts: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -> SearchResult:
-    """Return the results of `tokens`, `log_probs` `(B, N, T)` and `weights` `(B, N, T, ..., S)`.
+    """Return the results made of `tokens`, `log_probs` `(B, N, T)`, `weights` `(B, N, T, ..., S)`.
 
-    Lengths and scores are `(B, N)`; a score is -inf if there is no such hypothesis.
+    Lengths and scores are `(B, N)`; the score of a missing hypothesis is -inf.
     """
     length = ops.where(scores > -float("inf"), length, 0)
     ids, weights = parts["tokens"], parts.get("weights")
@@ -223,7 +221,7 @@ def finish(parts: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -
 
 
 def by_hypothesis(weights: Any, batch_size: Any, rows: int) -> Any:
-    """Return a step's weights as `(B, rows, S)`; S is 0 for a decoder that does not attend."""
+    """Return a step's weights as `(B, rows, S)`, of S = 0 for a decoder that does not attend."""
     if weights is None:
         return ops.zeros((batch_size, rows, 0), "float32")
     return tree.map_structure(
@@ -239,8 +237,8 @@ def best_ended(
 
     Args:
         scores: `(T, B, W)`, of the hypotheses that ended at each step, -inf for the others.
-        steps: how many steps were taken; a backend may pad them, see `backend.unfold`.
-        empty: `(B, W)`, the scores of those that had ended before the first step.
+        steps: the number of steps taken; a backend may pad them, see `backend.unfold`.
+        empty: `(B, W)`, the scores of empty hypotheses, ended before the first step; else -inf.
         count: N.
     """
     width = empty.shape[1]
@@ -256,7 +254,7 @@ def best_ended(
 def follow_parents(outputs: dict[str, Any], lengths: Tensor, places: Tensor) -> dict[str, Any]:
     """Rebuild the results `(B, N, T, ...)` from the outputs of all steps, `(T, B, W, ...)`.
 
-    They are as long, and stood at these places in the beam when they ended, int32 `(B, N)`.
+    `lengths` and `places`, int32 `(B, N)`, say when and where in the beam each result ended.
     """
     width, time = outputs["codes"].shape[2], ops.shape(outputs["codes"])[0]
     backwards = tree.map_structure(lambda x: ops.flip(x, axis=0), outputs)
@@ -267,7 +265,7 @@ def follow_parents(outputs: dict[str, Any], lengths: Tensor, places: Tensor) -> 
         parents = ops.where(row["t"] < lengths, code % width, beams)
         rows = {"tokens": ops.floor_divide(code, width)}
         rows["log_probs"] = backend.gather_in_rows(row["log_probs"], beams)
-        if "weights" in row:  # they belong to the beams before the choice: to the parents
+        if "weights" in row:  # of the beams before the choice, the parents
             rows["weights"] = tree.map_structure(
                 lambda x: backend.gather_in_rows(x, parents), row["weights"]
             )

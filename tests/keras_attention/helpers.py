@@ -5,6 +5,15 @@ import numpy as np
 from keras import ops
 
 
+def few(cases, *kept):
+    """The cases on TensorFlow; on another backend those that meet an operation of its own.
+
+    What every backend has in common is tested once. `test_agreement` and `fast/` hold each
+    backend to what TensorFlow gives, all layers and all their gradients.
+    """
+    return [x for x in cases if keras.backend.backend() == "tensorflow" or x in kept]
+
+
 def array(x):
     """A tensor, or a structure of tensors, as NumPy."""
     return keras.tree.map_structure(ops.convert_to_numpy, x)
@@ -73,7 +82,8 @@ def gradients(function, arrays):
     elif keras.backend.backend() == "jax":
         import jax
 
-        found = jax.grad(function)([jax.numpy.asarray(x) for x in arrays])
+        # Compiled as a whole: one program, where each operation were one.
+        found = jax.jit(jax.grad(function))([jax.numpy.asarray(x) for x in arrays])
     else:
         import torch
 

@@ -9,7 +9,7 @@ import pytest
 
 from keras_attention import mechanisms
 from tests.keras_attention import reference, test_mechanisms, zoo
-from tests.keras_attention.helpers import assert_close, mask
+from tests.keras_attention.helpers import assert_close, few, mask
 
 EXACT = 1e-12
 pytestmark = pytest.mark.skipif(
@@ -30,7 +30,7 @@ def normal(rng, *shape):
     return rng.normal(size=shape)
 
 
-@pytest.mark.parametrize("name", test_mechanisms.CASES)
+@pytest.mark.parametrize("name", few(test_mechanisms.CASES, *test_mechanisms.FEW))
 def test_mechanisms_with_places_and_a_past(rng, name):
     t = test_mechanisms
     layer = t.built(t.CASES[name][0], rng)

@@ -29,7 +29,7 @@ def run(kernel, memory, scale, inputs, mask, state):
     def step(now, state):
         h, total, count = state
         x, mask = now
-        product = backend.saved(lambda: tf.stop_gradient(h) @ tf.stop_gradient(kernel))
+        product = backend.checkpointed(lambda: tf.stop_gradient(h) @ tf.stop_gradient(kernel))
         new = tf.tanh(x @ kernel[:DIM] * scale + h * memory + product)
         h = tf.where(mask[:, None], new, h)
         output = tf.sin(h) * memory

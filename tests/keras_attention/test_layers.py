@@ -16,7 +16,8 @@ from tests.keras_attention.helpers import (
     weight_gradients,
 )
 
-every_layer = pytest.mark.parametrize("name", zoo.LAYERS)
+every_layer = pytest.mark.parametrize("name", zoo.thinned(zoo.LAYERS))
+every_mechanism = pytest.mark.parametrize("name", zoo.thinned(zoo.MECHANISMS))
 
 
 def model_of(name, layer=None, static=False):
@@ -29,6 +30,7 @@ def model_of(name, layer=None, static=False):
     return keras.Model(inputs, zoo.call(name, layer, inputs)), layer
 
 
+@pytest.mark.tensorflow
 @every_layer
 def test_the_config_rebuilds_the_layer(rng, name):
     layer = zoo.LAYERS[name](dtype="mixed_bfloat16", trainable=False, name="given")
@@ -40,6 +42,7 @@ def test_the_config_rebuilds_the_layer(rng, name):
     assert not again.trainable
 
 
+@pytest.mark.tensorflow
 @every_layer
 def test_a_saved_model_loads_without_custom_objects_and_gives_the_same(rng, tmp_path, name):
     model, _ = model_of(name)
@@ -98,7 +101,7 @@ def policy():
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
-        *((name, "mixed_float16") for name in (*zoo.MECHANISMS, *zoo.POOLING)),
+        *((name, "mixed_float16") for name in zoo.thinned([*zoo.MECHANISMS, *zoo.POOLING])),
         *((name, "mixed_bfloat16") for name in ("additive", "rnn heads", "rnn deep", "hoisted")),
     ],
 )
@@ -155,7 +158,7 @@ def test_lengths_need_not_be_known_in_advance(rng, name):
         assert all(np.isfinite(array(s)).all() for s in slopes if s is not None)
 
 
-@pytest.mark.parametrize("name", zoo.MECHANISMS)
+@every_mechanism
 def test_step_by_step_equals_all_at_once(rng, name):
     layer = zoo.LAYERS[name]()
     query, value = zoo.arrays(name, rng)
@@ -173,20 +176,17 @@ def test_step_by_step_equals_all_at_once(rng, name):
     assert_close(single, [context[:, 0], weights[..., 0, :]])
 
 
-@pytest.mark.parametrize("left", [0, 2])
-@pytest.mark.parametrize("name", [n for n in zoo.LAYERS if n not in ("cell", "hoisted")])
-def test_padding_of_the_memory_changes_nothing(rng, name, left):
+@pytest.mark.parametrize("name", zoo.thinned(n for n in zoo.LAYERS if n not in zoo.OTHER))
+def test_padding_of_the_memory_changes_nothing(rng, name):
     layer, inputs = zoo.LAYERS[name](), zoo.arrays(name, rng)
     zoo.call(name, layer, inputs)
     zoo.fixed_weights(layer)
     key = "mask" if name in zoo.POOLING else "value_mask"
     key = "memory_mask" if name in zoo.RECURRENT else key
     expected = [array(x) for x in zoo.call(name, layer, inputs)]
-    padding = rng.normal(size=(zoo.B, 2, zoo.widths(name)[1])).astype("float32")
-    sides = [padding, inputs[-1]] if left else [inputs[-1], padding]
-    places = np.arange(zoo.TV + 2)
-    valid = (places >= left) & (places < zoo.TV + left)
-    wider = [*inputs[:-1], np.concatenate(sides, 1)]
+    left, right = rng.normal(size=(2, zoo.B, 1, zoo.widths(name)[1])).astype("float32")
+    valid = np.pad(np.ones(zoo.TV, bool), 1)
+    wider = [*inputs[:-1], np.concatenate([left, inputs[-1], right], 1)]
     found = zoo.call(name, layer, wider, **{key: np.stack([valid] * zoo.B)})
     for x, e in zip(found, expected, strict=True):
         if x.shape[-1] == zoo.TV + 2:  # weights
@@ -195,7 +195,7 @@ def test_padding_of_the_memory_changes_nothing(rng, name, left):
         assert_close(x, e)
 
 
-@pytest.mark.parametrize("name", [*zoo.MECHANISMS, *zoo.POOLING])
+@pytest.mark.parametrize("name", zoo.thinned([*zoo.MECHANISMS, *zoo.POOLING]))
 def test_dropout_obeys_the_seed_and_spares_the_returned_weights(rng, name):
     inputs, results = zoo.arrays(name, rng), []
     for seed in (5, 5, 6):

@@ -1,7 +1,11 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 from keras_attention import AdditiveAttention, MultiplicativeAttention, mechanisms
+
+pytestmark = pytest.mark.tensorflow
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -18,6 +18,7 @@ from keras_attention import (
     distributions,
     mechanisms,
 )
+from tests.keras_attention.helpers import few
 
 B, TQ, TV, DQ, DV, UNITS, OUT = 2, 3, 5, 7, 11, 13, 17
 # Widths of query and value where a score wants the same, or heads divide them.
@@ -120,6 +121,16 @@ OTHER = {
     ),
 }
 LAYERS = {**MECHANISMS, **POOLING, **RECURRENT, **OTHER}
+# Among them these have each operation that a backend replaces: products, gathers, sorts, loops.
+OF_EVERY_BACKEND = {
+    *("additive", "general entmax", "location", "location_sensitive", "chunkwise", "pooling"),
+    *("rnn bahdanau feeding", "rnn luong", "hoisted"),
+}
+
+
+def thinned(names):
+    """The layers on TensorFlow; on another backend those that meet an operation of its own."""
+    return few(names, *OF_EVERY_BACKEND)
 
 
 def widths(name):

@@ -152,7 +152,7 @@ class AlignedDecoder(keras.layers.Layer):
             self.cell, self.embedding(tokens), state["cell"], training=False
         )
         batch, length = ops.shape(prepared["closed"])
-        rows = backend.share(ops.shape(tokens)[0], batch)
+        rows = backend.group_size(ops.shape(tokens)[0], batch)
         states = ops.reshape(output, (batch, rows, output.shape[-1]))
         was = ops.softmax(self._token_of(state["said"], tokens))
         places = _moved(self._moves(states, prepared), ops.reshape(was, (batch, rows, length)))
