@@ -23,11 +23,11 @@ from serving.client import (
 from serving.client import protobuf as messages
 
 Status = grpc.StatusCode
-LIMITED = Status.RESOURCE_EXHAUSTED, "quota exceeded for this key"
+STRING, FLOAT, BOOL = messages.STRING, messages.FLOAT, messages.BOOL
 
 
 class Server(grpc.GenericRpcHandler):
-    """Answers every method with what `answer(method, request, call)` returns: bytes, or a status.
+    """Answers every method with what `answer(method, request, number)` returns: bytes, or a status.
 
     `asked` has the time of each request.
     """
@@ -57,15 +57,15 @@ class Server(grpc.GenericRpcHandler):
         self._server.stop(None).wait()
 
 
-def blocking(target, texts, method="translate", **options):
+def blocking(target, *texts, method="translate", **options):
     with Translator(target, "m", **options) as translator:
-        return getattr(translator, method)(texts)
+        return getattr(translator, method)(*texts)
 
 
-def with_asyncio(target, texts, method="translate", **options):
+def with_asyncio(target, *texts, method="translate", **options):
     async def ask():
         async with AsyncTranslator(target, "m", **options) as translator:
-            return await getattr(translator, method)(texts)
+            return await getattr(translator, method)(*texts)
 
     return asyncio.run(ask())
 
@@ -80,11 +80,19 @@ def tensor(dtype, shape, **fields):
     return made
 
 
+def floats(*shape, count=None):
+    return tensor(FLOAT, shape, float_val=[1.0] * (np.prod(shape) if count is None else count))
+
+
+def strings(*shape):
+    return tensor(STRING, shape, string_val=[b"a"] * np.prod(shape))
+
+
 def translations(texts):
     return {
         "translation": messages.string_tensor([text.upper() for text in texts]),
-        "score": tensor(messages.FLOAT, [len(texts)], float_val=[-1.0] * len(texts)),
-        "truncated": tensor(messages.BOOL, [len(texts)], bool_val=[False] * len(texts)),
+        "score": floats(len(texts)),
+        "truncated": tensor(BOOL, [len(texts)], bool_val=[False] * len(texts)),
     }
 
 
@@ -95,75 +103,20 @@ def response(outputs):
     return made.SerializeToString()
 
 
+def texts_of(request):
+    return list(serving_pb2.PredictRequest.FromString(request).inputs["text"].string_val)
+
+
 def translate(method, request, number):
-    texts = serving_pb2.PredictRequest.FromString(request).inputs["text"].string_val
-    return response(translations(list(texts)))
+    return response(translations(texts_of(request)))
 
 
-STRING, FLOAT, BOOL = messages.STRING, messages.FLOAT, messages.BOOL
-MALFORMED = {
-    "numbers for texts": ("translation", tensor(FLOAT, [1], float_val=[1.0])),
-    "texts for numbers": ("score", tensor(STRING, [1], string_val=[b"1.0"])),
-    "numbers for flags": ("truncated", tensor(FLOAT, [1], float_val=[1.0])),
-    "three of four bytes": ("score", tensor(FLOAT, [1], tensor_content=b"abc")),
-    "no values": ("score", tensor(FLOAT, [1])),
-    "a scalar": ("score", tensor(FLOAT, [], float_val=[1.0])),
-    "another batch": ("score", tensor(FLOAT, [2], float_val=[1.0, 2.0])),
-    "a dimension below 0": ("score", tensor(FLOAT, [-1], float_val=[1.0])),
-    "texts as bytes": ("translation", tensor(STRING, [1], tensor_content=b"\x01a")),
-    "a dtype of tomorrow": ("score", tensor(4711, [1])),
-}
-
-
-@pytest.mark.parametrize("what", MALFORMED)
-def test_a_malformed_translation_is_a_typed_error(what):
-    name, value = MALFORMED[what]
-    answer = response({**translations([b"a"]), name: value})
-    with (
-        Server(lambda *_: answer) as server,
-        pytest.raises(UnexpectedResponseError, match=f"output '{name}'"),
-    ):
-        blocking(server.target, ["a"])
-
-
-@pytest.mark.parametrize("shape", [[1, 2**40], [1, 0, 2**62], [1, 2**31, 2**31]])
-def test_a_shape_far_beyond_what_was_sent_takes_no_memory(shape):
-    value = tensor(FLOAT, shape, float_val=[1.0])
-    with pytest.raises(ValueError, match="expected fewer elements"):
-        messages.tensor_values(value)
-
-
-NBEST = {
-    "translations": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
-    "scores": tensor(FLOAT, [1, 3], float_val=[1.0, 2.0, 3.0]),
-}
-ALIGN = {
-    "translation": tensor(STRING, [1], string_val=[b"a"]),
-    "source_tokens": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
-    "target_tokens": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
-    "attention_weights": tensor(FLOAT, [1, 2, 1], float_val=[1.0, 1.0]),
-}
-
-
-SCORE = {
-    "score": tensor(FLOAT, [1], float_val=[1.0]),
-    "tokens": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
-    "log_probs": tensor(FLOAT, [1, 3], float_val=[1.0, 1.0, 1.0]),
-    "truncated": tensor(BOOL, [1], bool_val=[False]),
-}
-
-
-@pytest.mark.parametrize(
-    ("method", "outputs", "texts"),
-    [("nbest", NBEST, [["a"]]), ("align", ALIGN, [["a"]]), ("score", SCORE, [["a"], ["b"]])],
-)
-def test_outputs_that_do_not_fit_together_are_a_typed_error(method, outputs, texts):
-    with (
-        Server(lambda *_: response(outputs)) as server,
-        Translator(server.target, "m") as translator,
-        pytest.raises(UnexpectedResponseError, match=r"one answer has|2 tokens, 3 log_probs"),
-    ):
-        getattr(translator, method)(*texts)
+def metadata(value=None):
+    made = serving_pb2.GetModelMetadataResponse()
+    if value is not None:
+        made.metadata["signature_def"].type_url = "x/tensorflow.serving.SignatureDefMap"
+        made.metadata["signature_def"].value = value
+    return made.SerializeToString()
 
 
 def unknown_field(size):
@@ -174,61 +127,70 @@ def unknown_field(size):
     return b"\xfa\x3e" + varint + bytes([left]) + bytes(size)
 
 
+MALFORMED = {
+    "numbers for texts": {"translation": floats(1)},
+    "texts for numbers": {"score": tensor(STRING, [1], string_val=[b"1.0"])},
+    "numbers for flags": {"truncated": floats(1)},
+    "three of four bytes": {"score": tensor(FLOAT, [1], tensor_content=b"abc")},
+    "no values": {"score": tensor(FLOAT, [1])},
+    "a scalar": {"score": tensor(FLOAT, [], float_val=[1.0])},
+    "another batch": {"score": floats(2)},
+    "a dimension below 0": {"score": floats(-1, count=1)},
+    "texts as bytes": {"translation": tensor(STRING, [1], tensor_content=b"\x01a")},
+    "a dtype of tomorrow": {"score": tensor(4711, [1])},
+}
+PAIR = {name: strings(1, 2) for name in ("tokens", "source_tokens", "target_tokens")}
+TYPED, NOT_ONE = UnexpectedResponseError, "one answer has|2 tokens, 3 log_probs"
+ALIGN = {"translation": strings(1), **PAIR, "attention_weights": floats(1, 2, 1)}
+SCORE = {**translations([b"a"]), **PAIR, "log_probs": floats(1, 3)}
+ATTACKS = {
+    what: ("translate", response({**translations([b"a"]), **output}), TYPED, f"output '{name}'")
+    for what, output in MALFORMED.items()
+    for name in output
+} | {
+    "2 texts of 3 scores": (
+        "nbest",
+        response({"translations": strings(1, 2), "scores": floats(1, 3)}),
+        TYPED,
+        NOT_ONE,
+    ),
+    "2 tokens of 1 weight": ("align", response(ALIGN), TYPED, NOT_ONE),
+    "2 tokens of 3 probabilities": ("score", response(SCORE), TYPED, NOT_ONE),
+    "66 megabytes": ("translate", unknown_field(66 * 2**20), MessageTooLargeError, "larger than"),
+    "4 megabytes of metadata": ("metadata", unknown_field(2**22), TYPED, "something else"),
+    "no metadata": ("metadata", metadata(), TYPED, "no signatures"),
+    "metadata that are none": ("metadata", metadata(b"\xff\xff\xff"), TYPED, "no signatures"),
+}
+
+
 @both
-def test_an_answer_larger_than_any_that_was_asked_for_is_not_kept(ask):
-    with (
-        Server(lambda *_: unknown_field(66 * 2**20)) as server,
-        pytest.raises(MessageTooLargeError),
-    ):
-        ask(server.target, ["a"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_answer_that_is_not_one_is_a_typed_error(attack, ask):
+    method, answer, error, message = ATTACKS[attack]
+    texts = {"score": [["a"], ["b"]], "metadata": []}.get(method, [["a"]])
+    with Server(lambda *_: answer) as server, pytest.raises(error, match=message):
+        ask(server.target, *texts, method=method)
 
 
-def test_metadata_of_more_than_4_megabytes_is_not_read():
-    with (
-        Server(lambda *_: unknown_field(2**22)) as server,
-        Translator(server.target, "m") as translator,
-        pytest.raises(UnexpectedResponseError, match="something else"),
-    ):
-        translator.metadata()
-
-
-@pytest.mark.parametrize("value", [None, b"\xff\xff\xff"])
-def test_metadata_without_signatures_is_a_typed_error(value):
-    made = serving_pb2.GetModelMetadataResponse()
-    if value is not None:
-        made.metadata["signature_def"].type_url = "x/tensorflow.serving.SignatureDefMap"
-        made.metadata["signature_def"].value = value
-    with (
-        Server(lambda *_: made.SerializeToString()) as server,
-        Translator(server.target, "m") as translator,
-        pytest.raises(UnexpectedResponseError, match="no signatures"),
-    ):
-        translator.metadata()
+@pytest.mark.parametrize("shape", [[1, 2**40], [1, 0, 2**62], [1, 2**31, 2**31]])
+def test_a_shape_far_beyond_what_was_sent_takes_no_memory(shape):
+    with pytest.raises(ValueError, match="expected fewer elements"):
+        messages.tensor_values(floats(*shape, count=1))
 
 
 def test_no_damage_to_an_answer_raises_anything_else():
     """Bytes are changed, cut out and doubled, many times over, seeded."""
     rng = np.random.default_rng(23)
-    content = np.float32([-1, -2, -3]).tobytes()
-    whole = response(
-        {
-            **translations([b"one", b"two", b"x" * 50]),
-            "score": tensor(FLOAT, [3], tensor_content=content),
-        }
-    )
+    content = tensor(FLOAT, [3], tensor_content=np.float32([-1, -2, -3]).tobytes())
+    whole = response({**translations([b"one", b"two", b"x" * 50]), "score": content})
     kinds = Counter()
 
     def damaged(*_):
         data = bytearray(whole)
         for _ in range(rng.integers(1, 4)):
-            at = int(rng.integers(len(data)))
-            match rng.integers(3):
-                case 0:
-                    data[at] = rng.integers(256)
-                case 1:
-                    del data[at : at + int(rng.integers(1, 5))]
-                case 2:
-                    data[at:at] = data[at : at + int(rng.integers(1, 5))]
+            at, count, kind = (int(x) for x in rng.integers([len(data), 4, 3]))
+            part = data[at : at + 1 + count]
+            data[at : at + 1 + count] = (b"", part * 2, rng.bytes(len(part)))[kind]
         return bytes(data)
 
     with Server(damaged) as server, Translator(server.target, "m") as translator:
@@ -244,28 +206,27 @@ def test_no_damage_to_an_answer_raises_anything_else():
     assert min(kinds["refused"], kinds["read"]) > 20
 
 
+# Limits
+
+LIMITED = Status.RESOURCE_EXHAUSTED, "quota exceeded for this key"
+
+
 @both
-def test_a_rate_limit_is_waited_out(ask):
+def test_a_rate_limit_is_waited_out_and_has_its_own_error_where_it_stays(ask):
     def answer(method, request, number):
         return LIMITED if number < 3 else translate(method, request, number)
 
     with Server(answer) as server:
         assert [one.text for one in ask(server.target, ["a"] * 8)] == ["A"] * 8
     assert len(server.asked) == 3
-    pauses = np.diff(server.asked)
-    assert pauses[0] >= 0.05
-    assert pauses[1] >= 0.15
-
-
-@both
-def test_a_rate_limit_that_stays_has_its_own_error(ask):
+    assert (np.diff(server.asked) >= [0.05, 0.15]).all()
+    said = r"takes no more requests now.*quota"
     with (
         Server(lambda *_: LIMITED) as server,
-        pytest.raises(RateLimitedError, match=r"takes no more requests now.*quota") as caught,
+        pytest.raises(RateLimitedError, match=said) as caught,
     ):
         ask(server.target, ["a"] * 8, retries=2)
-    assert caught.value.code == Status.RESOURCE_EXHAUSTED
-    assert len(server.asked) == 3
+    assert (caught.value.code, len(server.asked)) == (Status.RESOURCE_EXHAUSTED, 3)
 
 
 @pytest.mark.parametrize(
@@ -277,17 +238,24 @@ def test_a_rate_limit_that_stays_has_its_own_error(ask):
     ],
 )
 def test_only_what_is_too_large_is_cut(details):
+    refused = Status.RESOURCE_EXHAUSTED, details
+
     def answer(method, request, number):
-        texts = serving_pb2.PredictRequest.FromString(request).inputs["text"].string_val
-        too_large = len(texts) > 4
-        return (Status.RESOURCE_EXHAUSTED, details) if too_large else translate(method, request, 0)
+        return refused if len(texts_of(request)) > 4 else translate(method, request, 0)
 
     with Server(answer) as server:
         assert len(blocking(server.target, ["a"] * 8, retries=0)) == 8
     assert len(server.asked) == 3
-    always = Status.RESOURCE_EXHAUSTED, details
-    with Server(lambda *_: always) as server, pytest.raises(MessageTooLargeError):
+    with Server(lambda *_: refused) as server, pytest.raises(MessageTooLargeError):
         blocking(server.target, ["a"], retries=0)
+
+
+@pytest.mark.parametrize("limit", ["9" * 2970, "0"])
+def test_a_limit_that_makes_no_sense_ends_the_call(limit):
+    refused = Status.INVALID_ARGUMENT, f"maximum input batch size {limit}"
+    with Server(lambda *_: refused) as server, pytest.raises(ServingError):
+        blocking(server.target, ["a"] * 8)
+    assert len(server.asked) == 1
 
 
 def test_the_budget_ends_retries_of_all_calls_together():
@@ -297,14 +265,6 @@ def test_the_budget_ends_retries_of_all_calls_together():
             with pytest.raises(ServerUnavailableError):
                 client.translate(["a"])
     assert 10 <= len(server.asked) <= 6 + 10
-
-
-@pytest.mark.parametrize("limit", ["9" * 2970, "0"])
-def test_a_limit_that_makes_no_sense_ends_the_call(limit):
-    refused = Status.INVALID_ARGUMENT, f"maximum input batch size {limit}"
-    with Server(lambda *_: refused) as server, pytest.raises(ServingError):
-        blocking(server.target, ["a"] * 8)
-    assert len(server.asked) == 1
 
 
 def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
