@@ -152,7 +152,7 @@ def check_targets(
     lacking = [i for i, ids in enumerate(rows) if UNK_ID in ids]
     wholly = [i for i in lacking if not texts[i].replace("⁇", "").strip()]
     if lacking:
-        tokens = dict.fromkeys(token for i in lacking for token in unknown(targets[i]))
+        tokens = dict.fromkeys(unknown([targets[i] for i in lacking]))
         shown = " ".join(list(tokens)[:MOST_NAMED]) + (" …" if len(tokens) > MOST_NAMED else "")
         line = f"{name}: {len(lacking):,} of {len(targets):,} targets have tokens that the model "
         line += f"cannot say, {len(tokens):,} in all: {shown}"
@@ -167,15 +167,16 @@ def check_targets(
 
 def _said(
     state: dict[str, Any], texts: Sequence[str]
-) -> tuple[list[list[int]], list[str], Callable[[str], list[str]]]:
-    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of a text."""
+) -> tuple[list[list[int]], list[str], Callable[[Sequence[str]], list[str]]]:
+    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of texts."""
     if state["kind"] == SENTENCEPIECE:
         import sentencepiece
 
         pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))
 
-        def unread(text: str) -> list[str]:
-            letters = "".join(pieces.encode(text, out_type=str)).replace("▁", "")
+        def unread(texts: Sequence[str]) -> list[str]:
+            read = pieces.encode(list(texts), out_type=str)
+            letters = "".join(piece for row in read for piece in row).replace("▁", "")
             return [letter for letter in letters if pieces.piece_to_id(letter) == UNK_ID]
 
         rows = pieces.encode(list(texts))

@@ -269,12 +269,13 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 def said(
     tokenizer: Tokenizer, texts: Sequence[str]
-) -> tuple[list[list[int]], list[str], Callable[[str], list[str]]]:
-    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of a text."""
+) -> tuple[list[list[int]], list[str], Callable[[Sequence[str]], list[str]]]:
+    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of texts."""
 
-    def unread(text: str) -> list[str]:
-        strings, ids = (f(tf.constant([text]))[0] for f in (tokenizer.split, tokenizer.tokenize))
-        return [x.decode().strip(MARK) for x in strings[ids == UNK_ID].numpy()]
+    def unread(texts: Sequence[str]) -> list[str]:
+        strings, ids = (f(tf.constant(texts)) for f in (tokenizer.split, tokenizer.tokenize))
+        unknown = tf.boolean_mask(strings.flat_values, ids.flat_values == UNK_ID)
+        return [token.decode().strip(MARK) for token in unknown.numpy()]
 
     ids = tokenizer.tokenize(tf.constant(list(texts), tf.string))
     decoded = [text.decode() for text in tokenizer.detokenize(ids.to_tensor()).numpy()]

@@ -17,12 +17,12 @@ from training.command.errors import ConfigError, RunError, UserError
 from training.config.schema import load_config, override
 from training.data import tokens
 from training.data.corpus import load
-from training.data.encoding import workers
+from training.data.encoding import check_targets, workers
 from training.data.lines import read_blocks
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared, read_batches
 from training.data.splits import load_split
-from training.data.tokenizers import load_tokenizer
+from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.data.tokens import digest_of, prepare_corpus, write_tokens
 from training.fit import train as texts
 from training.runs.files import RunFiles
@@ -274,3 +274,14 @@ def test_targets_that_a_run_cannot_say_are_named(tmp_path, capsys, kind):
     again = configured(tmp_path / "known", *settings, f"dev=tsv:{other}")
     with pytest.raises(CorpusError, match=r"^dev: 40 of 80"):
         write_tokens(tmp_path / "fourth", again)
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_all_targets_with_unknown_words_are_tokenized_at_once(monkeypatch, capsys, count):
+    calls, tokenize = [], VocabularyTokenizer.tokenize
+    monkeypatch.setattr(VocabularyTokenizer, "tokenize", lambda *a: calls.append(a) or tokenize(*a))
+    targets = [f"a w{n % 7}" for n in range(count)]
+    check_targets("some", targets, VocabularyTokenizer("words", ["▁a"]).state())
+    assert len(calls) == 2
+    found = dict.fromkeys(target[2:] for target in targets)
+    assert f"{len(found)} in all: {' '.join(found)}\n" in capsys.readouterr().out
