@@ -24,7 +24,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.named import corpora
 from training.data.pair_files import Split
-from training.data.splits import load_split
+from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.runs.run import load_run
 
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> dict:
 def load(config: Config, options: argparse.Namespace) -> Split:
     """Read the sentences that all translate: those that training left out, if none are named."""
     if not options.data:
-        return load_split(config, options.split, limit=options.limit)[0]
+        return load_split(Texts.of(config), options.split, limit=options.limit)[0]
     split = corpus.load(options.data, options.split, limit=options.limit)
     return corpora.in_target_script(config.data, split)
 

@@ -22,7 +22,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.named import corpora
 from training.data.pair_files import Split
-from training.data.splits import load_split
+from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.metrics import bootstrap_interval, figures, lowered
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> dict:
 
 def load_sets(config: Config) -> dict[str, Split]:
     """Load and make the sets to translate."""
-    data, (single, _) = config.data, load_split(config, "dev")
+    data, (single, _) = config.data, load_split(Texts.of(config), "dev")
     sets = {"single": single}
     pair = re.search(r"en-\w+$", data)
     real = f"multi30k-{pair[0]}" if pair else ""

@@ -21,7 +21,7 @@ from lab import shared
 from training.command.errors import UsageError
 from training.command.options import add_options as add_common
 from training.data.pair_files import Split
-from training.data.splits import load_split
+from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.metrics import METRICS, deciding
 from training.runs.files import best, read_history
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> dict:
     if unknown := [name for name in names if name not in MODELS]:
         raise UsageError(f"--only expected some of {', '.join(MODELS)}. Received: {unknown[0]}")
     runs = shared.collect(options, {name: MODELS[name] for name in names})
-    split, read = load_split(shared.same_data(runs), options.split, limit=options.limit)
+    split, read = load_split(Texts.of(shared.same_data(runs)), options.split, limit=options.limit)
     rows = []
     for name, found in runs.items():
         history = read_history(found.files.history)

@@ -22,7 +22,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.named import corpora
 from training.data.pair_files import Split
-from training.data.splits import load_split
+from training.data.splits import Texts, load_split
 from training.data.token_ids import WORD, replace_words
 from training.data.tokenizers import VocabularyTokenizer
 from training.decode.settings import SearchSettings
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> dict:
 def load(config: Config, options: argparse.Namespace) -> Split:
     """Read the sentences to translate."""
     if not options.data:
-        return load_split(config, options.split)[0]
+        return load_split(Texts.of(config), options.split)[0]
     return corpora.in_target_script(config.data, corpus.load(options.data, options.split))
 
 

@@ -42,8 +42,8 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         config: a `Config`; data, vocabularies, batch and epochs are replaced.
         options: the command's.
     """
+    from training.data.batches import read_batches
     from training.data.pipeline import make_dataset
-    from training.data.prepared import read_batches
     from training.fit import train as texts
     from training.fit.recorder import Recorder
 

@@ -14,7 +14,7 @@ from parts.quality import pieces, vocabulary, words
 from training.config.schema import Config
 from training.data.pair_files import Split, sample
 from training.data.prepared import Prepared
-from training.data.splits import load_split
+from training.data.splits import Texts, load_split
 from training.data.store import Sequences
 from training.data.token_ids import tokenize
 from training.data.tokenizers import Tokenizer, load_tokenizer
@@ -69,7 +69,7 @@ def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
 
 def load_dev(config: Config, limit: int | None) -> Split:
     """Read what is scored, all of dev for None, as `training.evaluate --limit` does."""
-    return load_split(config, "dev", limit=limit)[0]
+    return load_split(Texts.of(config), "dev", limit=limit)[0]
 
 
 def sizes(folder: Path) -> dict[str, int]:

@@ -40,7 +40,7 @@ from serving.export.modules import (
 from training.command.errors import UserError
 from training.command.files import LOCK, locked_folder, move, remove, remove_empty
 from training.command.progress import ReportStage
-from training.data.splits import load_split
+from training.data.splits import Texts, load_split
 from training.decode.search import check_search
 from training.decode.settings import SearchSettings
 from training.runs.files import kept, read_history
@@ -88,7 +88,7 @@ def dev_sources(run: Run, limit: int) -> list[Any]:
     config = run.config
     try:
         if KINDS[config.source].tokens:
-            return list(load_split(config, "dev", limit=limit)[0].sources)
+            return list(load_split(Texts.of(config), "dev", limit=limit)[0].sources)
         split = run.source.load_split(config, config.data, "dev", limit=limit)
         if config.source == "events":
             return [split.inputs(n) for n in range(len(split.labels))]

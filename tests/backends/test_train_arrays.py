@@ -25,7 +25,7 @@ import sys
 from training.fit.optimizer import Perplexity
 from training.runs.files import RunFiles
 from training.runs.run import load_run
-from training.data.prepared import read_batches
+from training.data.batches import read_batches
 run = load_run(sys.argv[1])
 batches = read_batches(run.config, RunFiles(sys.argv[1]).tokens)[1]
 perplexity = Perplexity()

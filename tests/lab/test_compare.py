@@ -10,7 +10,7 @@ from lab.__main__ import main
 from tests.training.conftest import tiny_config
 from training.data import corpus
 from training.data.pair_files import Split
-from training.data.splits import load_split
+from training.data.splits import Texts, load_split
 
 WORDS = ["le", "la", "un", "une", "chat", "chien", "pomme", "mange", "voit", "dort"]
 
@@ -70,5 +70,5 @@ def test_sentences_of_files_are_those_that_training_left_out(tmp_path):
     found, everything = compare.load(config, options), corpus.load(f"tsv:{file}", "dev")
     assert 5 < len(found.sources) < 50
     assert len(everything.sources) == 211
-    kept = load_split(config, "train")[0]
+    kept = load_split(Texts.of(config), "train")[0]
     assert sorted([*found.sources, *kept.sources]) == sorted(everything.sources)

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from training.data.pieces import Samplers
+from training.config.schema import Config
+from training.data.pieces import SENTENCEPIECE, Samplers, SubwordSampler, model_of
 from training.data.plan import Batching, InOrder, Plan
+from training.data.prepared import Prepared
 from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
 Batch = tuple[dict[str, Any], Any]
@@ -124,3 +127,26 @@ class Batches:
         inputs, labels = np.hstack([edge + START_ID, ids]), np.hstack([ids, edge])
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
         return {"source": source.padded(max(1, widths[0]), multiple), "target": inputs}, labels
+
+
+def read_batches(
+    config: Config, folder: Path, tokenizers: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Batches, Batches]:
+    """Return the batches for training and those of the dev set, of a run's token ids.
+
+    `tokenizers`, what the files of both sides hold, are for training with `subword_sampling`.
+    Raises CorpusError where the ids of the run, or of its prepared corpus, are damaged.
+    """
+    own = Prepared(folder)
+    corpus = own if own.count else Prepared(config.data)
+    samplers: Samplers = (None, None)
+    if (alpha := config.subword_sampling) and tokenizers:
+        samplers = [
+            SubwordSampler(model_of(state), alpha) if state["kind"] == SENTENCEPIECE else None
+            for state in tokenizers
+        ]
+    batching = Batching.of(config)
+    rows = corpus.rows(config.train_limit, config.seed)
+    pairs = Batches(batching, *corpus.sides(), training=True, rows=rows, samplers=samplers)
+    dev = Batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
+    return pairs, dev

@@ -1,4 +1,4 @@
-"""How a file writes its columns: found once from all of it, and printed where it is a choice.
+"""How a file writes its columns: found once from all of it, with notes on parts that are not read.
 
 Quotes are those of spreadsheets. A pronouncing dictionary, of CMUdict, Kaldi, MFA or pocketsphinx,
 has notes that are not learned: `word(2)`, probabilities, comments.
@@ -6,7 +6,6 @@ has notes that are not learned: `word(2)`, probabilities, comments.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from training.data.rules import COMMENT, PROBABILITIES, VARIANT
 
 NEARLY_ALL = 0.99
+QUOTED = "columns are in quotes, which are not read"
 MOST_WRONG = 1000  # texts with quotes of their own, after which the rest decides no more
 LARGEST_ALPHABET = 250  # of phones
 # It begins with a plain quote, which is looked for fast; a line end is put before the text.
@@ -33,11 +33,12 @@ class Form(NamedTuple):
     quoted: bool = False  # in quotes, as spreadsheets write them
     dictionary: bool = False  # as a pronouncing dictionary, whose notes are no part of a column
     separator: str = ""  # what stands where tabs should
+    notes: tuple[str, ...] = ()  # for people: the parts that are not read
 
 
 def form_of(blocks: Iterator[bytes], name: str) -> Form:
-    """Return the form of a file, whole lines at a time; print what is not read of it."""
-    quotes, lines, form = Quotes(), list[str](), Form()
+    """Return the form of a file, whole lines at a time; `name` is the file's, in notes."""
+    quotes, lines, form, notes = Quotes(), list[str](), Form(), list[str]()
     for data in blocks:
         quotes.add(data)
         if len(lines) < _HEAD:
@@ -49,14 +50,18 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
             "probabilities": lambda line: PROBABILITIES.match(_split(line)[1]),
             "comments": COMMENT.search,
         }
-        if notes := [note for note, search in searches.items() if any(map(search, lines))]:
-            say(f"{name}: a pronouncing dictionary, whose {', '.join(notes)} are not read")
+        if unread := [note for note, search in searches.items() if any(map(search, lines))]:
+            notes.append(
+                f"{name}: a pronouncing dictionary, whose {', '.join(unread)} are not read"
+            )
     elif 2 * sum("\t" in line for line in lines) < len(lines):
         for separator, sign in _SEPARATORS.items():
             if sum(bool(re.search(sign, line.rstrip())) for line in lines) > 0.9 * len(lines):
                 form = Form(separator=separator)
                 break
-    return form._replace(quoted=quotes.are_form(name), dictionary=dictionary)
+    if quoted := quotes.are_form():
+        notes.append(f"{name}: {QUOTED}")
+    return form._replace(quoted=quoted, dictionary=dictionary, notes=tuple(notes))
 
 
 class Quotes:
@@ -82,13 +87,11 @@ class Quotes:
         self.wrong += sum('"' in field for field in others)
         self.special += sum('""' in field or ("\t" in field) != ("\n" in field) for field in inside)
 
-    def are_form(self, name: object) -> bool:
-        """Return whether quotes are no part of the columns of a file, which is printed."""
+    def are_form(self) -> bool:
+        """Return whether quotes are no part of the columns of a file."""
         right = self.inside and self.inside >= NEARLY_ALL * (self.inside + self.wrong)
         nearly_all = self.inside >= NEARLY_ALL * (self.inside + self.others)
-        if found := bool(right and (self.special or nearly_all)):
-            say(f"{name}: columns are in quotes, which are not read")
-        return found
+        return bool(right and (self.special or nearly_all))
 
 
 def entry(line: str) -> str:
@@ -129,9 +132,3 @@ def _is_dictionary(lines: Sequence[str]) -> bool:
 def is_header(columns: Sequence[str]) -> bool:
     """Whether the first line names columns, and is no pair."""
     return len(columns) > 1 and {column.lower() for column in columns[:2]} <= _HEADER
-
-
-@functools.cache
-def say(line: str) -> None:
-    """Print a line, once however often a file is read."""
-    print(line, flush=True)

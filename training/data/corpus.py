@@ -13,6 +13,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from training.command.errors import UsageError
 from training.data.lines import FORMS as FILE_FORMS
@@ -40,9 +41,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     if files_of(spec):
         loaded = read_split(spec)
     elif is_prepared(spec):
-        from training.data.prepared import Prepared  # NumPy, for which no --help waits
-
-        loaded = Prepared(spec).texts(split)
+        loaded = _prepared(spec).texts(split)
     elif spec in NAMES:
         loaded = corpora.load(spec, split)
     else:
@@ -59,9 +58,7 @@ def check(spec: str, split: str | None = None, *, source: str = "text") -> None:
     """
     form, _, path = spec.partition(":")
     if is_prepared(spec):
-        from training.data.prepared import Prepared  # NumPy, for which no --help waits
-
-        Prepared(spec)
+        _prepared(spec)
     elif missing := [
         str(file)
         for file in files_of(spec) or ([Path(path).expanduser()] if form in FORMS else [])
@@ -94,6 +91,8 @@ def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:
 
 def files_of_training(spec: str) -> list[Path]:
     """Return the files of a SPEC, of a named corpus those of train and dev."""
+    if is_prepared(spec):
+        return _prepared(spec).files
     if spec not in NAMES:
         return files_of(spec)
     files = corpora.files_of(spec)
@@ -103,6 +102,12 @@ def files_of_training(spec: str) -> list[Path]:
 def is_prepared(spec: str) -> bool:
     """Whether a SPEC names a prepared corpus."""
     return spec.startswith(f"{PREPARED}:")
+
+
+def _prepared(spec: str) -> Any:
+    from training.data.prepared import Prepared  # NumPy, for which no --help waits
+
+    return Prepared(spec)
 
 
 def is_file(spec: str) -> bool:

@@ -25,11 +25,12 @@ import numpy as np
 
 from training.command.errors import ConfigError, UserError
 from training.command.native import without_native_log
+from training.config.schema import Config
 from training.data.lines import MOST_UNUSABLE, Block, Skipped, parse
 from training.data.named import corpora
 from training.data.pair_files import CorpusError
 from training.data.pieces import SENTENCEPIECE, model_of, model_state, train_sentencepiece
-from training.data.splits import split_of, too_few
+from training.data.splits import Shares, split_of, too_few
 from training.data.store import SIDES, TOGETHER, UNK_ID, Ids, ids_dtype, in_chunks
 
 MOST_CHECKED = 100_000  # targets whose tokens are looked at
@@ -88,11 +89,29 @@ def _end_with_parent() -> None:
 Copying = tuple[float, int, int]
 
 
+class Tokenizing(NamedTuple):
+    """How texts become tokens."""
+
+    kinds: tuple[str, str]  # of both sides' tokenizers
+    sizes: tuple[int, int]  # of their vocabularies, at most
+    copying: Copying | None  # None where no words are copied
+
+    @classmethod
+    def of(cls, config: Config) -> Tokenizing:
+        """Return that of a configuration."""
+        copying = config.copy_hidden, config.max_source_length, config.seed
+        return cls(
+            (config.source_tokenizer, config.target_tokenizer),
+            (config.source_vocab_size, config.target_vocab_size),
+            copying if config.copy else None,
+        )
+
+
 class BlockEncoding(NamedTuple):
     """How blocks are encoded."""
 
     tokenizers: tuple[Path, Path]  # files of both sides
-    shares: tuple[float, float]  # of the sources that are held out for dev and test
+    shares: Shares  # of the sources that are held out for dev and test
     measured: frozenset[str]  # sources of dev and test, where these are no shares
     extra: bool  # whether those are left out
     script_of: str  # data in whose script targets are written

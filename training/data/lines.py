@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.columns import Form, entry, form_of, is_header, say
+from training.data.columns import Form, entry, form_of, is_header
 from training.data.pair_files import LATIN1, MARKS, UTF16, CorpusError, Split, opened
 
 FORMS = ("tsv", "multiref", "parallel")  # of SPECs that name files of pairs
@@ -130,7 +130,7 @@ def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) ->
     paths, first = files_of(spec), 1
     with ExitStack() as stack:
         files = [_checked(stack.enter_context(opened(path)), path) for path in paths]
-        told, form = form is None, form or (_form(paths[0]) if len(files) == 1 else Form())
+        form = form or (_form(paths[0]) if len(files) == 1 else Form())
         if form.quoted:
             cut = _grouped(unquoted(files[0], paths[0]), size)
         elif len(files) == 1:
@@ -138,14 +138,20 @@ def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) ->
         else:
             cut = _grouped(_aligned(files, paths), size)
         for data in cut:
-            block = Block(spec, first, data, form)
-            if first == 1 and told:
-                head = block._replace(data=data[: data.index(b"\n") + 1])
-                for _, columns in rows_of(head, Skipped()):
-                    if is_header(columns):
-                        say(f"{spec}: line 1, {' TAB '.join(columns)}, is learned as a pair")
-            yield block
-            first += block.lines
+            yield Block(spec, first, data, form)
+            first += data.count(b"\n")
+
+
+def print_notes(first: Block) -> None:
+    """Print which parts of a file are not read, and whether its first line looks like a header."""
+    head = first._replace(data=first.data[: first.data.index(b"\n") + 1])
+    notes = [
+        f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair"
+        for _, columns in rows_of(head, Skipped())
+        if is_header(columns)
+    ]
+    for line in (*first.form.notes, *notes):
+        print(line, flush=True)
 
 
 def text_block(spec: str, split: Split) -> Block:
@@ -176,10 +182,13 @@ def parse(block: Block, skipped: Skipped) -> Split:
 def read_split(spec: str, form: Form | None = None) -> Split:
     """Read files to their end, whose columns are of a `form`: see `read_blocks`.
 
-    Raises CorpusError where they cannot be read, or hold other things than pairs.
+    Without a `form` it prints the notes on it. Raises CorpusError where files cannot be read, or
+    hold other things than pairs.
     """
     split, skipped = Split([], []), Skipped()
     for block in read_blocks(spec, form=form):
+        if form is None and block.first == 1:
+            print_notes(block)
         part = parse(block, skipped)
         split.sources.extend(part.sources)
         split.references.extend(part.references)
@@ -321,15 +330,15 @@ def stamps(files: Iterable[Path]) -> dict[str, list[int]]:
 def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> tuple[int, Block]:
     """Count the lines of blocks, and draw about SAMPLE_BYTES of them, each as probable, in order.
 
-    With `remember` the next call reads files that have not changed no more. Prints what is not read
-    of them. Raises CorpusError where the first block has no pair; a third column, which is not
-    read, tells apart targets of one source; or as `read_blocks`.
+    Prints the notes on files. With `remember` the next call does not read an unchanged file again.
+    Raises CorpusError where the first block has no pair; a third column, which is not read, tells
+    apart targets of one source; or as `read_blocks`.
     """
-    key = spec, str(stamps(files_of(spec)))
-    result = _remembered.pop(key, None) or _survey(spec, blocks)
+    key = spec.partition(":")[0], str(stamps(file.absolute() for file in files_of(spec)))
+    lines, drawn = _remembered.pop(key, None) or _survey(spec, blocks)
     if remember:
-        _remembered[key] = result
-    return result
+        _remembered[key] = lines, drawn
+    return lines, drawn._replace(spec=spec) if files_of(spec) else drawn
 
 
 def _survey(spec: str, blocks: Iterator[Block]) -> tuple[int, Block]:
@@ -341,6 +350,8 @@ def _survey(spec: str, blocks: Iterator[Block]) -> tuple[int, Block]:
 
     for block in blocks:
         if not lines:
+            if files_of(spec):
+                print_notes(block)
             parse(block, skipped := Skipped())
             if not skipped.usable:
                 skipped.check(spec)

@@ -6,20 +6,15 @@ test as text, and `manifest.json`, which says what they hold and is written last
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from training.command.files import read_json, write_json
-from training.config.schema import Config
-from training.data.batches import Batches
 from training.data.columns import Form
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
-from training.data.pieces import SENTENCEPIECE, Samplers, SubwordSampler, model_of
-from training.data.plan import Batching
 from training.data.store import SIDES, Sequences
 
 FORMAT = 2
@@ -61,6 +56,7 @@ class Prepared:
                 raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
         self.count: int = self.manifest["pairs"]
         self.tokenizers = tokenizer_files(self.path)
+        self.files = [file, *self.tokenizers]  # which tell it from any other
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -101,27 +97,3 @@ class Prepared:
                 f"prepared:{self.path} has no texts of {split!r}; it has {', '.join(there)}"
             )
         return merge_sources(read_split(f"multiref:{file}", Form()))
-
-
-def read_batches(
-    config: Config, folder: Path, tokenizers: Sequence[Mapping[str, Any]] = ()
-) -> tuple[Batches, Batches]:
-    """Return the batches for training and those of the dev set, of a run's token ids.
-
-    `tokenizers`, what the files of both sides hold, are for training with `subword_sampling`.
-    Raises CorpusError where the ids of the run, or of its prepared corpus, are damaged.
-    """
-    own = Prepared(folder)
-    corpus = own if own.count else Prepared(config.data)
-    samplers: Samplers = (None, None)
-    if config.subword_sampling and tokenizers:
-        alpha = config.subword_sampling
-        samplers = [
-            SubwordSampler(model_of(state), alpha) if state["kind"] == SENTENCEPIECE else None
-            for state in tokenizers
-        ]
-    batching = Batching.of(config)
-    rows = corpus.rows(config.train_limit, config.seed)
-    pairs = Batches(batching, *corpus.sides(), training=True, rows=rows, samplers=samplers)
-    dev = Batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
-    return pairs, dev

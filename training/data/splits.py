@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import NamedTuple
 
 from training.config.schema import Config
 from training.data import corpus
-from training.data.lines import read_blocks
+from training.data.lines import Block, files_of, read_blocks, survey, text_block
 from training.data.named import corpora
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 
@@ -23,53 +26,114 @@ HELD_OUT = ("dev", "test")
 # to tell epochs apart.
 DEV_SHARE, MOST_DEV = 0.02, 1000
 SMALL_DEV_SHARE, SMALL_DEV = 0.1, 300
+Shares = tuple[float, float]  # of sources, held out for dev and for test
+
+
+class Texts(NamedTuple):
+    """The SPECs of a run's texts."""
+
+    data: str
+    dev: str = ""  # or the share of `data` to hold out, as `test`
+    test: str = ""
+    extra: tuple[str, ...] = ()
+    limit: int = 0  # pairs learned from of a named corpus; 0 for all
+    seed: int = 0  # of their draw
+
+    @classmethod
+    def of(cls, config: Config) -> Texts:
+        """Return those of a configuration."""
+        extra = tuple(config.extra_data.split())
+        return cls(config.data, config.dev, config.test, extra, config.train_limit, config.seed)
+
+    def learned(self) -> list[str]:
+        """Return the SPECs whose lines are learned from; none of a prepared corpus."""
+        for spec in self.extra:
+            if corpus.is_prepared(spec) or corpus.is_prepared(self.data):
+                raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
+        return [] if corpus.is_prepared(self.data) else [self.data, *self.extra]
+
+    def blocks(self, spec: str) -> Iterator[Block]:
+        """Yield the lines of a SPEC that is learned from."""
+        if files_of(spec):
+            return read_blocks(spec)
+        limit = self.limit if spec == self.data else 0
+        split = corpus.load(spec, "train", limit=limit or None, seed=self.seed)
+        return iter([text_block(spec, split)])
+
+    def files(self) -> list[Path]:
+        """Return the files that are learned from, and those of dev."""
+        specs = self.learned() or [self.data]
+        return [*(f for spec in specs for f in corpus.files_of_training(spec)), *files_of(self.dev)]
 
 
 def load_split(
-    config: Config, name: str, *, limit: int | None = None, seed: int = 0
+    texts: Texts, name: str, *, limit: int | None = None, seed: int = 0
 ) -> tuple[Split, dict[str, str]]:
     """Read a split of what a run is about: at most `limit` sentences, a random sample of them.
 
     Return what was really read, too: the SPEC, `data`, and its `split`, which is "all" for files
     that were read whole. Raises CorpusError where there is no such split, or it cannot be read.
     """
-    setting = getattr(config, name) if name in HELD_OUT else ""
-    is_other = bool(setting) and _share(config, name) is None
-    spec = setting if is_other else config.data
+    setting = getattr(texts, name) if name in HELD_OUT else ""
+    is_other = bool(setting) and _share(texts, name) is None
+    spec = setting if is_other else texts.data
     if is_other or not corpus.is_file(spec):
-        loaded = corpora.in_target_script(
-            config.data, corpus.load(spec, name, limit=limit, seed=seed)
-        )
-        return loaded, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
-    lines = 0 if config.dev else sum(block.lines for block in read_blocks(config.data))
-    shares = held_out(config, lines)
+        loaded = corpus.load(spec, name, limit=limit, seed=seed)
+        read = {"data": spec, "split": "all" if corpus.is_file(spec) else name}
+        return corpora.in_target_script(texts.data, loaded), read
+    lines = 0 if texts.dev else sum(block.lines for block in read_blocks(texts.data))
+    shares = held_out(texts, lines)
     there = [split for split, share in zip(HELD_OUT, shares, strict=True) if share]
     if name not in ("train", *there):
-        named = ["train", *(key for key in HELD_OUT if key in there or getattr(config, key))]
+        named = ["train", *(key for key in HELD_OUT if key in there or getattr(texts, key))]
         raise CorpusError(
-            f"this run on {config.data} has no split {name!r}; it has {', '.join(named)}. Name the "
+            f"this run on {texts.data} has no split {name!r}; it has {', '.join(named)}. Name the "
             "data with --data, or hold a test set out when a run begins, with --test"
         )
-    every = corpus.load(config.data, "train")
+    every = corpus.load(texts.data, "train")
     splits = [split_of(source, shares) for source in every.sources]
     part = every.select([i for i, split in enumerate(splits) if split == name])
     if not part.sources:
-        raise too_few(config.data, name)
+        raise too_few(texts.data, name)
     if name != "train":
         part = merge_sources(dataclasses.replace(part, unusable=0))  # they are counted once
-    return sample(part, limit, seed), {"data": config.data, "split": name}
+    return sample(part, limit, seed), {"data": texts.data, "split": name}
 
 
-def held_out(config: Config, lines: int) -> tuple[float, float]:
+def held_out(texts: Texts, lines: int) -> Shares:
     """Return the shares of the sources, in so many lines, that are held out for dev and test."""
-    dev, test = (_share(config, name) or 0.0 for name in HELD_OUT)
-    if not config.dev and corpus.is_file(config.data):
+    dev, test = (_share(texts, name) or 0.0 for name in HELD_OUT)
+    if not texts.dev and corpus.is_file(texts.data):
         dev = dev_share(lines)
     if dev + test >= 1:
         raise CorpusError(
             f"dev and test expected shares below 1 in all. Received: {dev} and {test}"
         )
     return dev, test
+
+
+class Divided(NamedTuple):
+    """Where the sentences of a run's texts go."""
+
+    lines: int  # of all that is learned from
+    samples: dict[str, Block]  # some lines of each SPEC that is learned from
+    shares: Shares
+    measured: dict[str, Split]  # dev and test, where they are no shares of the data
+
+
+def divide(texts: Texts) -> Divided:
+    """Count the lines that are learned from, draw some of each SPEC, and read dev and test.
+
+    Raises CorpusError where a SPEC cannot be read, or has no pair.
+    """
+    surveys = {spec: survey(spec, texts.blocks(spec)) for spec in texts.learned()}
+    shares = held_out(texts, surveys[texts.data][0] if surveys else 0)
+    measured = {} if shares[0] else {"dev": load_split(texts, "dev")[0]}
+    if not shares[1] and (texts.test or texts.extra):
+        with nullcontext() if texts.test else suppress(CorpusError):  # a corpus may have none
+            measured["test"] = load_split(texts, "test")[0]
+    samples = {spec: drawn for spec, (_, drawn) in surveys.items()}
+    return Divided(sum(lines for lines, _ in surveys.values()), samples, shares, measured)
 
 
 def dev_share(lines: int) -> float:
@@ -85,23 +149,23 @@ def too_few(data: str, name: str) -> CorpusError:
     )
 
 
-def _share(config: Config, name: str) -> float | None:
+def _share(texts: Texts, name: str) -> float | None:
     """Return the share to hold out for dev or test; None where it is not a number."""
-    setting = getattr(config, name)
+    setting = getattr(texts, name)
     try:
         share = float(setting)
     except ValueError:
         return None
-    if not corpus.is_file(config.data):
+    if not corpus.is_file(texts.data):
         raise CorpusError(
-            f"{name} expected a SPEC, for {config.data} has splits. Received: {setting}"
+            f"{name} expected a SPEC, for {texts.data} has splits. Received: {setting}"
         )
     if not 0 < share < 1:
         raise CorpusError(f"{name} expected a SPEC or 0 < share < 1. Received: {setting}")
     return share
 
 
-def split_of(source: str, shares: tuple[float, float]) -> str:
+def split_of(source: str, shares: Shares) -> str:
     """Return the split of a source, where shares are held out for dev and test.
 
     A number from 0 to 1 that depends on the text alone decides.

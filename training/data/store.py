@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Sequences:
 
     def save(self, folder: Path, name: str) -> None:
         """Write the arrays of a folder."""
-        writer = SequenceWriter(folder, name, self.values.dtype)
+        writer = SequenceWriter(folder, name)
         writer.add(self.values, self.lengths)
         writer.close()
 
@@ -83,14 +83,19 @@ class SequenceWriter:
     They are .npy files that grow, for NumPy leaves room in the header for a longer first axis.
     """
 
-    def __init__(self, folder: Path, name: str, dtype: Any) -> None:
-        self._dtypes = [np.dtype(kind).newbyteorder("<") for kind in (dtype, np.int64, np.int32)]
-        self._files = [(folder / f"{name}.{array}.npy").open("wb") for array in ARRAYS]
+    def __init__(self, folder: Path, name: str) -> None:
+        self._paths = [folder / f"{name}.{array}.npy" for array in ARRAYS]
+        self._dtypes: list[np.dtype] = []
+        self._files: list[BinaryIO] = []  # opened by the first block, whose dtype they have
         self._steps = self._count = 0
-        self._write_headers()
 
     def add(self, values: np.ndarray, lengths: np.ndarray) -> None:
         """Append sequences: the values of all, `(steps,)`, and the length of each."""
+        if not self._files:
+            kinds = values.dtype, np.int64, np.int32
+            self._dtypes = [np.dtype(kind).newbyteorder("<") for kind in kinds]
+            self._files = [path.open("wb") for path in self._paths]
+            self._write_headers()
         starts = self._steps + np.cumsum(lengths, dtype=np.int64) - lengths
         for file, dtype, rows in zip(
             self._files, self._dtypes, (values, starts, lengths), strict=True
@@ -106,7 +111,7 @@ class SequenceWriter:
 
     def _write_headers(self) -> None:
         counts = self._steps, self._count, self._count
-        for file, dtype, count in zip(self._files, self._dtypes, counts, strict=True):
+        for file, dtype, count in zip(self._files, self._dtypes, counts, strict=False):
             file.seek(0)
             header = {"descr": dtype.str, "fortran_order": False, "shape": (count,)}
             np.lib.format.write_array_header_1_0(file, header)

@@ -11,10 +11,9 @@ import hashlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,10 +21,10 @@ from training.command.errors import ConfigError, UserError
 from training.command.files import read_json, written_aside
 from training.command.progress import progress, stages
 from training.config.schema import Config
-from training.data import corpus
 from training.data.corpus import is_prepared
 from training.data.encoding import (
     BlockEncoding,
+    Tokenizing,
     check_targets,
     encode_block,
     encode_pairs,
@@ -38,15 +37,13 @@ from training.data.lines import (
     Block,
     Skipped,
     files_of,
-    read_blocks,
     stamps,
-    survey,
     text_block,
 )
 from training.data.pair_files import CorpusError, Split, merge_sources
 from training.data.pieces import write_state
-from training.data.prepared import MANIFEST, WORDS, Prepared, tokenizer_files, write_manifest
-from training.data.splits import held_out, load_split, too_few
+from training.data.prepared import WORDS, Prepared, tokenizer_files, write_manifest
+from training.data.splits import Shares, Texts, divide, too_few
 from training.data.store import SIDES, Sequences, SequenceWriter
 
 SMALL_BYTES = 16 << 20  # files with less are read in this process
@@ -63,6 +60,8 @@ def prepare_corpus(
         tokenizers: a folder whose tokenizers are taken; None to train new ones.
         processes: workers; None for as many as the texts are worth.
     """
+    if is_prepared(config.data):
+        raise ConfigError(f"a prepared corpus expected texts. Received: {config.data}")
     for key, value in (("extra_data", config.extra_data), ("copy", config.copy)):
         if value:
             raise ConfigError(
@@ -70,7 +69,7 @@ def prepare_corpus(
                 f"copying. Received: {value}"
             )
     with written_aside(output) as folder:
-        _write(folder, config, tokenizers, processes)
+        _write(folder, Texts.of(config), Tokenizing.of(config), tokenizers, processes)
     return Prepared(output)
 
 
@@ -82,17 +81,19 @@ def write_tokens(folder: Path, config: Config, tokenizers: Path | None = None) -
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _write(folder, config, Prepared(config.data).path if is_prepared(config.data) else tokenizers)
+    if is_prepared(config.data):
+        tokenizers = Prepared(config.data).path
+    _write(folder, Texts.of(config), Tokenizing.of(config), tokenizers)
     return Prepared(folder)
 
 
-def digest_of(config: Config, before: Prepared | None = None) -> str:
-    """Return a hash of all files that a configuration reads.
+def digest_of(texts: Texts, before: Prepared | None = None) -> str:
+    """Return a hash of all files that are learned from, and of those of dev.
 
     Those of the sizes and times that they had `before` are not read again. Raises CorpusError where
     the data cannot be read.
     """
-    files = _files(config)
+    files = texts.files()
     if before is not None and before.manifest["files"] == stamps(files):
         return str(before.manifest["digest"])
     digest = hashlib.sha256()
@@ -103,49 +104,50 @@ def digest_of(config: Config, before: Prepared | None = None) -> str:
 
 
 def _write(
-    folder: Path, config: Config, tokenizers: Path | None, processes: int | None = None
+    folder: Path,
+    texts: Texts,
+    tokenizing: Tokenizing,
+    tokenizers: Path | None,
+    processes: int | None = None,
 ) -> None:
     """Make the pass over all texts; arguments are those of `prepare_corpus`."""
-    specs, files = _specs(config), tokenizer_files(folder)
-    surveys = [survey(spec, _blocks(config, spec)) for spec in specs]
+    files = tokenizer_files(folder)
+    lines, drawn, shares, measured = divide(texts)
     if processes is None:
-        size = sum(file.stat().st_size for spec in specs for file in files_of(spec))
+        size = sum(file.stat().st_size for spec in drawn for file in files_of(spec))
         processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
-    counts, total = Counter(pairs=0, own=0, lines=sum(lines for lines, _ in surveys)), Skipped()
-    shares = held_out(config, surveys[0][0] if specs else 0)
-    measured = _read_measured(config, shares)
-    copying = None
-    if config.copy:
-        copying = config.copy_hidden, config.max_source_length, config.seed
 
     def job(spec: str) -> BlockEncoding:
-        """Shares of the data are held out, sources that are measured on of extra data."""
+        """From the data itself, hold out shares; from extra data, leave out what is measured on."""
         sources = frozenset(text for split in measured.values() for text in split.sources)
-        extra = spec != config.data
+        extra = spec != texts.data
         return BlockEncoding(
-            files, (0.0, 0.0) if extra else shares, sources, extra, config.data, copying
+            files, (0.0, 0.0) if extra else shares, sources, extra, texts.data, tokenizing.copying
         )
 
-    samples = [(sample, job(spec)) for (_, sample), spec in zip(surveys, specs, strict=True)]
-    settings = _make_tokenizers(config, files, tokenizers, samples, processes)
+    samples = [(block, job(spec)) for spec, block in drawn.items()]
+    if tokenizers is None:
+        _train_tokenizers(tokenizing, samples, processes)
+    else:
+        _copy_tokenizers(tokenizers, files)
     target = read_json(files[1])
-    if not config.copy:  # whose targets may have words of the source alone
+    if not tokenizing.copying:  # whose targets may have words of the source alone
         for block, each in samples:
-            texts = [text for _, _, text in pairs_of(block, each, Skipped())]
-            check_targets(block.spec, texts, target, 1.0 if tokenizers is None else MOST_UNUSABLE)
+            answers = [text for _, _, text in pairs_of(block, each, Skipped())]
+            check_targets(block.spec, answers, target, 1.0 if tokenizers is None else MOST_UNUSABLE)
+    counts, left_out = Counter(pairs=0, own=0, lines=lines), Skipped()
     with (
         ExitStack() as stack,
         workers(processes) as run,
-        progress(counts["lines"], "lines tokenized") as advance,
+        progress(lines, "lines tokenized") as advance,
     ):
-        writers: list[SequenceWriter] = []
-        for spec in specs:
+        writers = [
+            stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
+        ]
+        for spec in drawn:
             skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](dev=[], test=[])
-            blocks = ((block, each) for each in [job(spec)] for block in _blocks(config, spec))
+            blocks = ((block, each) for each in [job(spec)] for block in texts.blocks(spec))
             for sides, of_splits, others in run(encode_block, blocks):
-                for side, ids in zip(SIDES[len(writers) :], sides, strict=False):
-                    writer = SequenceWriter(folder, f"train.{side}", ids[0].dtype)
-                    writers.append(stack.enter_context(closing(writer)))
                 for writer, ids in zip(writers, sides, strict=True):
                     writer.add(*ids)
                 for name, pairs in of_splits.items():
@@ -155,104 +157,75 @@ def _write(
                 advance(others.usable)
             if files_of(spec):
                 skipped.check(spec)
-            if spec == config.data:
+            if spec == texts.data:
                 counts["own"] = counts["pairs"]
+                measured |= _held_out_splits(spec, shares, parts)
                 if skipped.shared:
                     print(
                         f"{spec}: {skipped.shared:,} pairs have sources of dev or test", flush=True
                     )
-                for (name, pairs), share in zip(parts.items(), shares, strict=True):
-                    if share and not pairs:
-                        raise too_few(spec, name)
-                    if share:
-                        sources = [source for source, _ in pairs]
-                        measured[name] = merge_sources(
-                            Split(sources, [[text] for _, text in pairs])
-                        )
             if not counts["pairs"]:
                 raise CorpusError(f"{spec} has no pair to learn from")
-            total.merge(skipped)
+            left_out.merge(skipped)
     for name, split in measured.items():
-        if name == "dev" or shares[1] or config.test:
+        if name == "dev" or shares[1] or texts.test:
             (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
-    if not config.copy:
+    dev = measured["dev"].pairs()
+    if not tokenizing.copying:
         most = 1.0 if shares[0] else MOST_UNUSABLE  # a few of the data's own may be rare
-        check_targets("dev", [text for _, text in measured["dev"].pairs()], target, most)
-    ids_of_dev = encode_pairs(measured["dev"].pairs(), files, copying and (0.0, *copying[1:]))
-    for side, ids in zip(SIDES, ids_of_dev, strict=True):
+        check_targets("dev", [text for _, text in dev], target, most)
+    copying = tokenizing.copying and (0.0, *tokenizing.copying[1:])  # no name of dev is hidden
+    for side, ids in zip(SIDES, encode_pairs(dev, files, copying), strict=True):
         Sequences.of(*ids).save(folder, f"dev.{side}")
-    if copying is not None:
+    if copying:
         from training.data.token_ids import shared_words
         from training.data.tokenizers import load_tokenizer
 
         np.save(folder / WORDS, shared_words(*map(load_tokenizer, files)))
-    manifest = {"data": config.data, **counts, "settings": settings}
-    manifest |= {"unusable": total.unusable, "left_out": total.reasons}
-    manifest |= {"digest": digest_of(config), "files": stamps(_files(config))}
+    settings = {
+        f"{side}_{key}": value
+        for side, file, size in zip(SIDES, files, tokenizing.sizes, strict=True)
+        for key, value in (("tokenizer", read_json(file)["kind"]), ("vocab_size", size))
+    }
+    manifest = {"data": texts.data, **counts, "settings": settings}
+    manifest |= {"unusable": left_out.unusable, "left_out": left_out.reasons}
+    manifest |= {"digest": digest_of(texts), "files": stamps(texts.files())}
     write_manifest(folder, manifest)
 
 
-def _read_measured(config: Config, shares: tuple[float, float]) -> dict[str, Split]:
-    """Read dev and test, where they are no shares of the data."""
-    measured = {} if shares[0] else {"dev": load_split(config, "dev")[0]}
-    if not shares[1] and (config.test or config.extra_data):
-        with nullcontext() if config.test else suppress(CorpusError):  # a corpus may have none
-            measured["test"] = load_split(config, "test")[0]
-    return measured
+def _held_out_splits(
+    data: str, shares: Shares, parts: dict[str, list[tuple[str, str]]]
+) -> dict[str, Split]:
+    """Return dev and test, where they are shares of the data, by the pairs of each."""
+    splits = {}
+    for (name, pairs), share in zip(parts.items(), shares, strict=True):
+        if share and not pairs:
+            raise too_few(data, name)
+        if share:
+            sources, targets = zip(*pairs, strict=True)
+            splits[name] = merge_sources(Split([*sources], [[text] for text in targets]))
+    return splits
 
 
-def _make_tokenizers(
-    config: Config,
-    files: tuple[Path, Path],
-    tokenizers: Path | None,
-    samples: list[tuple[Block, BlockEncoding]],
-    processes: int,
-) -> dict[str, Any]:
-    """Train both tokenizers on a sample, or copy them; return the keys that they decide."""
-    settings: dict[str, Any] = {}
-    for side, file in zip(SIDES, files, strict=True):
-        kind, size = (getattr(config, f"{side}_{key}") for key in ("tokenizer", "vocab_size"))
-        if tokenizers is None:
-            # A process of its own, whose memory is free again when it has ended.
-            alone = workers(min(1, processes))
-            with stages(f"training the tokenizer of the {side} side"), alone as run:
-                (state,) = run(train_side, [(samples, side, kind, size)])
-            if config.copy and side == "source":
-                state["copies"] = True
-            write_state(file, state)
-        elif (other := tokenizers / file.name).is_file():
-            shutil.copyfile(other, file)
-        else:
+def _train_tokenizers(
+    tokenizing: Tokenizing, samples: list[tuple[Block, BlockEncoding]], processes: int
+) -> None:
+    """Train both tokenizers on a sample, and write their files."""
+    sides = zip(SIDES, samples[0][1].tokenizers, tokenizing.kinds, tokenizing.sizes, strict=True)
+    for side, file, kind, size in sides:
+        # A process of its own, whose memory is free again when it has ended.
+        alone = workers(min(1, processes))
+        with stages(f"training the tokenizer of the {side} side"), alone as run:
+            (state,) = run(train_side, [(samples, side, kind, size)])
+        if tokenizing.copying and side == "source":
+            state["copies"] = True
+        write_state(file, state)
+
+
+def _copy_tokenizers(folder: Path, files: Sequence[Path]) -> None:
+    for file in files:
+        if not (other := folder / file.name).is_file():
             raise UserError(
                 f"--tokenizers expected a run or a prepared corpus. Received: no {other}"
             )
-        settings |= {f"{side}_tokenizer": read_json(file)["kind"], f"{side}_vocab_size": size}
-    return settings
-
-
-def _specs(config: Config) -> list[str]:
-    """Return what is read as text to learn from."""
-    extra = config.extra_data.split()
-    for spec in extra:
-        if is_prepared(spec) or is_prepared(config.data):
-            raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
-    return [] if is_prepared(config.data) else [config.data, *extra]
-
-
-def _blocks(config: Config, spec: str) -> Iterator[Block]:
-    """Yield the lines of files, or of a named corpus, of whose own a limit draws some."""
-    if files_of(spec):
-        return read_blocks(spec)
-    limit = config.train_limit if spec == config.data else 0
-    split = corpus.load(spec, "train", limit=limit or None, seed=config.seed)
-    return iter([text_block(spec, split)])
-
-
-def _files(config: Config) -> list[Path]:
-    """Return the files that a configuration reads to learn from and to measure progress on."""
-    if is_prepared(config.data):
-        folder = Prepared(config.data).path
-        files = [folder / MANIFEST, *tokenizer_files(folder)]
-    else:
-        files = [file for spec in _specs(config) for file in corpus.files_of_training(spec)]
-    return files + files_of(config.dev)
+        shutil.copyfile(other, file)

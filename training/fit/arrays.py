@@ -14,8 +14,8 @@ import numpy as np
 from training.command.errors import RunError
 from training.command.files import read_json
 from training.config.schema import Config, load_config
-from training.data.batches import Batches
-from training.data.prepared import WORDS, read_batches
+from training.data.batches import Batches, read_batches
+from training.data.prepared import WORDS
 from training.fit.distributed import ALONE, Processes
 from training.fit.optimizer import as_reckoned, compile_model, configure_keras, make_judge
 from training.fit.recorder import Recorder, describe, train_epochs

@@ -16,11 +16,11 @@ from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import move, sync, write_json
 from training.command.progress import stages
 from training.config.schema import Config
-from training.data.batches import Batches
+from training.data.batches import Batches, read_batches
 from training.data.corpus import is_prepared
 from training.data.encoding import check_targets, train_state
-from training.data.prepared import Prepared, read_batches
-from training.data.splits import fitting_metric
+from training.data.prepared import Prepared
+from training.data.splits import Texts, fitting_metric
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.data.tokens import digest_of, write_tokens
 from training.model.seq2seq import build_model, check_attention
@@ -150,7 +150,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     tokens = None
     with suppress(UserError):  # damaged or missing ones are made anew
         tokens = Prepared(files.tokens)
-    digest = digest_of(config, tokens)
+    digest = digest_of(Texts.of(config), tokens)
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest["digest"] != digest:
         write_tokens(files.streamed, config, files.path)

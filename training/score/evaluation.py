@@ -20,7 +20,7 @@ from training.data import corpus
 from training.data.encoding import check_targets
 from training.data.pair_files import Split
 from training.data.pipeline import reader
-from training.data.splits import load_split
+from training.data.splits import Texts, load_split
 from training.data.store import START_ID
 from training.decode.search import force_decode
 from training.decode.settings import SearchSettings
@@ -253,7 +253,7 @@ def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, A
     if options.data and is_file and corpus.absolute(spec) == run.config.data:
         print(f"{spec} is read whole, with all that the run learned from: that flatters it.")
     if run.config.source == "text" and not options.data:
-        split, read = load_split(run.config, options.split, **drawn)
+        split, read = load_split(Texts.of(run.config), options.split, **drawn)
     elif is_file and not options.data:
         raise UserError(f"{spec} has no splits: name the data with --data")
     else:

@@ -13,7 +13,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.named import corpora
 from training.data.pair_files import CorpusError
-from training.data.splits import dev_share, load_split
+from training.data.splits import Texts, dev_share, load_split
 from training.data.store import SIDES
 from training.data.tokenizers import load_tokenizer
 from training.data.tokens import write_tokens
@@ -49,7 +49,7 @@ def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, t
         file.write("\nno target\t\n")
     config = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2")
     train, ids = learned(config, tmp_path / "ids")
-    dev, (test, read) = ids.texts("dev"), load_split(config, "test")
+    dev, (test, read) = ids.texts("dev"), load_split(Texts.of(config), "test")
     assert read == {"data": f"tsv:{pairs}", "split": "test"}
     assert [ids.manifest["unusable"], dev.unusable, test.unusable] == [1, 0, 0]  # counted once
     parts = [{source for source, _ in train}, set(dev.sources), set(test.sources)]
@@ -58,8 +58,8 @@ def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, t
     assert len(parts[2]) == pytest.approx(0.2 * 997, rel=0.3)
     with pairs.open("a") as file:
         file.write("\none more\tun de plus\n")
-    assert set(load_split(config, "dev")[0].sources) - {"one more"} == parts[1]
-    assert set(load_split(config, "test")[0].sources) - {"one more"} == parts[2]
+    assert set(load_split(Texts.of(config), "dev")[0].sources) - {"one more"} == parts[1]
+    assert set(load_split(Texts.of(config), "test")[0].sources) - {"one more"} == parts[2]
 
 
 @pytest.mark.parametrize(("count", "least", "most"), [(36, 1, 10), (200, 8, 35), (2_003, 160, 245)])
@@ -73,10 +73,12 @@ def test_dev_is_large_enough_where_no_share_is_chosen(tmp_path, count, least, mo
     assert least <= len(expected) <= most
     config = Config(data=f"tsv:{path}")
     train, prepared = learned(config, tmp_path / "ids")
-    assert prepared.texts("dev").sources == load_split(config, "dev")[0].sources == expected
-    assert load_split(config, "train")[0].pairs() == train
+    assert (
+        prepared.texts("dev").sources == load_split(Texts.of(config), "dev")[0].sources == expected
+    )
+    assert load_split(Texts.of(config), "train")[0].pairs() == train
     assert len(train) + len(expected) == count  # nothing is lost
-    sample, read = load_split(config, "dev", limit=1)
+    sample, read = load_split(Texts.of(config), "dev", limit=1)
     assert read == {"data": f"tsv:{path}", "split": "dev"}
     assert set(sample.sources) < {*expected}
 
@@ -98,17 +100,20 @@ def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp
     assert f"tsv:{pairs}: 1 pairs have sources of dev or test" in capsys.readouterr().out
     assert ids.texts("dev").sources == ["a", "c"]
     assert ids.texts("dev").references == [["b", "e"], ["d"]]
-    assert load_split(config, "test")[1] == {"data": f"tsv:{other}", "split": "all"}
+    assert load_split(Texts.of(config), "test")[1] == {"data": f"tsv:{other}", "split": "all"}
     config = Config(data="phrasebook-en-fr", dev=f"tsv:{pairs}", train_limit=13)
     train, ids = learned(config, tmp_path / "named")
     assert (len(train), len(ids.texts("dev").sources)) == (13, 998)
-    assert load_split(config, "test", limit=7)[1] == {"data": "phrasebook-en-fr", "split": "test"}
+    assert load_split(Texts.of(config), "test", limit=7)[1] == {
+        "data": "phrasebook-en-fr",
+        "split": "test",
+    }
 
 
 def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, tmp_path):
     base = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2", train_limit=31)
     alone, ids = learned(base, tmp_path / "alone")
-    test, _ = load_split(base, "test")
+    test, _ = load_split(Texts.of(base), "test")
     held = [ids.texts("dev").sources[0], test.sources[0]]
     first, second = tmp_path / "first.tsv", tmp_path / "second.tsv"
     first.write_text(f"new 1\tneu 1\n{held[0]}\tneu\nonly a source\t\nnew 2\tneu 2\n")
@@ -119,7 +124,7 @@ def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, 
     assert train == alone + added
     assert beside.manifest["unusable"] == ids.manifest["unusable"] + 1
     assert beside.texts("dev") == ids.texts("dev")
-    assert load_split(replace(base, extra_data=extra), "test")[0] == test
+    assert load_split(Texts.of(replace(base, extra_data=extra)), "test")[0] == test
 
 
 def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
@@ -157,7 +162,7 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
 )
 def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, message):
     with pytest.raises(CorpusError) as caught:
-        load_split(Config(**{"data": f"tsv:{pairs}", **settings}), split)
+        load_split(Texts.of(Config(**{"data": f"tsv:{pairs}", **settings})), split)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

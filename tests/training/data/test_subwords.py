@@ -11,6 +11,7 @@ import sentencepiece
 
 from tests.training.conftest import tiny_config
 from training.command.errors import ConfigError
+from training.data.batches import read_batches
 from training.data.corpus import load
 from training.data.pieces import (
     SubwordSampler,
@@ -18,7 +19,6 @@ from training.data.pieces import (
     train_sentencepiece,
 )
 from training.data.pipeline import make_dataset
-from training.data.prepared import read_batches
 from training.data.store import PAD_ID, UNK_ID, Sequences
 from training.runs.files import RunFiles
 from training.runs.start import open_run

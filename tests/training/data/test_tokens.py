@@ -15,13 +15,14 @@ from tests.training.conftest import tiny_config
 from training import prepare
 from training.command.errors import ConfigError, RunError, UserError
 from training.config.schema import load_config, override
-from training.data import tokens
+from training.data import splits, tokens
+from training.data.batches import read_batches
 from training.data.corpus import load
 from training.data.encoding import check_targets, workers
 from training.data.lines import read_blocks
 from training.data.pair_files import CorpusError
-from training.data.prepared import Prepared, read_batches
-from training.data.splits import load_split
+from training.data.prepared import Prepared
+from training.data.splits import Texts, load_split
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.data.tokens import digest_of, prepare_corpus, write_tokens
 from training.fit import train as texts
@@ -31,7 +32,7 @@ from training.runs.start import open_run, prepare_run
 
 @pytest.fixture(autouse=True)
 def many_blocks(monkeypatch):
-    monkeypatch.setattr(tokens, "read_blocks", partial(read_blocks, size=7001))
+    monkeypatch.setattr(splits, "read_blocks", partial(read_blocks, size=7001))
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +74,14 @@ def test_ids_spell_the_texts_that_are_read_whole(text, tmp_path, name):
     prepared = write_tokens(tmp_path / "c", config)
     everything = load(config.data, "train")
     assert everything.unusable == prepared.manifest["unusable"] == 2
-    elsewhere = set(load_split(config, "dev")[0].sources)
+    elsewhere = set(load_split(Texts.of(config), "dev")[0].sources)
     if config.test:
-        elsewhere |= set(load_split(config, "test")[0].sources)
+        elsewhere |= set(load_split(Texts.of(config), "test")[0].sources)
     assert elsewhere
     assert spelled(prepared) == [pair for pair in everything.pairs() if pair[0] not in elsewhere]
     if name == "pieces":  # no word of dev is unknown
-        assert spelled(prepared, "dev") == load_split(config, "dev")[0].pairs()
-    assert prepared.texts("dev") == load_split(config, "dev")[0]
+        assert spelled(prepared, "dev") == load_split(Texts.of(config), "dev")[0].pairs()
+    assert prepared.texts("dev") == load_split(Texts.of(config), "dev")[0]
     assert prepared.manifest["left_out"] == {"blank": 1, "no pair": 2}
     assert prepared.manifest["lines"] == 509
 
@@ -116,14 +117,18 @@ def test_the_digest_is_that_of_all_files_that_are_read(text, tmp_path):
     prepared = write_tokens(tmp_path / "c", config)
     hashes = [hashlib.sha256(file.read_bytes()).digest() for file in (text, extra, dev)]
     assert prepared.manifest["digest"] == hashlib.sha256(b"".join(hashes)).hexdigest()
-    assert digest_of(config) == digest_of(config, prepared) == prepared.manifest["digest"]
+    assert (
+        digest_of(Texts.of(config))
+        == digest_of(Texts.of(config), prepared)
+        == prepared.manifest["digest"]
+    )
     for file in (extra, dev):
         file.write_text(file.read_text().replace("Twice", "Once"))
-        assert digest_of(config, prepared) != prepared.manifest["digest"]
+        assert digest_of(Texts.of(config), prepared) != prepared.manifest["digest"]
         shutil.copyfile(text, file)
-        assert digest_of(config, prepared) == prepared.manifest["digest"]
+        assert digest_of(Texts.of(config), prepared) == prepared.manifest["digest"]
     named = tiny_config("train_limit=53")
-    assert digest_of(named) == write_tokens(tmp_path / "n", named).manifest["digest"]
+    assert digest_of(Texts.of(named)) == write_tokens(tmp_path / "n", named).manifest["digest"]
 
 
 def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_path, monkeypatch):
@@ -170,7 +175,7 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     with pytest.raises(BuiltError):
         texts.resume(files.path)
     with pytest.raises(CorpusError, match="no texts of 'test'; it has dev"):
-        load_split(config, "test")
+        load_split(Texts.of(config), "test")
     manifest = corpus.path / "manifest.json"
     digest = corpus.manifest["digest"]
     manifest.write_text(manifest.read_text().replace(digest, "0" * 64))

@@ -11,7 +11,7 @@ import io
 import os
 from pathlib import Path
 
-from training.data.columns import Quotes
+from training.data.columns import QUOTED, Quotes
 from training.data.corpus import unknown
 from training.data.lines import unquoted
 from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
@@ -88,7 +88,8 @@ def _read_folder(folder: Path) -> Split:
     split = Split([], [])
     content, quotes = read_text(labels), Quotes()
     quotes.add(content.encode())
-    if quotes.are_form(labels):
+    if quotes.are_form():
+        print(f"{labels}: {QUOTED}", flush=True)
         content = b"".join(unquoted(io.BytesIO(content.encode()), labels)).decode()
     # Other separators, such as U+2028, are parts of a text.
     for number, line in enumerate(content.split("\n"), start=1):

@@ -127,7 +127,8 @@ class ImageSource(Source):
         """
         import tensorflow as tf
 
-        from training.sources.image.decode import decode, joined, reason_not_to_decode
+        from training.sources.image.decode import decode
+        from training.sources.image.whole import joined, reason_not_to_decode
 
         image_bytes = tf.ensure_shape(image_bytes, [None])
         specs = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))

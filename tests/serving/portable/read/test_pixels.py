@@ -12,8 +12,8 @@ from PIL import Image, ImageOps
 from serving.portable.read.pixels import read_image, resize
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
-from training.sources.image import decode
 from training.sources.image.source import ImageSource
+from training.sources.image.whole import checksum
 
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}
 
@@ -216,4 +216,4 @@ def test_a_jpeg_whose_segments_do_not_fit_is_refused_by_both(rng):
 @pytest.mark.parametrize("size", [4, 5, 63, 64, 1000])
 def test_a_checksum_is_that_of_zlib(size, rng):
     contents = rng.integers(0, 256, size).astype("uint8")
-    assert int(decode._checksum(tf.constant(contents))) == zlib.crc32(contents.tobytes())
+    assert int(checksum(tf.constant(contents))) == zlib.crc32(contents.tobytes())

