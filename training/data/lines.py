@@ -335,9 +335,10 @@ def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> tuple[
     apart targets of one source; or as `read_blocks`.
     """
     key = spec.partition(":")[0], str(stamps(file.absolute() for file in files_of(spec)))
-    lines, drawn = _remembered.pop(key, None) or _survey(spec, blocks)
+    result = _remembered.pop(key, None) or _survey(spec, blocks)
     if remember:
-        _remembered[key] = lines, drawn
+        _remembered[key] = result
+    lines, drawn = result
     return lines, drawn._replace(spec=spec) if files_of(spec) else drawn
 
 
