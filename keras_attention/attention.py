@@ -188,8 +188,7 @@ class Attention(AveragingLayer):
         key_shape: tuple[Any, ...] | None = None,
     ) -> None:
         """Make the weights for queries, values and keys of these shapes."""
-        if value_shape is None:
-            self._refuse("to be called as layer(query, value)", "one input")
+        self._expect_inputs(value_shape)
         self._check_shapes(query_shape, value_shape, key_shape)
         self._expect_divided("a value", value_shape)
         self.query_width, self.key_width = query_shape[-1], (key_shape or value_shape)[-1]

@@ -15,8 +15,8 @@ from keras import ops, tree
 from keras_attention import backend, distributions
 from keras_attention.shapes import Shape, Tensor, fits, flat_length, flat_mask
 
-# Arguments of TensorFlow Addons' constructors, and their successors.
-_OF_ADDONS = {
+# Arguments of other layers' constructors, most of TensorFlow Addons, and their successors.
+_OF_OTHERS = {
     "memory": "the memory in the call, layer(query, memory), or in prepare(memory)",
     "memory_sequence_length": "a mask in the call, keras.ops.arange(length) < lengths[:, None]",
     "attention_layer_size": "units=",
@@ -25,6 +25,7 @@ _OF_ADDONS = {
     "probability_fn": "distribution=",
     "sigmoid_noise": "noise=",
     "score_bias_init": "bias_initial=",
+    "go_backwards": "no Bidirectional around it: this layer has one direction",
 }
 _NOT_DENSE = ("RaggedTensor", "SparseTensor", "BCOO")
 
@@ -51,7 +52,7 @@ class BaseLayer(keras.layers.Layer):
         named = {**dict(zip(placed, args, strict=False)), **kwargs}
         for name, value in named.items():
             shape = getattr(value, "shape", ())
-            expected = _OF_ADDONS.get(name, _OF_ADDONS["memory"] if shape else "")
+            expected = _OF_OTHERS.get(name, _OF_OTHERS["memory"] if shape else "")
             received = f"{name}=" + (f"a tensor {tuple(shape)}" if shape else repr(value))
             layer._expect(not expected, expected, received)
             kinds = str(getattr(_parameters(cls).get(name), "annotation", "")).split(" | ")
@@ -101,13 +102,22 @@ class BaseLayer(keras.layers.Layer):
         )
 
     def _refuse(self, expected: str, received: str) -> None:
-        raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
+        error = ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
+        vars(error)["_keras_call_info_injected"] = True  # Keras adds lines to errors without it
+        raise error
 
     def _expect(self, holds: bool, expected: str, received: str = "", **values: Any) -> None:
         """Raise a ValueError unless a condition holds; `values` are the received ones by name."""
         if not holds:
             named = ", ".join(f"{name}={value!r}" for name, value in values.items())
             self._refuse(expected, received or named)
+
+    def _expect_inputs(self, *shapes: Any) -> None:
+        """Raise a ValueError where `build` got one shape, as of TimeDistributed and Sequential."""
+        if None in shapes:
+            self._refuse(
+                f"to be called as layer({', '.join(_inputs(type(self).call))})", "one input"
+            )
 
     def _expect_one_of(self, name: str, value: Any, choices: Any) -> None:
         """Raise a ValueError unless the value is one of the names `choices`."""
@@ -178,8 +188,13 @@ class BaseLayer(keras.layers.Layer):
 
     def _mask_like(self, name: str, mask: Any, shapes: list[Any]) -> Tensor:
         """Return the mask if it has one of the shapes; the error names the first of them."""
-        mask = ops.convert_to_tensor(mask) if isinstance(mask, (list, tuple)) else mask
-        mask, shape, hint = ops.cast(mask, "bool"), shapes[0], ""
+        shape, hint = shapes[0], ""
+        if isinstance(mask, (list, tuple)):
+            try:
+                mask = ops.convert_to_tensor(mask)
+            except Exception:  # each backend has its own for lists of other things
+                self._refuse(f"one {name} {shape}", f"a list of {len(mask)} that is no tensor")
+        mask = ops.cast(mask, "bool")
         if len(mask.shape) == 1 and len(shape) == 2:
             hint = f". Lengths are made a mask by keras.ops.arange({shape[1]}) < lengths[:, None]"
         valid, received = any(fits(mask.shape, each) for each in shapes), tuple(mask.shape)

@@ -85,7 +85,10 @@ class AttentionLoss(BaseLayer):
         self.loss = loss
         self.weight = weight
         self.supports_masking = True
-        self.built = True
+
+    def build(self, outputs_shape: Any, attention_weights_shape: Any = None) -> None:
+        """Check that there are weights: the layer has none of its own."""
+        self._expect_inputs(attention_weights_shape)
 
     def call(
         self,

@@ -64,11 +64,12 @@ class PointerGenerator(BaseLayer):
     def build(
         self,
         features_shape: tuple[Any, ...],
-        logits_shape: Shape,
-        attention_weights_shape: Shape,
-        source_ids_shape: Shape,
+        logits_shape: Any = None,
+        attention_weights_shape: Any = None,
+        source_ids_shape: Any = None,
     ) -> None:
         """Make the weights for features of this width."""
+        self._expect_inputs(logits_shape, attention_weights_shape, source_ids_shape)
         self.width, received = features_shape[-1], f"{tuple(features_shape)}"
         self._expect(self.width is not None, "features of a known width", received)
         self.kernel = self.add_kernel((self.width, 1), "kernel", autocast=False)

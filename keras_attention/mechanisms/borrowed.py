@@ -47,6 +47,7 @@ class BorrowedScore(Attention):
         self, query_shape: Any, value_shape: Any = None, key_shape: Any | None = None
     ) -> None:
         """Make the weights of the inner layers, then those of this one."""
+        self._expect_inputs(value_shape)
         for layer in self.inner:
             if not layer.built:
                 layer.build(query_shape, value_shape, key_shape)

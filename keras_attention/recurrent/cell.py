@@ -138,8 +138,7 @@ class AttentionCell(BaseLayer):
 
     def build(self, inputs_shape: tuple[Any, ...], memory_shape: Any = None) -> None:
         """Make the weights for one step's inputs and a memory of these shapes."""
-        if memory_shape is None:  # as TimeDistributed and Sequential call it
-            self._refuse("to be called as layer(inputs, memory)", "one input")
+        self._expect_inputs(memory_shape)
         self._check_shapes(inputs_shape, memory_shape)
         valid = None not in (inputs_shape[-1], memory_shape[-1])
         received = f"inputs {tuple(inputs_shape)}, memory {tuple(memory_shape)}"

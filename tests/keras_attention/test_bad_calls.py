@@ -13,6 +13,7 @@ from keras_attention import (
     AttentionPooling,
     AttentionRNN,
     CoverageAttention,
+    LocalAttention,
     MultiplicativeAttention,
     PointerGenerator,
     SinePositionEncoding,
@@ -62,10 +63,12 @@ def test_bad_shapes_are_told_with_layer_expected_and_received(case):
     query, value, more, expected = BAD_CALLS[case]
     layer = MultiplicativeAttention("dot")
     arguments = {n: np.ones(s, "bool" if "mask" in n else "float32") for n, s in more.items()}
-    with pytest.raises(ValueError, match="MultiplicativeAttention expected") as error:
+    with pytest.raises(
+        ValueError, match=r"^MultiplicativeAttention expected .*Received: "
+    ) as error:
         layer(np.ones(query, "float32"), np.ones(value, "float32"), **arguments)
     assert expected in str(error.value)
-    assert "Received: " in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def rnn(**options):
@@ -111,20 +114,40 @@ def test_an_unknown_width_is_told(case):
         make()(*inputs)
 
 
-def test_a_single_input_is_told_to_be_two():
-    expected = r"AdditiveAttention expected to be called as layer\(query, value\)"
+NEEDED = {
+    "query, value": lambda: AdditiveAttention(UNITS),
+    "query, value ": lambda: LocalAttention(MultiplicativeAttention()),
+    "inputs, memory": lambda: rnn(),
+    "features, logits, attention_weights, source_ids": PointerGenerator,
+    "outputs, attention_weights": lambda: losses.AttentionLoss("coverage"),
+}
+
+
+@pytest.mark.parametrize("names", NEEDED)
+def test_a_single_input_is_told_to_be_several(names):
+    layer = NEEDED[names]()
+    expected = rf"^{type(layer).__name__} expected to be called as layer\({names.strip()}\)"
+    for call in (layer, keras.layers.TimeDistributed(layer)):
+        with pytest.raises(ValueError, match=rf"{expected}. Received: (one|1) input"):
+            call(ones(2, 3, 5, 4))
+
+
+def test_a_list_that_is_no_mask_is_told():
+    masks = [ones(2, 3), ones(2, 5)]
     for call in (
-        lambda layer: layer(ones(2, 3, 4)),
-        lambda layer: keras.layers.TimeDistributed(layer)(ones(2, 3, 5, 4)),
+        lambda: AttentionPooling(UNITS)(ones(2, 5, 4), mask=masks),
+        lambda: SinePositionEncoding()(ones(2, 5, 4), mask=masks),
+        lambda: AdditiveAttention(UNITS)(ones(2, 3, 4), ones(2, 5, 4), value_mask=masks),
+        lambda: rnn()(ones(2, 3, 4), ones(2, 5, 6), memory_mask=[None, masks[1]]),
     ):
-        with pytest.raises(ValueError, match=expected):
-            call(AdditiveAttention(UNITS))
+        with pytest.raises(ValueError, match=r"^\w+ expected one \w*mask \(2, 5\)") as error:
+            call()
+        assert "\n" not in str(error.value)
 
 
-def test_a_decoder_in_time_distributed_is_told_to_want_a_memory():
-    expected = r"AttentionRNN expected to be called as layer\(inputs, memory\)"
-    with pytest.raises(ValueError, match=expected):
-        keras.layers.TimeDistributed(rnn())(ones(2, 3, 5, 4))
+def test_a_decoder_in_both_directions_is_refused():
+    with pytest.raises(ValueError, match=r"AttentionRNN expected no Bidirectional around it"):
+        keras.layers.Bidirectional(rnn())
 
 
 def test_arguments_of_other_layers_are_told_with_the_ones_there_are():
