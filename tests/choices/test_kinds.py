@@ -4,6 +4,8 @@
 missed, the choice is wrong, not the floor.
 """
 
+import json
+import random
 import time
 
 import pytest
@@ -55,3 +57,28 @@ def test_the_default_reaches_what_hands_reach(kind, tmp_path, capsys):
     with capsys.disabled():
         print(f"\n{said}{kind}: {exact:.1f} % right, at least {floor}; {seconds:.0f} s")
     assert exact >= floor
+
+
+@pytest.mark.slow
+def test_histories_of_200_events_tell_what_was_known_at_first(tmp_path, capsys):
+    """A careful user has an AUC of 1, by `max_events` or a column of what is known."""
+    r = random.Random(1)
+    for name, people in (("own", 400), ("asked", 100)):
+        rows = ["patient,hour,surgery,pulse,died"]
+        for p in range(people):
+            sign = r.randrange(2)
+            rows += [
+                f"{p},{n},{'' if n else sign},{r.gauss(80, 10):.0f},{sign if n == 199 else ''}"
+                for n in range(200)
+            ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(rows) + "\n")
+        columns = 'id = "patient"\ntime = "hour"\noutcome = "died"\n'
+        (tmp_path / f"{name}.toml").write_text(columns)
+    began, run = time.process_time(), str(tmp_path / "run")
+    data = ["--data", f"events:{tmp_path}/own.csv", "--output", run]
+    train.main([*data, "--set", "epochs=8"])
+    evaluate.main(["--run", run, "--data", f"events:{tmp_path}/asked.csv"])
+    seconds, said = time.process_time() - began, capsys.readouterr().out
+    with capsys.disabled():
+        print(f"\n{said}histories: {seconds:.0f} s")
+    assert json.loads(said.splitlines()[-1])["auc"] >= 0.98

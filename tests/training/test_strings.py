@@ -26,7 +26,7 @@ OTHER_PHONES = [" ".join([*word("abcdeɑ"), "t͡ʃ"]) for _ in WORDS]
 BACKWARDS = [text[::-1] for text in WORDS]
 LETTERS = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 ADDITIVE = ["attention=additive"]
-LOW = ["epochs=150", "keep_by=score"]
+LOW = ["epochs=150", "keep_by=score", "learning_rate=2e-3"]
 DAYS = [datetime.date.fromordinal(RNG.randrange(712_000, 754_000)) for _ in WORDS]
 DATES = [
     day.strftime("%A, the %dth of %B %Y" if n % 7 else "%d.%m.%Y") for n, day in enumerate(DAYS)
@@ -46,6 +46,7 @@ def chosen(sources, targets):
     ("sources", "targets", "found"),
     [
         (WORDS, PHONES, ("g2p-low", [])),
+        (WORDS * 7, PHONES * 7, ("g2p-medium", LOW)),
         (WORDS * 10, PHONES * 10, ("g2p-medium", [])),
         (SYLLABLES, OTHER_PHONES, ("g2p-medium", [*LOW, *ADDITIVE])),  # nothing is explained
         (FEW_IDEOGRAPHS, OTHER_PHONES, ("g2p-medium", [*LOW, *ADDITIVE])),

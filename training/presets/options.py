@@ -28,6 +28,7 @@ from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, 
 from training.sources.kinds import KINDS
 
 FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
+FEW_WORDS = 1_500  # pairs: in fewer, symbols that follow are learned as g2p-low learns 800 words
 MOST_LETTERS, MOST_WORDS = 40, 3  # of a target that is a short string
 MOST_SOURCE_LETTERS = 60  # of a source that is one
 MOST_SPELLED = 200  # letters of a text that holds codes
@@ -73,9 +74,9 @@ def choose(traits: Traits, count: int) -> Chosen:
         return Chosen("learned as sentences", None, [], hint)
     size = "low" if count < 3_000 else "medium" if count < 20_000 else "high"
     settings = [] if symbols else _SPELLED
-    if not (symbols and traits.follows):
+    if not (symbols and traits.follows and (count < FEW_WORDS or size != "low")):
         if size == "low":
-            settings = [*settings, "epochs=150", "keep_by=score"]
+            settings = [*settings, "epochs=150", "keep_by=score", "learning_rate=2e-3"]
         else:
             settings = [*settings, f"epochs={40 if size == 'medium' else 30}"]
         size = "high" if size == "high" else "medium"
