@@ -63,10 +63,10 @@ def server(request, saved, tmp_path_factory):
 
 @pytest.mark.parametrize("bad", BAD)
 def test_a_tensor_that_is_not_acceptable_is_refused_at_once(server, stubs, bad):
-    client = stubs(f"localhost:{server.port}")
-    code, message = error_of(client.prediction.Predict, tensor_request(**BAD[bad]), timeout=30)
+    predict = stubs(f"localhost:{server.port}").prediction.Predict
+    code, message = error_of(predict, tensor_request(**BAD[bad]), timeout=30)
     assert (code, len(message) < 300, "\n" in message) == (Status.INVALID_ARGUMENT, True, False)
-    assert client.prediction.Predict(request(), timeout=30).outputs["translation"]
+    assert predict(request(), timeout=30).outputs["translation"]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "bool", "double"])
@@ -100,24 +100,15 @@ def test_positions_are_bounded_as_rows_are(shape, message):
         check_shapes(arrays, {"x": info}, limits)
 
 
-def test_messages_and_bodies_have_a_largest_size(server, stubs):
-    client = stubs(f"localhost:{server.port}")
-    made = request(text="x" * 1_000_001)
-    code, _ = error_of(client.prediction.Predict, made, timeout=30)
+def test_what_is_too_large_or_no_message_is_an_error(server, stubs):
+    client, text = stubs(f"localhost:{server.port}"), "x" * 1_000_001
+    call = client.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    unread = Status.INVALID_ARGUMENT, "The message of the request cannot be parsed"
+    assert error_of(call, b"\xff\xff\xff", timeout=30) == unread
+    code, _ = error_of(client.prediction.Predict, request(text=text), timeout=30)
     assert code == Status.RESOURCE_EXHAUSTED
-    body = json.dumps({"instances": ["x" * 1_000_001]}).encode()
-    status, answer = ask(server.rest_port, "/v1/models/upper:predict", body)
+    status, answer = ask(server.rest_port, "/v1/models/upper:predict", {"instances": [text]})
     assert (status, answer["error"]) == (413, "The body is larger than 1000000 bytes")
-
-
-def test_bytes_that_are_no_message_are_an_error(server, stubs):
-    channel = stubs(f"localhost:{server.port}").channel
-    call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
-    code, message = error_of(call, b"\xff\xff\xff", timeout=30)
-    assert (code, message) == (
-        Status.INVALID_ARGUMENT,
-        "The message of the request cannot be parsed",
-    )
 
 
 # Too many, too long
@@ -125,11 +116,12 @@ def test_bytes_that_are_no_message_are_an_error(server, stubs):
 
 @pytest.fixture
 def hold(server, monkeypatch):
-    """Runs of the model `upper` wait for this event."""
+    """Runs of the model `upper` wait for this event, and are counted by it."""
     gate, model = threading.Event(), server.models._models["upper"].versions[1].model
-    run = model.run
+    gate.runs, run = 0, model.run
 
     def wait(*arguments):
+        gate.runs += 1
         gate.wait(120)
         return run(*arguments)
 
@@ -138,10 +130,14 @@ def hold(server, monkeypatch):
     gate.set()
 
 
+def busy(server, count):
+    eventually(lambda: server._workers.busy() == count)
+
+
 def test_too_many_requests_are_refused_and_status_health_and_metrics_answer(server, stubs, hold):
     client, other = (stubs(f"localhost:{server.port}") for _ in range(2))
     calls = [client.prediction.Predict.future(request(), timeout=120) for _ in range(74)]
-    eventually(lambda: server._workers.busy() == 74)
+    busy(server, 74)
     code, message = error_of(client.prediction.Predict, request(), timeout=60)
     assert (code, "overloaded" in message) == (Status.RESOURCE_EXHAUSTED, True)
     status, _ = ask(server.rest_port, "/v1/models/upper:predict", {"instances": ["a"]})
@@ -157,60 +153,42 @@ def test_too_many_requests_are_refused_and_status_health_and_metrics_answer(serv
     assert {call.code() for call in calls[:64]} == {Status.OK}
 
 
-class Runs:
-    """Counts the runs of a model."""
-
-    def __init__(self, model, gate, monkeypatch):
-        self.count, run = 0, model.run
-
-        def counted(*arguments):
-            self.count += 1
-            gate.wait(120)
-            return run(*arguments)
-
-        monkeypatch.setattr(model, "run", counted)
-
-
-def test_requests_that_were_left_while_they_waited_are_not_run(base, stubs, monkeypatch):
-    with serving("--model_name=upper", f"--model_base_path={base}") as server:
-        gate, model = threading.Event(), server.models._models["upper"].versions[1].model
-        runs = Runs(model, gate, monkeypatch)
-        gone, stays = (stubs(f"localhost:{server.port}") for _ in range(2))
-        running = [gone.prediction.Predict.future(request()) for _ in range(64)]
-        eventually(lambda: runs.count == 64)
-        waiting = [gone.prediction.Predict.future(request()) for _ in range(10)]
-        eventually(lambda: server._workers.busy() == 74)
-        for call in waiting:
-            call.cancel()
-        eventually(lambda: server._workers.busy() == 64)
-        good = stays.prediction.Predict.future(request(), timeout=120)
-        eventually(lambda: server._workers.busy() == 65)
-        gone.channel.close()
-        gate.set()
-        assert good.result().model_spec.version.value == 1
-        assert runs.count == 65
-        del running
+@pytest.mark.parametrize("server", ["alone"], indirect=True)
+def test_requests_that_were_left_while_they_waited_are_not_run(server, stubs, hold):
+    gone, stays = (stubs(f"localhost:{server.port}") for _ in range(2))
+    running = [gone.prediction.Predict.future(request()) for _ in range(64)]
+    eventually(lambda: hold.runs == 64)
+    waiting = [gone.prediction.Predict.future(request()) for _ in range(10)]
+    busy(server, 74)
+    for call in waiting:
+        call.cancel()
+    busy(server, 64)
+    good = stays.prediction.Predict.future(request(), timeout=120)
+    busy(server, 65)
+    gone.channel.close()
+    hold.set()
+    assert good.result().model_spec.version.value == 1
+    assert hold.runs == 65
+    del running
 
 
 def test_a_run_ends_at_the_deadline_or_at_the_limit_of_all(endless, tmp_path, stubs):
-    base = tmp_path / "endless"
-    add_version(endless, base, 1)
-    flags = ["--model_name=endless", f"--model_base_path={base}", "--max_request_seconds=3"]
-    flags.append("--enable_batching")
-    rest = f"--rest_api_port={free_port()}"
-    with serving(*flags, rest) as server:
-        client = stubs(f"localhost:{server.port}")
+    add_version(endless, tmp_path / "endless", 1)
+    flags = ["--model_name=endless", f"--model_base_path={tmp_path / 'endless'}"]
+    flags += ["--max_request_seconds=3", "--enable_batching", f"--rest_api_port={free_port()}"]
+    with serving(*flags) as server:
+        predict = stubs(f"localhost:{server.port}").prediction.Predict
         for timeout in (1, None):
-            code, _ = error_of(client.prediction.Predict, request("endless", "count"), timeout)
+            code, _ = error_of(predict, request("endless", "count"), timeout)
             assert code == Status.DEADLINE_EXCEEDED
-        gone = client.prediction.Predict.future(request("endless", "count"))
+        gone = predict.future(request("endless", "count"))
         eventually(lambda: server._workers.busy() > 0)
         gone.cancel()
-        eventually(lambda: server._workers.busy() == 0)  # its run ends, too
+        busy(server, 0)  # its run ends, too
         body = {"instances": ["count"]}
         status, _ = ask(server.rest_port, "/v1/models/endless:predict", body)
         assert status == 504
-        assert client.prediction.Predict(request("endless", "no"), timeout=60)
+        assert predict(request("endless", "no"), timeout=60)
 
 
 # Drawn requests
