@@ -20,9 +20,11 @@ MODULES = sorted(module for module, _ in COMMANDS.values())
 SCORED = ["--run", "RUN", "--data", "phrasebook-en-fr", "--limit", "3"]
 EXPORT, BFLOAT16 = ["--run", "RUN", "--output", "NEW"], ["--precision", "bfloat16"]
 CMUDICT, COVERING = ["--preset", "cmudict"], ["--coverage-penalty", "5", "--beam-width", "1"]
+OWN = ["--data", "tsv:TABLE", "--output", "NEW"]
 ASKED = ["--model", "m", "--target", "127.0.0.1:1", "--retries", "0"]  # where nobody listens
 # Mistakes of a user, by command: a wrong value, a file that is missing, a place that cannot
-# be written. RUN is a trained run, NEW a place for results, FILE a file, FULL a user's directory.
+# be written. RUN is a trained run, NEW a place for results, FILE a file, TABLE one of pairs, FULL a
+# user's directory.
 MISTAKES = [
     ("training.train", ["--preset", "nothing", "--output", "NEW"], "unknown preset 'nothing'"),
     ("training.train", ["--data", "tsv:/no.tsv", "--output", "NEW"], "Cannot read /no.tsv"),
@@ -34,6 +36,15 @@ MISTAKES = [
     ("training.train", [*CMUDICT, "--dev", "nothing"], "Unknown corpus 'nothing'"),
     ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--tokenizers", "FULL"], "Received: no "),
     ("training.evaluate", ["--run", "RUN", "--data", "nothing"], "Unknown corpus 'nothing'"),
+    ("training.train", ["--preset", "digits", "--data", "digit"], "Did you mean digits?"),
+    ("training.train", ["--preset", "pbcseq", "--data", "mayo"], "one of pbcseq, nafld"),
+    ("training.train", ["--preset", "/no.toml"], "/no.toml: No such file or directory"),
+    ("training.train", [*OWN, "--set", "attentoin=dot"], "did you mean attention"),
+    ("training.train", [*OWN, "--set", "attention=what"], "expected one of none, additive,"),
+    ("training.train", [*OWN, "--dev", "nothing"], "Unknown corpus 'nothing'"),
+    ("training.train", [*CMUDICT, "--dev", "0.1"], "dev expected a SPEC, for cmudict has splits"),
+    ("training.train", ["--data", "tsv:TABLE", "--output", "FULL"], "README.md is no run"),
+    ("training.prepare", ["--data", "tsv:TABLE", "--output", "FULL"], "README.md is no run"),
     ("serving.check", ["MODEL"], "Did you mean MODEL/1?"),
     ("training.train", ["--preset", "cmudict", "--output", "FILE/r"], "cannot write to FILE/r"),
     ("training.train", ["--resume", "--output", "NEW"], "nothing to resume"),
@@ -129,7 +140,9 @@ MISTAKES = [
 
 def filled(text, folder):
     places = {"RUNS": RUN.parent, "RUN": RUN, "NEW": folder / "new"}
-    places |= {name: folder / "kept" / name.lower() for name in ("FILE", "FULL", "MODEL", "ONNX")}
+    places |= {
+        name: folder / "kept" / name.lower() for name in ("FILE", "FULL", "MODEL", "ONNX", "TABLE")
+    }
     for name, place in places.items():
         text = text.replace(name, str(place))
     return text
@@ -147,6 +160,7 @@ def folder(tmp_path, monkeypatch):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("hers")
+    (tmp_path / "kept" / "table").write_text("a\tb\n" * 9)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

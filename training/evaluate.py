@@ -9,7 +9,9 @@ from training.command.extras import need
 from training.command.native import keep_programs
 from training.command.options import SEARCH, Parser, add_options, count, file_to_write, main_guard
 from training.data import corpus
+from training.data.splits import Texts, check_split
 from training.runs.files import RunFiles
+from training.sources.kinds import check_data
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -76,7 +78,9 @@ def _check(options: argparse.Namespace) -> None:
     spec = options.data or config.data
     if options.data and corpus.is_file(spec) and options.split != "test":
         raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
-    corpus.check(spec, options.split, source=config.source)
+    check_data(config.source, spec, options.split)
+    if not options.data and config.source == "text":
+        check_split(Texts.of(config), options.split)
 
 
 if __name__ == "__main__":

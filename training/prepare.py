@@ -73,12 +73,12 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("workers", "tokenizers"):
         if getattr(options, name):
             raise UsageError(f"--{name} expected --corpus: a run is prepared without")
-    config = configuration(options)
     output = options.output or default_output(options)
-    if not KINDS[config.source].tokens:
-        raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
     with RunFiles(output).locked():
         RunFiles(output).check_free()
+        config = configuration(options)
+    if not KINDS[config.source].tokens:
+        raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
     need("training")
     import training.command.startup  # noqa: F401
 

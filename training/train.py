@@ -59,11 +59,11 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         if options.init and not RunFiles(options.init).best.is_file():
             raise ConfigError(f"--init expected a trained run. Received: {options.init}")
-        config = configuration(options)
         output = options.output or default_output(options)
     with RunFiles(output).locked():  # another process has it, or it cannot be written
         if not options.resume:
             RunFiles(output).check_free()
+            config = configuration(options)
     need("training", "; training.train_arrays trains on it")
     with going_on(lambda: _how_to_go_on(RunFiles(output))):
         keep_programs()

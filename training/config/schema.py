@@ -217,18 +217,23 @@ def load_config(path: str | Path) -> Config:
     if not values:
         raise ConfigError(f"the configuration {path} is empty")
     values.pop("about", None)
-    return _with_values(Config(), values)
+    return with_values(Config(), values)
 
 
 def override(config: Config, settings: Iterable[str]) -> Config:
     """Return the configuration with `KEY=VALUE` settings applied, as after `--set`."""
+    return with_values(config, read_settings(settings))
+
+
+def read_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """Return the values of `KEY=VALUE` settings; a ConfigError where one alone cannot be right."""
     values = {}
     for setting in settings:
         key, separator, value = setting.partition("=")
         if not separator:
             raise ConfigError(f"--set expected KEY=VALUE. Received: {setting}")
         values[key.strip()] = value.strip()
-    return _with_values(config, values)
+    return _checked(values)
 
 
 def changed_later(config: Config, settings: Iterable[str]) -> Config:
@@ -264,12 +269,24 @@ def keys_help() -> str:
 def _read_toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {path}: {error}") from error
 
 
-def _with_values(config: Config, values: Mapping[str, Any]) -> Config:
+def with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    """Return the configuration with other values of keys."""
+    checked = _checked(values)
+    replaced = dataclasses.replace(config, **checked)
+    for name in checked:
+        replaced.check_key(name)
+    return replaced
+
+
+def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
     types = get_type_hints(Config)
+    limits = {field.name: field.metadata for field in dataclasses.fields(Config)}
     checked: dict[str, Any] = {}
     for name, value in values.items():
         if name not in types:
@@ -282,10 +299,8 @@ def _with_values(config: Config, values: Mapping[str, Any]) -> Config:
             )
             value = OTHER_NAMES[value]
         checked[name] = _parse(name, value, types[name])
-    replaced = dataclasses.replace(config, **checked)
-    for name in checked:
-        replaced.check_key(name)
-    return replaced
+        check(name, checked[name], limits[name])
+    return checked
 
 
 def _parse(name: str, value: object, kind: Any) -> object:

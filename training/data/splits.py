@@ -83,13 +83,7 @@ def load_split(
         return corpora.in_target_script(texts.data, loaded), read
     lines = 0 if texts.dev else sum(block.lines for block in read_blocks(texts.data))
     shares = held_out(texts, lines)
-    there = [split for split, share in zip(HELD_OUT, shares, strict=True) if share]
-    if name not in ("train", *there):
-        named = ["train", *(key for key in HELD_OUT if key in there or getattr(texts, key))]
-        raise CorpusError(
-            f"this run on {texts.data} has no split {name!r}; it has {', '.join(named)}. Name the "
-            "data with --data, or hold a test set out when a run begins, with --test"
-        )
+    check_split(texts, name)
     every = corpus.load(texts.data, "train")
     splits = [split_of(source, shares) for source in every.sources]
     part = every.select([i for i, split in enumerate(splits) if split == name])
@@ -98,6 +92,16 @@ def load_split(
     if name != "train":
         part = merge_sources(dataclasses.replace(part, unusable=0))  # they are counted once
     return sample(part, limit, seed), {"data": texts.data, "split": name}
+
+
+def check_split(texts: Texts, name: str) -> None:
+    """Raise a CorpusError where a run on files has no such split."""
+    there = ["train", "dev", *(["test"] if texts.test else [])]
+    if corpus.is_file(texts.data) and name not in there:
+        raise CorpusError(
+            f"this run on {texts.data} has no split {name!r}; it has {', '.join(there)}. Name the "
+            "data with --data, or hold a test set out when a run begins, with --test"
+        )
 
 
 def held_out(texts: Texts, lines: int) -> Shares:

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import re
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,14 @@ from training.config.schema import (
     override,
     own_data_preset,
     preset_names,
+    read_settings,
+    with_values,
 )
 from training.data import corpus
 from training.data.corpus import is_prepared
+from training.data.splits import Texts, held_out
 from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, Traits, recognise
-from training.sources.kinds import KINDS
+from training.sources.kinds import KINDS, check_data
 
 FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
 FEW_WORDS = 1_500  # pairs: in fewer, symbols that follow are learned as g2p-low learns 800 words
@@ -135,6 +139,10 @@ def configuration(options: argparse.Namespace) -> Config:
     for an unknown preset or key, or a value that does not fit, and CorpusError where there is no
     preset and the corpus cannot be read.
     """
+    try:
+        values = read_settings(options.settings)  # a mistake in them is told before data are read
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
     if options.preset:
         config = load_preset(options.preset)
     elif options.data in preset_names():
@@ -142,6 +150,7 @@ def configuration(options: argparse.Namespace) -> Config:
     elif options.data and (file := own_preset(options.data)):
         config = load_config(file)
     elif options.data:
+        _check_data("text", (options.data, options.dev, options.test))
         config = _own_texts(options.data)
     else:
         raise UsageError("the command expected --preset or --data. Received: neither")
@@ -149,19 +158,18 @@ def configuration(options: argparse.Namespace) -> Config:
         settings = _prepared(corpus.absolute(options.data or config.data)).settings
         config = override(config, [f"{key}={value}" for key, value in settings.items()])
     try:
-        config = override(config, options.settings)
+        config = with_values(config, values)
     except ConfigError as error:
         raise UsageError(str(error)) from None
-    chosen = {setting.partition("=")[0].strip() for setting in options.settings}
-    if "epochs" in chosen and "average_epochs" not in chosen:  # no mean of all, the first included
+    if "epochs" in values and "average_epochs" not in values:  # no mean of all, the first included
         most = min(config.average_epochs, config.epochs // 3)
         config = override(config, [f"average_epochs={most}"])
     is_own = not options.preset and (options.data or "").startswith("images:")
-    if is_own and "image_width" not in chosen:
+    if is_own and "image_width" not in values:
         from training.sources.image import data, size  # NumPy, for which no --help waits
 
         images = data.load(options.data, "train")
-        config = size.fitting(config, images, "image_height" in chosen)
+        config = size.fitting(config, images, "image_height" in values)
     specs = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
     config = override(config, [f"{name}={value}" for name, value in specs if value])
     paths = {name: corpus.absolute(getattr(config, name)) for name in ("data", "dev", "test")}
@@ -169,10 +177,17 @@ def configuration(options: argparse.Namespace) -> Config:
     if spaced := [spec for spec in extra if len(spec.split()) > 1]:
         raise ConfigError(f"extra_data expected paths without spaces. Received: {spaced[0]}")
     paths["extra_data"] = " ".join(extra)
-    for spec in (paths["data"], paths["dev"], paths["test"], *extra):
+    _check_data(config.source, (paths["data"], paths["dev"], paths["test"], *extra))
+    config = override(config, [f"{name}={path}" for name, path in paths.items() if path])
+    if config.source == "text":
+        held_out(Texts.of(config), 0)
+    return config
+
+
+def _check_data(source: str, specs: Iterable[str | None]) -> None:
+    for spec in specs:
         if spec and not re.fullmatch(r"[-+.\d]+", spec):  # a share to hold out
-            corpus.check(spec, source=config.source)
-    return override(config, [f"{name}={path}" for name, path in paths.items() if path])
+            check_data(source, spec)
 
 
 def _own_texts(spec: str) -> Config:
@@ -202,7 +217,8 @@ def _own_texts(spec: str) -> Config:
 
 def default_output(options: argparse.Namespace) -> Path:
     """Return the run directory where none is named: `runs/` and the name of preset or data."""
-    name = options.preset or options.data
+    if not (name := options.preset or options.data):
+        raise UsageError("the command expected --preset or --data. Received: neither")
     path = Path(name.partition(":")[2].partition(",")[0] or name)
     if path.name == "config.toml":  # another run's
         path = path.absolute().parent

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from training.data import corpus
+from training.data.pair_files import CorpusError
 
 if TYPE_CHECKING:
     from training.sources.source import Source
@@ -22,6 +25,8 @@ class Kind:
     # whether it is read as tokens, which are kept in the run, prepared for other backends, linked
     # to a target's words and shown in heat-maps
     tokens: bool = False
+    # the sets that come by name, but for corpora of texts, each with its splits
+    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def forms(self) -> list[str]:
@@ -46,13 +51,26 @@ KINDS = {
         reader="training.sources.image.source:ImageSource",
         unit="images",
         specs={"images:PATH": "a folder of PNG or JPEG files with labels.tsv: file TAB text"},
+        sets=dict.fromkeys(("digits", "captcha"), ("train", "dev", "test")),
     ),
     "events": Kind(
         reader="training.sources.events.source:EventSource",
         unit="examples",
         specs={"events:PATH": "a CSV of events with a TOML file beside it"},
+        sets=dict.fromkeys(("pbcseq", "nafld"), ("train", "dev", "test", "all")),
     ),
 }
+
+
+def check_data(kind: str, spec: str, split: str | None = None) -> None:
+    """Raise a CorpusError where what a SPEC names, or its split, is not there; nothing is read."""
+    corpus.check(spec, split, source=kind)
+    if (sets := KINDS[kind].sets) and ":" not in spec:
+        if spec not in sets:
+            expected = ", ".join(KINDS[kind].specs)
+            raise corpus.unknown(expected.partition(":")[0], spec, expected, tuple(sets))
+        if split and split not in sets[spec]:
+            raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(sets[spec])}")
 
 
 def source_class(kind: str) -> type[Source]:

@@ -13,7 +13,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.named import corpora
 from training.data.pair_files import CorpusError
-from training.data.splits import Texts, dev_share, load_split
+from training.data.splits import Texts, check_split, dev_share, load_split
 from training.data.store import SIDES
 from training.data.tokenizers import load_tokenizer
 from training.data.tokens import write_tokens
@@ -165,6 +165,13 @@ def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, mes
         load_split(Texts.of(Config(**{"data": f"tsv:{pairs}", **settings})), split)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_split_that_a_run_has_not_is_told_before_its_files_are_read():
+    check_split(texts := Texts("tsv:/nowhere", test="0.1"), "test")
+    for wrong, split in ((texts, "foo"), (Texts("tsv:/nowhere"), "test")):
+        with pytest.raises(CorpusError, match=f"no split '{split}'"):
+            check_split(wrong, split)
 
 
 @pytest.mark.parametrize("form", ["tsv:{}/a,b.tsv", "multiref:{}/a", "parallel:{0}/a,{0}/b"])

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from training.data.corpus import unknown
 from training.data.named.corpora import find_folder
 from training.data.pair_files import CorpusError, chosen, read_text
 from training.data.rules import MISSING
 from training.sources.events.histories import Histories, Schema
 from training.sources.events.table import read_table
+from training.sources.kinds import check_data
 
 
 def load(
@@ -35,15 +35,12 @@ def load(
     """
     if spec.startswith("events:"):
         histories = read_table(Path(spec.removeprefix("events:")).expanduser(), schema)
-    elif spec in COHORTS:
+    else:
+        check_data("events", spec, split)
         splits = {"train": range(30, 100), "dev": range(20, 30), "test": range(20)}
         histories = load_cohort(spec)
         if split in splits:
             histories = histories.of_people(splits[split], 100)
-        elif split != "all":
-            raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(splits)}, all")
-    else:
-        raise unknown("events", spec, "events:PATH", COHORTS)
     if schema is not None and schema != histories.schema:
         raise CorpusError(f"{spec} expected the columns {', '.join(schema.inputs())}")
     return histories.select(chosen(len(histories.labels), limit, seed))
@@ -70,7 +67,6 @@ def load_training(
     return train.select(chosen(len(train.labels), limit, seed)), dev
 
 
-COHORTS = ("pbcseq", "nafld")
 FOLDER = "events-mayo"
 _TWO_YEARS, _FIVE_YEARS = 730, 1826  # days
 _YEAR = 365.25

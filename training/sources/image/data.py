@@ -12,19 +12,18 @@ import os
 from pathlib import Path
 
 from training.data.columns import QUOTED, Quotes
-from training.data.corpus import unknown
 from training.data.lines import unquoted
 from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
 from training.data.rules import clean
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS
+from training.sources.kinds import check_data
 
 # Of each split, the number of examples and the seed.
 _MADE = {
     "digits": {"train": (30_000, 1), "dev": (500, 2), "test": (2_000, 3)},
     "captcha": {"train": (20_000, 1), "dev": (500, 2), "test": (2_000, 3)},
 }
-NAMES = tuple(_MADE)
 
 
 def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
@@ -35,10 +34,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     """
     if spec.startswith("images:"):
         return sample(_read_folder(_folder(spec)), limit, seed)
-    if spec not in _MADE:
-        raise unknown("images", spec, "images:PATH", NAMES)
-    if split not in _MADE[spec]:
-        raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(_MADE[spec])}")
+    check_data("image", spec, split)
     count, number = _MADE[spec][split]
     count = min(limit or count, count)
     if spec == "digits":
