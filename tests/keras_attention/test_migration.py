@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
 import keras_attention
-from tests.keras_attention.helpers import array
+from keras_attention import distributions
+from tests.keras_attention.helpers import array, assert_close, normal
 from tests.keras_attention.padding import assert_padding_changes_nothing
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
@@ -49,3 +51,109 @@ def test_scheduled_sampling_without_samples_is_teacher_forcing():
     read = np.concatenate([names["target"][:, :1], written], axis=1)
     again = names["decoder"](names["embedding"](read), names["encoded"], memory_mask=names["mask"])
     np.testing.assert_allclose(own, array(names["output"](again)), rtol=1e-5, atol=1e-5)
+
+
+def softmax(x):
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def test_the_loss_of_addons_is_the_mean_over_weights(rng):
+    """`sequence_loss`, loss.py 146."""
+    logits, targets = normal(rng, 3, 5, 7), rng.integers(0, 7, (3, 5))
+    weights = (np.arange(5) < np.array([[5], [2], [1]])).astype("float32")
+    surprise = -np.log(np.take_along_axis(softmax(logits), targets[..., None], -1)[..., 0])
+    (expression,) = re.findall(r"`keras\.(losses\.Sparse.*?\))`", GUIDE)
+    loss = eval(f"keras.{expression}")
+    assert_close(loss(targets, logits, sample_weight=weights), (surprise * weights).sum() / 8)
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_monotonic_attention_by_luongs_score_is_that_of_addons(rng, scale):
+    """`LuongMonotonicAttention`, attention_wrapper.py 930 and 1319, in a loop over positions."""
+    query, value = normal(rng, 2, 3, 5), normal(rng, 2, 7, 4)
+    score = keras_attention.MultiplicativeAttention("general", use_scale=scale)
+    layer = keras_attention.MonotonicAttention(score, bias_initial=-0.7)
+    layer.build(query.shape, value.shape)
+    kernel = next(w for w in layer.weights if len(w.shape) == 2)
+    for weight in layer.weights:
+        weight.assign(1.3 if scale and "scale" in weight.path and weight.shape == () else weight)
+    factor = 1.3 if scale else 1.0
+    scores = factor * np.einsum("bqd,de,bve->bqv", query, array(kernel), value) - 0.7
+    stops, last, rows = 1 / (1 + np.exp(-scores)), np.eye(1, 7).repeat(2, 0), []
+    for step in range(3):
+        left, row = np.zeros(2), []
+        for place in range(7):
+            left = left * (1 - stops[:, step, place - 1] if place else 1) + last[:, place]
+            row.append(stops[:, step, place] * left)
+        last = np.stack(row, axis=1)
+        rows.append(last)
+    _, weights = layer(query, value, return_attention_scores=True)
+    assert_close(weights, np.stack(rows, axis=1), 1e-5)
+
+
+def test_concat_of_keras_is_additive_attention_without_projections(rng):
+    """`Attention(score_mode="concat")`, keras/src/layers/attention/attention.py 124."""
+    query, value = normal(rng, 2, 3, 5), normal(rng, 2, 7, 5)
+    old = keras.layers.Attention(score_mode="concat")
+    before = old([query, value])
+    layer = keras_attention.AdditiveAttention(5)
+    layer.build(query.shape, value.shape)
+    one = float(array(old.concat_score_weight))
+    layer.set_weights([np.eye(5), np.eye(5), np.full(5, one)])
+    assert_close(layer(query, value), array(before), 1e-5)
+
+
+def test_self_attention_of_pypi_has_the_successors_of_its_table(rng):
+    """keras-self-attention 0.51.0, `seq_self_attention.py` 154 to 214, in NumPy."""
+    x, kernel, ba = normal(rng, 2, 7, 5), normal(rng, 5, 5), 0.3
+    scores = np.einsum("bqd,de,bve->bqv", x, kernel, x)
+    far = np.arange(7)[:, None] - np.arange(7)
+
+    def after(layer, **options):
+        layer.build(x.shape, x.shape)
+        layer.set_weights([kernel])
+        return layer(x, x, **options)
+
+    def general(**options):
+        return keras_attention.MultiplicativeAttention("general", **options)
+
+    def sigmoid(scores, mask):
+        return distributions.softmax(keras.ops.sigmoid(scores + ba), mask)
+
+    expected = {
+        "multiplicative": (softmax(scores), after(general())),
+        "history": (
+            softmax(np.where(far >= 0, scores, -np.inf)),
+            after(general(), use_causal_mask=True),
+        ),
+        "width": (
+            softmax(np.where((far >= 0) & (far < 3), scores, -np.inf)),
+            after(keras_attention.LocalAttention(general(), half_width=2), use_causal_mask=True),
+        ),
+        "activation": (
+            softmax(1 / (1 + np.exp(-scores - ba))),
+            after(general(distribution=sigmoid)),
+        ),
+    }
+    for name, (weights, found) in expected.items():
+        np.testing.assert_allclose(array(found), weights @ x, atol=1e-5, err_msg=name)
+    vector = normal(rng, 1, 5)  # `SeqWeightedAttention`, seq_weighted_attention.py 36
+    layer = keras_attention.MultiplicativeAttention("dot")
+    mask = np.arange(7) < np.array([[7], [4]])
+    pooled = layer(np.repeat(vector, 2, axis=0), x, value_mask=mask)
+    weights = softmax(np.where(mask, (x @ vector[0]), -np.inf))
+    assert_close(pooled, np.einsum("bt,btd->bd", weights, x), 1e-5)
+
+
+def test_bahdanaus_score_of_pypis_keras_attention_is_additive_attention(rng):
+    """`attention` 5.0.0, attention.py 94 to 105."""
+    states, first, second, vector = (
+        normal(rng, *shape) for shape in ((2, 7, 5), (5, 5), (5, 5), (5, 1))
+    )
+    hidden = np.tanh((states[:, -1] @ first)[:, None] + states @ second)
+    context = np.einsum("bt,btd->bd", softmax((hidden @ vector)[..., 0]), states)
+    layer = keras_attention.AdditiveAttention(5)
+    layer.build((None, 5), (None, None, 5))
+    layer.set_weights([first, second, vector[:, 0]])
+    assert_close(layer(states[:, -1], states), context, 1e-5)
