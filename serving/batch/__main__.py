@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from serving.api.printing import printable
 from training.command.options import Parser, folder_to_write, going_on, main_guard, positive_int
 from training.command.progress import progress
 
@@ -47,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         for report in reports:
             done.append(report)
+            for note in report.notes.splitlines():
+                print(f"warning: {printable(note)}", file=sys.stderr)
             advance(1)
     sweep(job)
     print(json.dumps(summary(job, done, time.monotonic() - started)))

@@ -12,7 +12,6 @@ import glob
 import gzip
 import json
 import re
-import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,6 @@ from serving.api.histories import (
     read_table,
 )
 from serving.api.image_files import INPUT, is_image
-from serving.api.printing import printable
 from training.command.errors import UserError
 
 ENDINGS = (".jsonl", ".json", ".txt", ".csv")
@@ -195,12 +193,14 @@ def _read_text(line: bytes, is_json: bool) -> tuple[str, dict[str, Any]]:
 class Events:
     """Histories of a table, a row for each visit, in the order in which their ids come.
 
-    `id` and `time` are the columns of ids and of times, `untold` tables whose notes are not told.
+    `id` and `time` are the columns of ids and of times, `untold` tables whose notes are not made,
+    `notes` those that no report has.
     """
 
     id: str = "id"
     time: str = "time"
     untold: list[Table] = field(default_factory=list, compare=False)
+    notes: list[str] = field(default_factory=list, compare=False)
 
     signature: ClassVar[str] = "predict"
     window: ClassVar[int] = 4096
@@ -226,8 +226,7 @@ class Events:
 
         inputs = list(function.structured_input_signature[1])
         while self.untold:
-            for note in self.untold.pop().notes(inputs):
-                print(f"warning: {printable(note)}", file=sys.stderr)
+            self.notes.extend(self.untold.pop().notes(inputs))
 
         def ask(rows: Sequence[dict[str, list[float]]]) -> list[Fields]:
             columns = padded_columns(rows)

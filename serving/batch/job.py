@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from serving.batch.inputs import InputKind, Item, JobError, Texts, open_file, target
+from serving.batch.inputs import Events, InputKind, Item, JobError, Texts, open_file, target
 from training.command.errors import install
 from training.command.files import replacing
 
@@ -35,12 +35,17 @@ class BatchJob:
 
 @dataclass(frozen=True)
 class Done:
-    """A worker's report on a file; lines are 0 where the output was there already."""
+    """A worker's report on a file; lines are 0 where the output was there already.
+
+    `notes`, a line each, say what is taken otherwise than the file says.
+    """
 
     file: str
     lines: int = 0
     bad: int = 0
     truncated: int = 0
+    unknown: int = 0
+    notes: str = ""
     was_there: bool = False
 
 
@@ -71,14 +76,14 @@ def answer_file(job: BatchJob, model: Answers, path: Path) -> Done:
 
     The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
     the text was longer than the model reads, `unknown` where it has letters that training never
-    saw, `model_version`, and for JSON lines what else the line
-    had. An image has its file's name with `text` and `score`, a history its id with `probability`.
-    An item that cannot be read has `error` in their place.
+    saw, `model_version`, and for JSON lines what else the line had. An image has its file's name
+    with `text` and `score`, a history its id with `probability`. An item that cannot be read has
+    `error` in their place.
     """
     final = target(path, job.output)
     if final.exists():
         return Done(path.name, was_there=True)
-    lines = bad = truncated = 0
+    lines = bad = truncated = unknown = 0
     with _aside(final) as written:
         for item in _answered(job, model, path):
             if item.error:
@@ -88,7 +93,11 @@ def answer_file(job: BatchJob, model: Answers, path: Path) -> Done:
             lines += 1
             bad += bool(item.error)
             truncated += item.record.get("truncated", False)
-    return Done(path.name, lines, bad, truncated)
+            unknown += "unknown" in item.record
+    notes = job.kind.notes if isinstance(job.kind, Events) else []
+    report = Done(path.name, lines, bad, truncated, unknown, "\n".join(notes))
+    notes.clear()
+    return report
 
 
 def sweep(job: BatchJob) -> None:
@@ -101,7 +110,9 @@ def sweep(job: BatchJob) -> None:
 
 def summary(job: BatchJob, reports: Sequence[Done], seconds: float) -> dict[str, Any]:
     """Return the totals of a job."""
-    totals = {k: sum(getattr(x, k) for x in reports) for k in ("lines", "bad", "truncated")}
+    totals = {
+        k: sum(getattr(x, k) for x in reports) for k in ("lines", "bad", "truncated", "unknown")
+    }
     return {
         "output": str(job.output),
         "model": str(job.model),

@@ -267,6 +267,7 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
             raise ValueError(f"expected at most {MOST_EVENTS} visits of one id. Received: {count}")
         until = [{name: cells[: n + 1] for name, cells in history.items()} for n in range(count)]
         answers = await predictor.outcome(until, ignore=True)
+        inputs = (await predictor.metadata()).signatures["predict"]["inputs"]
     except ValueError as error:
         raise BadRequestError(str(error)) from None
     return {
@@ -277,6 +278,7 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
         "probabilities": rounded(answer.probability for answer in answers),
         "weights": [rounded(answer.attention_weights) for answer in answers],
         "truncated": answers[-1].truncated,
+        "notes": list(people.notes(inputs)),
     }
 
 

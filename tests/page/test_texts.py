@@ -23,6 +23,16 @@ def test_it_translates_as_one_types(view):
     expect(view.locator("#status")).to_contain_text("upper, version 1")
 
 
+def test_a_text_that_is_longer_than_the_model_reads_says_so(view):
+    expect(view.locator("#note")).to_be_empty()
+    view.locator("#text").fill("one. a b c d e f g h")
+    expect(view.locator("#note")).to_have_text(
+        "The text is longer than the model reads: its end is not translated."
+    )
+    view.locator("#text").fill("one. a b c")
+    expect(view.locator("#note")).to_be_empty()
+
+
 def test_a_word_lights_what_looks_at_it(view, served):
     text = "one two three four"
     view.locator("#text").fill(text)

@@ -78,8 +78,9 @@ function svg(name, properties, text = "") {
 }
 
 function show(answer) {
-  const { person, time, columns, probabilities, weights, truncated } = answer;
+  const { person, time, columns, probabilities, weights, truncated, notes } = answer;
   $("course").hidden = false;
+  $("notes").textContent = notes.join(". ");
   const width = $("chart").clientWidth;
   shown = { answer, width };
   const [first, last] = [Math.min(...time), Math.max(...time)];

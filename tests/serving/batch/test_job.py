@@ -1,6 +1,7 @@
 import dataclasses
 import gzip
 import json
+import pickle
 import random
 import signal
 import subprocess
@@ -11,8 +12,17 @@ import pytest
 from serving.batch import inputs
 from serving.batch.__main__ import main
 from serving.batch.inputs import Events, Images, Texts
-from serving.batch.job import BatchJob, JobError, answer_file, latest_version, start, sweep
+from serving.batch.job import (
+    BatchJob,
+    JobError,
+    _Worker,
+    answer_file,
+    latest_version,
+    start,
+    sweep,
+)
 from tests.serving.conftest import add_version, save_upper
+from tests.serving.page.models import save_predictor
 
 
 def upper(texts):
@@ -251,3 +261,26 @@ def test_the_newest_version_is_taken(tmp_path):
     for path in (tmp_path / "onnx", tmp_path / "onnx" / "1"):
         with pytest.raises(JobError, match="Received: an export in ONNX"):
             latest_version(path)
+
+
+def test_a_worker_of_ray_reports_what_is_told_of_its_file(tmp_path):
+    """Ray keeps what its workers print; a report is a row of it."""
+    version = add_version(save_predictor(tmp_path / "saved"), tmp_path / "mean", 3)
+    table = tmp_path / "t.csv"
+    table.write_text("id,time,bili\na,1,0.5\na,2,unknown\nb,1,-\n")
+    job = BatchJob(version, tmp_path / "out", pickle.loads(pickle.dumps(Events())))
+    start(job)
+    worker = _Worker(job, 1)
+    first = worker({"item": str(table)})
+    assert first["notes"] == f"{table}: 2 cells are taken as missing in bili: line 3, 'unknown'"
+    assert first["lines"] == 2
+    table.rename(tmp_path / "other.csv").write_text("id,time,bili\na,1,0.5\n")
+    assert worker({"item": str(tmp_path / "other.csv")})["notes"] == ""
+
+
+def test_lines_with_letters_that_training_never_saw_are_counted(job, tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("a\nß\n")
+    answers = {"a": {}, "ß": {"unknown": "ß"}}
+    done = answer_file(job, lambda texts: [answers[text] for text in texts], source)
+    assert (done.lines, done.unknown) == (2, 1)

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 ROWS, COLUMNS, TOKENS = 2, 3, 5
+MOST_EVENTS = 3
 
 
 class Bright(tf.Module):
@@ -67,7 +68,10 @@ class Unsure(tf.Module):
 
 
 class Mean(tf.Module):
-    """The probability is the mean of `bili` so far; all events with one weigh alike."""
+    """The probability is the mean of `bili` so far; all events with one weigh alike.
+
+    More than three events are said to be too many.
+    """
 
     @tf.function(
         input_signature=[
@@ -78,7 +82,11 @@ class Mean(tf.Module):
         known = tf.cast(~tf.math.is_nan(bili) & ~tf.math.is_nan(time), tf.float32)
         weights = tf.math.divide_no_nan(known, tf.reduce_sum(known, 1, keepdims=True))
         values = tf.where(known > 0, bili, 0.0)
-        return {"probability": tf.reduce_sum(weights * values, 1), "attention_weights": weights}
+        return {
+            "probability": tf.reduce_sum(weights * values, 1),
+            "attention_weights": weights,
+            "truncated": tf.fill([tf.shape(time)[0]], tf.shape(time)[1] > MOST_EVENTS),
+        }
 
 
 def save_reader(path: Path) -> Path:

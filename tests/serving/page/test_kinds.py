@@ -78,7 +78,18 @@ def test_the_outcome_is_told_after_each_event(target):
     assert found["probabilities"] == [0.5, 0.5, 0.3125]
     assert found["weights"] == [[1], [1, 0], [0.5, 0, 0.5]]
     assert (other["time"], other["probabilities"]) == ([3], [0.25])
+    assert (found["truncated"], found["notes"]) == (False, [])
     assert first["person"] == "a"
+
+
+def test_cells_that_are_missing_and_histories_that_are_cut_are_told(target):
+    table = VISITS.replace("a,10,,", "a,10,unknown,") + "a,40,?,\n"
+    question = {"table": table, "id": "patient", "time": "day", "person": "a"}
+    with showing(PageSettings(target, "mean")) as page:
+        found = page.ask("api/follow", question)[2]
+    note = "the table: 2 cells are taken as missing in bili: line 3, 'unknown'"
+    assert (found["truncated"], found["notes"]) == (True, [note])
+    assert found["probabilities"] == [0.5, 0.5, 0.3125, 0.3125]
 
 
 @pytest.mark.parametrize(
