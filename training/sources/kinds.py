@@ -65,7 +65,7 @@ KINDS = {
 def check_data(kind: str, spec: str, split: str | None = None) -> None:
     """Raise a CorpusError where what a SPEC names, or its split, is not there; nothing is read."""
     corpus.check(spec, split, source=kind)
-    if (sets := KINDS[kind].sets) and ":" not in spec:
+    if (sets := KINDS[kind].sets) and spec.partition(":")[0] not in KINDS[kind].forms:
         if spec not in sets:
             expected = ", ".join(KINDS[kind].specs)
             raise corpus.unknown(expected.partition(":")[0], spec, expected, tuple(sets))
