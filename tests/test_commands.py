@@ -30,7 +30,6 @@ MISTAKES = [
     ("training.train", ["--data", "tsv:/no.tsv", "--output", "NEW"], "Cannot read /no.tsv"),
     ("training.train", ["--preset", "cmudict", "--set", "clip_norm=-1"], "clip_norm expected more"),
     ("training.train", [*CMUDICT, "--set", "attention=what"], "expected one of none, additive,"),
-    ("training.train", [*CMUDICT, "--set", "distribution=what"], "expected one of softmax, sparse"),
     ("training.train", [*CMUDICT, "--dev", "tsv:/no.tsv"], "Cannot read /no.tsv"),
     ("training.train", [*CMUDICT, "--data", "cmudit"], "Did you mean cmudict?"),
     ("training.train", [*CMUDICT, "--dev", "nothing"], "Unknown corpus 'nothing'"),
@@ -57,11 +56,7 @@ MISTAKES = [
     ("training.prepare", [*CMUDICT, "--corpus", "FULL"], "is not empty"),
     ("training.prepare", [*CMUDICT, "--corpus", "FILE/c"], "cannot write to FILE/c"),
     ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--output", "NEW"], "expected no --output"),
-    (
-        "training.prepare",
-        [*CMUDICT, "--corpus", "NEW", "--workers", "0"],
-        "at least 1. Received: 0",
-    ),
+    ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--workers", "0"], "1. Received: 0"),
     ("training.prepare", [*CMUDICT, "--tokenizers", "RUN"], "--tokenizers expected --corpus"),
     ("training.train", [*CMUDICT, "--data", "prepared:NEW"], "NEW is not a prepared corpus"),
     ("training.train_arrays", ["NEW"], "is not prepared"),
@@ -84,13 +79,10 @@ MISTAKES = [
     ("training.translate", ["--run", "RUN", "--nbest", "9"], "at most --beam-width, 5"),
     ("training.translate", ["--run", "RUN", "--batch-size", "x"], "of at least 1. Received: x"),
     ("training.phrasebook", ["--pair", "en-xx"], "en-xx"),
-    ("training.phrasebook", ["--count", "-1"], "at least 1. Received: -1"),
     ("training.presets", ["one"], "unrecognized arguments: one"),
-    ("training.pictures", ["digits", "--output", "NEW", "--count", "0"], "Received: 0"),
     ("training.pictures", ["digits", "--output", "FILE/d"], "FILE is no directory"),
     ("training.pictures", ["digits", "--output", "FULL"], "a new or empty directory"),
     ("serving.export", ["--run", "NEW", "--output", "NEW"], "is not a run"),
-    ("serving.export", ["--run", "RUN", "--output", "NEW", "--length-penalty", "-1"], "-1"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--nbest", "9"], "--nbest expected"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--weights", "int8"], "int8"),
     ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "FILE is no directory"),
@@ -112,21 +104,13 @@ MISTAKES = [
     ("serving.client", [*ASKED, "--align", "--png", "FULL", "a"], "it is a directory"),
     ("serving.client", [*ASKED, "text"], "127.0.0.1:1"),
     ("serving.client", ["--local", "MODEL", "text"], "format onnx. Received: a SavedModel"),
-    ("serving.client", [*ASKED, "--nbest=0", "text"], "1. Received: 0"),
     ("serving.read", [*ASKED, "/no.png"], "/no.png"),
     ("serving.read", [*ASKED, "FILE", "--png", "a.png"], "--png needs --regions"),
     ("serving.read", [*ASKED, "FILE", "--regions", "--png", "NEW/a"], "there is no directory"),
     ("serving.predict", [*ASKED, "/no.csv"], "/no.csv"),
-    ("serving.predict", [*ASKED, "FILE", "--png", "NEW/a.png"], "there is no directory"),
-    ("serving.predict", [*ASKED, "--retries", "x", "FILE"], "Received: x"),
-    (
-        "serving.batch",
-        ["--model", "/no", "--input", "FILE", "--output", "NEW"],
-        "no exported model",
-    ),
+    ("serving.batch", ["--model", "/no", "--input", "FILE", "--output", "NEW"], "no exported mo"),
     ("serving.batch", ["--model", "MODEL", "--input", "/no/*", "--output", "NEW"], "no file match"),
     ("serving.batch", ["--model", "MODEL", "--input", "FILE", "--output", "FILE/o"], "FILE/o"),
-    ("serving.batch", ["--model", "MODEL", "--workers", "0"], "1. Received: 0"),
     ("serving.page", ["--model", "m", "--port", "99999"], "expected a port"),
     ("serving.page", [], "expected --model"),
     ("serving.page", ["--model", "m", "--static", "MODEL", "--output", "NEW"], "expected --model"),
@@ -134,7 +118,6 @@ MISTAKES = [
     ("serving.page", ["--model", "m", "--manifest", "/no.json"], "/no.json"),
     ("serving.demo", ["en-xx"], "invalid choice: 'en-xx'"),
     ("serving.demo", ["--output", "FULL"], "which the demo did not make"),
-    ("serving.demo", ["--output", "FILE"], "FILE"),
     *((name, ["--what"], "error: ") for name in MODULES),
 ]
 
@@ -152,13 +135,8 @@ def filled(text, folder):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A user's directory with files in it."""
-    for name in (
-        "kept/file",
-        "kept/full/README.md",
-        "kept/model/1/saved_model.pb",
-        "kept/onnx/manifest.json",
-    ):
-        path = tmp_path / name
+    for name in ("file", "full/README.md", "model/1/saved_model.pb", "onnx/manifest.json"):
+        path = tmp_path / "kept" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("hers")
     (tmp_path / "kept" / "table").write_text("a\tb\n" * 9)
@@ -265,20 +243,32 @@ HEAVY = {"tensorflow", "keras", "jax", "torch", "numpy", "matplotlib", "sentence
 HEAVY |= {"sacrebleu", "rich", "grpc", "google.protobuf"}
 
 
-def test_help_imports_nothing_that_takes_long():
-    """All commands in one process: nothing is there at the end, nor after a list of presets."""
-    modules = [module_of(name).__name__ for name in MODULES]
+def test_help_and_mistakes_import_nothing_that_takes_long(folder):
+    """One process asks all for help, and makes all mistakes; imports are looked at after each."""
     code = (
         "import contextlib, importlib, io, sys\n"
-        "for name in sys.argv[1:]:\n"
-        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-        "        importlib.import_module(name).main(['--help'])\n"
-        f"    found = {HEAVY} & set(sys.modules)\n"
-        "    assert not found, (name, found)\n"
-        "importlib.import_module('training.presets.__main__').main([])\n"
-        "assert 'keras' not in sys.modules\n"
+        "from pathlib import Path\n"
+        "from training.command.options import main_guard\n"
+        "def check(heavy, module, words):\n"
+        "    with contextlib.ExitStack() as quiet:\n"
+        "        quiet.enter_context(contextlib.suppress(SystemExit))\n"
+        "        for redirect in (contextlib.redirect_stdout, contextlib.redirect_stderr):\n"
+        "            quiet.enter_context(redirect(io.StringIO()))\n"
+        "        main_guard(lambda: sys.exit(importlib.import_module(module).main(words)))\n"
+        "    found = heavy & set(sys.modules)\n"
+        "    assert not found, (module, words, found)\n"
+        "for module in sys.argv[2:]:\n"
+        f"    check({HEAVY}, module, ['--help'])\n"
+        "check({'keras'}, 'training.presets.__main__', [])\n"
+        "from tests.test_commands import MISTAKES, filled, module_of\n"
+        "for name, words, _ in MISTAKES:\n"
+        "    words = [filled(word, Path(sys.argv[1])) for word in words]\n"
+        "    check({'keras', 'tensorflow'}, module_of(name).__name__, words)\n"
     )
-    subprocess.run([sys.executable, "-c", code, *modules], check=True, stdout=subprocess.DEVNULL)
+    words = [sys.executable, "-c", code, folder, *(module_of(name).__name__ for name in MODULES)]
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize(("name", "words", "said"), MISTAKES)
@@ -287,22 +277,3 @@ def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(name, words, said
     found = fails(name, [filled(word, folder) for word in words], capsys)
     assert filled(said, folder) in found
     assert (everything(folder), everything(RUN)) == before
-
-
-def test_a_mistake_is_told_before_keras_is_imported(folder):
-    """One process makes all mistakes, and at its end neither Keras nor TensorFlow is there."""
-    code = (
-        "import contextlib, importlib, io, sys\n"
-        "from pathlib import Path\n"
-        "from tests.test_commands import MISTAKES, filled, module_of\n"
-        "from training.command.options import main_guard\n"
-        "for name, words, _ in MISTAKES:\n"
-        "    words = [filled(word, Path(sys.argv[1])) for word in words]\n"
-        "    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):\n"
-        "        main_guard(lambda: sys.exit(module_of(name).main(words)))\n"
-        "    found = {'keras', 'tensorflow'} & set(sys.modules)\n"
-        "    assert not found, (name, words, found)\n"
-    )
-    words, environment = [sys.executable, "-c", code, folder], {**os.environ, "PYTHONPATH": ROOT}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]

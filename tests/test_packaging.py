@@ -97,35 +97,28 @@ def sources(wheel):
         return {n: file.read(n).decode() for n in file.namelist() if n.endswith(".py")}
 
 
-def test_the_layers_alone_bring_neither_tensorflow_nor_matplotlib(package):
+def test_layers_bring_no_tensorflow_and_the_client_no_keras(package, client):
     assert required(package[0]) == {"keras", "numpy"}
-
-
-def test_the_client_alone_brings_neither_keras_nor_tensorflow(client):
     assert required(client[0]) == {"grpcio", "protobuf"}
 
 
-def test_the_sdist_is_the_repository(tree, package):
+def files(folder):
+    return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+
+
+def test_the_sdist_is_the_repository_and_the_wheel_has_the_packages_under_their_names(
+    tree, package
+):
     with tarfile.open(package[1]) as file:
         held = {name.partition("/")[2] for name in file.getnames()}
     for folder in ("keras_attention", "training", "serving", "tests", "docs", "benchmarks"):
-        files = {
-            str(path.relative_to(tree))
-            for path in (tree / folder).rglob("*")
-            if path.is_file() and path.suffix != ".pyc"
-        }
-        assert files <= held
+        assert {str(path.relative_to(tree)) for path in files(tree / folder)} <= held
     assert {"CHANGELOG.md", "README.md", "LICENSE", "Makefile"} <= held
-
-
-def test_the_wheel_has_every_file_of_the_packages(tree, package):
     with zipfile.ZipFile(package[0]) as file:
         held = set(file.namelist())
     for folder in ("keras_attention", *FOLDERS):
         prefix = "keras_attention_" if folder in FOLDERS else ""
-        for path in (tree / folder).rglob("*"):
-            if path.is_file() and path.suffix != ".pyc":
-                assert f"{prefix}{path.relative_to(tree)}" in held
+        assert {f"{prefix}{path.relative_to(tree)}" for path in files(tree / folder)} <= held
     assert not {name for name in held if name.split("/")[0] in FOLDERS}
 
 
@@ -161,25 +154,23 @@ def test_modules_of_the_wheel_name_one_another_as_they_are_installed(package):
 
 def test_a_users_folders_do_not_shadow_the_installed_package(python):
     done = python("-m", "keras_attention_training.train", "--help")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("usage: keras-attention train")
+    assert done.stdout.startswith("usage: keras-attention train"), done.stderr
 
 
 def test_the_command_lists_the_scripts(package, python):
-    done = python("site/bin/keras-attention", "--help")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^  train +train a model$", done.stdout, re.MULTILINE)
-    done = python("site/bin/keras-attention", "phrasebook", "--count", "1", "--seed", "7")
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 1
-    done = python("site/bin/keras-attention", "--version")
-    assert done.stdout == f"keras-attention {metadata(package[0])['Version']}\n"
-    done = python("site/bin/keras-attention", "tain")
-    assert done.returncode == 2
-    assert done.stderr == "error: tain is no command; did you mean train?\n"
-    done = python("site/bin/keras-attention", "nothing")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: nothing is no command; there are train, ")
+    def command(*words):
+        done = python("site/bin/keras-attention", *words)
+        return done.returncode, done.stdout or done.stderr
+
+    status, said = command("--help")
+    assert (status, "\n  train " in said) == (0, True), said
+    status, said = command("phrasebook", "--count", "1", "--seed", "7")
+    assert (status, said.count("\n")) == (0, 1), said
+    version = metadata(package[0])["Version"]
+    assert command("--version") == (0, f"keras-attention {version}\n")
+    assert command("tain") == (2, "error: tain is no command; did you mean train?\n")
+    status, said = command("nothing")
+    assert (status, said[:47]) == (2, "error: nothing is no command; there are train, ")
 
 
 def test_the_client_alone_works_without_the_package(client, tmp_path):
