@@ -50,7 +50,7 @@ FIRST = "tatoeba-en-fr"
 # Launches between the two calls of `gpu_parts/profile.py` alone.
 NCU = (
     *("ncu", "--profile-from-start", "off", "--metrics", "gpu__time_duration.sum", "--csv"),
-    *("--clock-control", "none", "--target-processes", "all"),
+    *("--page", "details", "--clock-control", "none", "--target-processes", "all"),
 )
 # The first seven take nine minutes at most; the rest is measured where these were done sooner.
 TENSORFLOW = (
@@ -112,7 +112,7 @@ def run_task(
         *(("--prepared", str(options.prepared.absolute())) if options.prepared else ()),
     ]
     if task.step == "kernels" and shutil.which("ncu"):
-        command = [*NCU, *command]
+        command = ["env", "LC_ALL=C", *NCU, *command]  # other places have commas for points
     facts = {} if task.flags is None else {"flags": task.flags or "none"}
     environment = {**os.environ, "KERAS_BACKEND": options.backend}
     if task.flags is not None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 MOST = 10  # kernels that are listed
+METRIC = "gpu__time_duration.sum"
+# Older releases of Nsight Compute write the units out, newer ones do not.
 UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
 
 
@@ -30,13 +32,15 @@ def rows(lines: Sequence[str], milliseconds: float | None) -> Iterator[dict[str,
     """Give a row for all kernels, then one for each of those that take longest together.
 
     Args:
-        lines: what `ncu --csv` printed, from the names of the columns on.
+        lines: what `ncu --csv --metrics METRIC` printed, from the names of the columns on: a line a
+            launch and metric. One that could not be measured has "n/a".
         milliseconds: of a step without Nsight Compute; the share of it is that which computes.
     """
     taken: dict[str, list[float]] = defaultdict(list)
     for row in csv.DictReader(lines):
-        value = float(row["Metric Value"].replace(",", ""))
-        taken[row["Kernel Name"]].append(value * UNITS[row["Metric Unit"]])
+        value, unit = row["Metric Value"].replace(",", ""), UNITS.get(row["Metric Unit"])
+        if row["Metric Name"] == METRIC and unit and value != "n/a":
+            taken[row["Kernel Name"]].append(float(value) * unit)
     total = sum(map(sum, taken.values()))
     share = total / milliseconds / 1e3 if milliseconds else None
     count = sum(map(len, taken.values()))

@@ -104,19 +104,39 @@ def test_flags_are_tried_one_at_a_time(tmp_path):
     assert rows[1]["ended"].startswith("no: failed with status ")  # XLA does not know it
 
 
-NCU = """"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
-"0","7","gemm","gpu__time_duration.sum","us","1,200.5"
-"1","7","fusion","gpu__time_duration.sum","ns","900"
-"2","7","gemm","gpu__time_duration.sum","usecond","299.5"
-"""
+# What `ncu --csv --page details --metrics gpu__time_duration.sum` prints: a line a launch and metric.
+# Older releases have "nsecond" for "ns".
+NCU_COLUMNS = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
+    '"Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
+)
+NCU_LAUNCH = (
+    '"{id}","4242","python3.12","127.0.0.1","{name}","1","7","(256, 1, 1)","(16, 1, 1)","0","9.0",'
+    '"Command line profiler metrics","{metric}","{unit}","{value}"'
+)
+GEMM = "void cutlass::Kernel<tf32_s1688gemm, (int)4>(T1::Params)"
+LAUNCHES = (
+    (GEMM, "gpu__time_duration.sum", "ns", "1,200,500"),
+    ("loop_add_fusion", "gpu__time_duration.sum", "nsecond", "900"),
+    (GEMM, "gpu__time_duration.sum", "us", "299.50"),
+    ("loop_add_fusion", "gpu__time_duration.sum", "", "n/a"),
+    (GEMM, "launch__grid_size", "", "16"),
+)
+NCU = [NCU_COLUMNS] + [
+    NCU_LAUNCH.format(id=i, name=name, metric=metric, unit=unit, value=value)
+    for i, (name, metric, unit, value) in enumerate(LAUNCHES)
+]
 
 
 def test_the_kernels_of_a_step_and_the_share_that_computes():
-    rows = list(profile.rows(NCU.splitlines(), 3.0))
+    rows = list(profile.rows(NCU, 3.0))
     assert rows[0]["launches"] == 3
     assert rows[0]["us"] == pytest.approx(1500.9)
     assert rows[0]["share_of_step"] == pytest.approx(0.5003)
-    assert [(row["case"], row["launches"]) for row in rows[1:]] == [("gemm", 2), ("fusion", 1)]
+    assert [(row["case"], row["launches"]) for row in rows[1:]] == [
+        (GEMM, 2),
+        ("loop_add_fusion", 1),
+    ]
 
 
 def test_shares_are_of_the_cards_rate_in_that_precision(monkeypatch):

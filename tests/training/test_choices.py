@@ -49,5 +49,8 @@ def test_a_dry_run_prints_the_rows_of_the_page_and_leaves_nothing(tmp_path, monk
     expected = re.findall(r"^  (\w[\w ]{0,9}) ", example, re.MULTILINE)
     assert names == [name.strip() for name in expected]
     assert [path.name for path in tmp_path.iterdir()] == ["own.tsv"]
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
+    train.main(["--data", "tsv:own.tsv", "--dry-run", "--set", "jit_compile=true"])
+    assert re.search(r"^1 shape, 8 × 24: compiling it", capsys.readouterr().out, re.MULTILINE)
     with pytest.raises(UserError, match="--resume expected no --dry-run"):
         train.main(["--resume", "--output", "run", "--dry-run"])

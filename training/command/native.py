@@ -51,7 +51,8 @@ def has_gpu() -> bool:
     imported, has read its flags.
     """
     device = os.environ.get("KERAS_ATTENTION_DEVICE")
-    if device or os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]  # -1 ends the list
+    if device or first.strip() in ("", "-1"):
         return device == "gpu"
     return Path("/dev/dxg").exists() or any(Path("/dev").glob("nvidia[0-9]*"))  # WSL2, Linux
 
@@ -73,11 +74,15 @@ def keep_programs() -> Path | None:
     """Have TensorFlow keep its programs in the user's cache; call this before it is imported.
 
     The folder, which is returned, is made for its user alone: what lies there is run. One that the
-    variable names already stays; None where none can be made or named.
+    variable names already stays, or a file of flags, which TensorFlow takes a value without a dash
+    for; None where none can be made or named.
     """
-    flags = os.environ.get(VARIABLE, "")
+    flags = os.environ.get(VARIABLE, "").strip()
     if FLAG in flags:
-        return Path(flags.partition(f"{FLAG}=")[2].partition(" ")[0])
+        own = flags.partition(f"{FLAG}=")[2].partition(" ")[0].strip("'\"")
+        return Path(own) if own else None
+    if flags and not flags.startswith("-"):
+        return None
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache, "keras-attention", "xla")
     try:

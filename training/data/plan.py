@@ -213,7 +213,8 @@ class Plan:
             )
         few = self.batching.batch_shapes
         unit = self.batching.rounded(-(-int(longest.max()) // _GRID))
-        some = slice(None, None, -(-len(self.rows) // _SAMPLE))
+        some = np.arange(0, len(self.rows), -(-len(self.rows) // _SAMPLE))
+        some = np.union1d(some, [source.argmax(), target.argmax()])  # else all get their widths
         source, labels, group = source[some], target[some] + 1, np.ones(1, np.int32)
         if few and self.batching.join:
             source, labels, group = self._with_joined(source, labels - 1)
@@ -283,7 +284,14 @@ class Plan:
                 ]
                 places = np.maximum(*fits) * len(kinds) + np.searchsorted(kinds, group)
                 counts = np.bincount(places, minlength=len(shapes) * len(kinds)) * pairs
-                steps.append(counts.reshape(len(shapes), -1) / self._sizes(shapes)[:, None])
+                examples = np.rint(counts.reshape(len(shapes), -1) / kinds).astype(np.int64)
+                made = []
+                for n, kind in zip(examples.T, kinds, strict=True):
+                    many, left = _count_batches(n, self._sizes(shapes, kind))
+                    # Parts of joined pairs are whole batches; here they are of a sample.
+                    many[-1] += left > 0 and (kind == 1 or self.batching.batch_tokens > 0)
+                    made.append(many)
+                steps.append(np.stack(made, 1))
             best, self.reckoned = reckon(steps, choices, self.batching.costs)
             if self.reckoned.graph is not None:
                 self.batching = replace(self.batching, batch_shapes=0, multiple=1, costs=None)
@@ -293,12 +301,12 @@ class Plan:
             self.shapes = widths
         return widths
 
-    def _sizes(self, widths: np.ndarray) -> np.ndarray:
-        """Return how many examples a batch of each shape has, where no pairs are joined."""
+    def _sizes(self, widths: np.ndarray, group: int) -> np.ndarray:
+        """Return how many examples, of `group` pairs each, a batch of each shape has."""
         if self.batching.batch_tokens:
             most = self.batching.batch_tokens // widths.max(axis=1).astype(np.int64)
             return np.maximum(1, most)
-        return np.full(len(widths), self.batching.batch_size)
+        return np.full(len(widths), max(1, self.batching.batch_size // group))
 
     def _batches(
         self, rows: np.ndarray, group: int, rng: np.random.Generator
@@ -310,13 +318,9 @@ class Plan:
             rows = rows.reshape(-1, group)
             present, lengths = self._joined(*(side[rows] for side in self.lengths))
             rows, keys = np.where(present, rows, np.int32(-1)), self._key(*lengths)
-        size = self._sizes(self._widths)
-        if not self.batching.batch_tokens:
-            size = np.maximum(1, size // group)
+        size = self._sizes(self._widths, group)
         counts = np.bincount(self._bucket_of[keys], minlength=len(size))
-        many, left = np.zeros(len(size), np.int64), 0
-        for bucket, count in enumerate(counts):  # what is left of a bucket begins the next one
-            many[bucket], left = divmod(count + left, size[bucket])
+        many, left = _count_batches(counts, size)
         again = rows[:0]
         if left and many.any():  # the last batch is filled
             again = rows[rng.integers(0, len(rows), size[-1] - left)]
@@ -334,3 +338,14 @@ class Plan:
         """Return what examples of these lengths are sorted by."""
         last = np.array(self._table.shape) - 1
         return self._table[np.minimum(source, last[0]), np.minimum(target, last[1])]
+
+
+def _count_batches(examples: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return how many full batches each bucket has, and how many examples are left at the end.
+
+    What is left of a bucket begins the next one.
+    """
+    many, left = np.zeros(len(sizes), np.int64), 0
+    for bucket, count in enumerate(examples):
+        many[bucket], left = divmod(count + left, sizes[bucket])
+    return many, left

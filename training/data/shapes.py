@@ -92,7 +92,7 @@ def reckon(steps: list[np.ndarray], shapes: list[np.ndarray], costs: Costs) -> t
     """
     positions = [float(n.sum(1) @ w.sum(1)) for n, w in zip(steps, shapes, strict=True)]
     training = costs.epochs * costs.scale * POSITION * np.array(positions)
-    programs = [max(1, int((n >= 1).sum())) for n in steps]
+    programs = [int((n > 0).sum()) for n in steps]
     compiling = costs.scale * COMPILING * np.array(programs)
     best = int((training + compiling).argmin())
     graph = float(training.min()) * GRAPH_POSITION / POSITION

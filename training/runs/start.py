@@ -122,7 +122,9 @@ def preview(config: Config, init: Path | None = None) -> None:
         if init is not None:
             config = as_init_reads(config, init)
         check_attention(config)
-        open_run(RunFiles(Path(folder)), config, init)
+        shapes = open_run(RunFiles(Path(folder)), config, init).pairs.shapes_line()
+    if shapes:
+        print(shapes)
 
 
 def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from training.command.native import (
     FLAG,
     GPU_FLAGS,
     VARIABLE,
+    has_gpu,
     keep_programs,
     set_gpu_flags,
     without_native_log,
@@ -37,6 +39,31 @@ def test_a_folder_that_cannot_be_made_or_named_is_left_out(monkeypatch, cache):
     assert os.environ[VARIABLE] == "--tf_xla_auto_jit=0"
 
 
+@pytest.mark.parametrize(
+    ("own", "folder"),
+    [
+        (f"{FLAG}=/mine", Path("/mine")),
+        (f"--tf_xla_auto_jit=0 {FLAG}='/mine' --tf_xla_max_cluster_size=9", Path("/mine")),
+        (f"{FLAG}=", None),  # the user keeps none
+        ("/of/mine/flags.txt", None),  # TensorFlow reads this file alone
+    ],
+)
+def test_a_users_own_flags_of_tensorflow_stay(monkeypatch, own, folder):
+    monkeypatch.setenv(VARIABLE, own)
+    assert keep_programs() == folder
+    assert os.environ[VARIABLE] == own
+
+
+@pytest.mark.parametrize("visible", ["", " ", "-1", "-1,0"])
+def test_a_hidden_gpu_is_none(monkeypatch, visible):
+    monkeypatch.delenv("KERAS_ATTENTION_DEVICE", raising=False)
+    monkeypatch.setattr(Path, "exists", lambda path: True)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert has_gpu()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert not has_gpu()
+
+
 @pytest.mark.slow
 def test_tensorflow_keeps_its_programs_there(cache):
     code = (
@@ -59,6 +86,9 @@ OWN = "--xla_gpu_autotune_level=3"
         ("cpu", None, None),
         ("gpu", OWN, OWN),
         ("gpu", "", ""),
+        ("gpu", " ", " "),
+        ("gpu", GPU_FLAGS[0], GPU_FLAGS[0]),  # one of these alone
+        ("gpu", f"'{OWN}'", f"'{OWN}'"),
         ("cpu", OWN, OWN),
     ],
 )

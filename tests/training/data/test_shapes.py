@@ -65,6 +65,47 @@ def test_as_many_shapes_as_take_the_least_time(rng, pairs, options, epochs, expe
     assert not (dev.widths % 4).any()
 
 
+def with_outlier(rng, pairs):
+    """Return lengths of which one pair is far longer than all others."""
+    source, target = (np.clip(rng.poisson(9, pairs), 1, 50) for _ in range(2))
+    source[7], target[11] = LONGEST, LONGEST - 3
+    return source, target
+
+
+@pytest.mark.parametrize(
+    ("pairs", "options", "epochs"),
+    [
+        (7, {"batch_size": 64}, 1),
+        (63, {"batch_size": 64}, 3),
+        (10_000, {"batch_size": 64}, 50),
+        (10_000, {"batch_size": 64, "batch_tokens": 1000}, 50),
+        (10_000, {"batch_size": 64, "join": 0.3}, 50),
+        (1_000_000, {"batch_size": 512}, 10),  # most of them are in no sample of the lengths
+    ],
+)
+def test_few_pairs_and_one_long_pair_are_reckoned_as_they_are_trained(rng, pairs, options, epochs):
+    lengths = with_outlier(rng, max(pairs, 12)) if pairs > 100 else lengths_of(rng, pairs)
+    plan = Plan(batching(epochs, may_be_graph=False, **options), lengths)
+    compiling, training = seconds_of(plan, epochs)
+    assert plan.reckoned.compiling == pytest.approx(compiling, abs=20 if plan.batching.join else 0)
+    assert plan.reckoned.training == pytest.approx(training, rel=0.05)
+    epoch = plan.epoch()
+    assert plan.shapes.tolist() == np.unique(epoch.widths, axis=0).tolist()
+    padded = (epoch.sizes * epoch.widths.sum(1)).sum() / (plan.rows.size * plan.shapes[-1].sum())
+    assert padded < 0.5 or pairs < 100  # the others do not get the width of the longest
+
+
+def test_two_million_pairs_have_some_shapes_of_multiples_of_four(rng):
+    for longest, tokens in ((60, 9), (100, 23)):
+        source, target = (np.clip(rng.poisson(tokens, 2_000_000), 1, longest) for _ in range(2))
+        options = {"max_source_length": longest, "max_target_length": longest}
+        plan = Plan(batching(10, batch_size=512, **options), (source, target))
+        assert 3 <= len(plan.shapes) <= 6
+        assert not (plan.shapes % 4).any()
+        line = plan.reckoned.line(plan.shapes.tolist())
+        assert line.startswith(f"{len(plan.shapes)} shapes, "), line
+
+
 def test_one_line_says_what_was_chosen_and_why(rng):
     source, target = np.full(9_000, 10), np.full(9_000, 15)
     plan = Plan(batching(150, batch_size=300), (source, target))
