@@ -104,8 +104,8 @@ def test_flags_are_tried_one_at_a_time(tmp_path):
     assert rows[1]["ended"].startswith("no: failed with status ")  # XLA does not know it
 
 
-# What `ncu --csv --page details --metrics gpu__time_duration.sum` prints: a line a launch and metric.
-# Older releases have "nsecond" for "ns".
+# As `ncu --csv --page details --metrics gpu__time_duration.sum` prints it: a line a launch and
+# metric. Older releases have "nsecond" for "ns".
 NCU_COLUMNS = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
     '"Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'

@@ -74,15 +74,12 @@ def keep_programs() -> Path | None:
     """Have TensorFlow keep its programs in the user's cache; call this before it is imported.
 
     The folder, which is returned, is made for its user alone: what lies there is run. One that the
-    variable names already stays, or a file of flags, which TensorFlow takes a value without a dash
-    for; None where none can be made or named.
+    variable names stays, and a file of flags, a value without a dash; None where there is none.
     """
     flags = os.environ.get(VARIABLE, "").strip()
-    if FLAG in flags:
+    if FLAG in flags or flags[:1] not in ("", "-"):
         own = flags.partition(f"{FLAG}=")[2].partition(" ")[0].strip("'\"")
         return Path(own) if own else None
-    if flags and not flags.startswith("-"):
-        return None
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache, "keras-attention", "xla")
     try:

@@ -284,10 +284,10 @@ class Plan:
                 ]
                 places = np.maximum(*fits) * len(kinds) + np.searchsorted(kinds, group)
                 counts = np.bincount(places, minlength=len(shapes) * len(kinds)) * pairs
-                examples = np.rint(counts.reshape(len(shapes), -1) / kinds).astype(np.int64)
                 made = []
-                for n, kind in zip(examples.T, kinds, strict=True):
-                    many, left = _count_batches(n, self._sizes(shapes, kind))
+                for n, kind in zip(counts.reshape(len(shapes), -1).T, kinds, strict=True):
+                    examples = np.rint(n / kind).astype(np.int64)
+                    many, left = _count_batches(examples, self._sizes(shapes, kind))
                     # Parts of joined pairs are whole batches; here they are of a sample.
                     many[-1] += left > 0 and (kind == 1 or self.batching.batch_tokens > 0)
                     made.append(many)
@@ -341,10 +341,7 @@ class Plan:
 
 
 def _count_batches(examples: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return how many full batches each bucket has, and how many examples are left at the end.
-
-    What is left of a bucket begins the next one.
-    """
+    """Return how many full batches each bucket has, and what is left; it goes to the next one."""
     many, left = np.zeros(len(sizes), np.int64), 0
     for bucket, count in enumerate(examples):
         many[bucket], left = divmod(count + left, sizes[bucket])

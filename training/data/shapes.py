@@ -56,9 +56,7 @@ class Costs:
 class Reckoned:
     """What pays, in seconds on one H200: the training itself is as long with XLA or without."""
 
-    programs: (
-        int  # that are compiled, or one where none pays; batches of joined pairs have fewer rows
-    )
+    programs: int  # that are compiled, or would be; batches of joined pairs have fewer rows
     compiling: float
     training: float  # after it
     graph: float | None = None  # the training without XLA, where that is soonest done
