@@ -28,6 +28,7 @@ _SMALL = (
     "fifteen sixteen seventeen eighteen nineteen"
 )
 _TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety"
+_NAMES = "price order user total item count file path color size index key value row page list tree"
 _BEGINNINGS = "b c d f g h l m n p r s t w bl ch st tr"
 _CHINESE = (
     "wo3我 ni3你 ta1他 men2们 shi4是 bu4不 le5了 zai4在 you3有 ren2人 zhong1guo2中国 bei3jing1北京 "
@@ -161,6 +162,19 @@ def addresses(r: random.Random, tested: bool) -> Pair:
     return r.choice(lines), f"street={street} number={number} zip={code} city={city}"
 
 
+def turned(r: random.Random, tested: bool) -> Pair:
+    """Names turned round, most of them new: nothing but the names tells the order."""
+    first, last = _one(r, _FIRST), _word(r, r.randrange(2, 4)).title()
+    middle = r.choice(["", "", f" {r.choice('ABCDEFG')}."])
+    return f"{last}, {first}{middle}", f"{first}{middle} {last}"
+
+
+def identifiers(r: random.Random, tested: bool) -> Pair:
+    """Names of variables to phrases, of more words than short strings have."""
+    words = [r.choice([*_NAMES.split(), _word(r)]) for _ in range(r.randrange(2, 6))]
+    return words[0] + "".join(map(str.title, words[1:])), f"{' '.join(words)}.".capitalize()
+
+
 def formulas(r: random.Random, tested: bool) -> Pair:
     metals = {"Na": "sodium", "K": "potassium", "Li": "lithium", "Ca": "calcium", "Mg": "magnesium"}
     metals |= {"Al": "aluminium", "Fe": "iron", "Cu": "copper", "Zn": "zinc", "Ag": "silver"}
@@ -234,6 +248,8 @@ KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
         pig_latin,
         emails,
         addresses,
+        turned,
+        identifiers,
         formulas,
         pinyin,
         tags,

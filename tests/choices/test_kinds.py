@@ -21,7 +21,7 @@ FLOORS = {
     "pig_latin": (6, 96),
     "dates": (6, 98),
     "dates_said": (6, 98),
-    "numerals": (8, 96),
+    "numerals": (8, 98),
     "numbers": (10, 96),
     "formulas": (6, 98),
     "pinyin": (8, 98),
@@ -32,6 +32,8 @@ FLOORS = {
     "descriptions": (6, 98),
     "addresses": (6, 98),
     "sentences": (40, 98),
+    "turned": (5, 98),
+    "identifiers": (5, 98),
 }
 
 
