@@ -127,6 +127,13 @@ def pairs_of(block: Block, job: BlockEncoding, skipped: Skipped) -> Iterator[tup
             yield split_of(source, job.shares), source, target
 
 
+def _on_tensorflow() -> Any:
+    """Import the tokenizers that run on TensorFlow, without the lines that it logs."""
+    with without_native_log():
+        from training.data import tokenizers
+    return tokenizers
+
+
 def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[str, Any]:
     """Train the tokenizer of "source" or "target" on lines, and return its file's content.
 
@@ -137,9 +144,7 @@ def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[s
             # However a source is typed, it is read alike; a target keeps its own characters.
             rule = "nmt_nfkc" if side == "source" else "identity"
             return model_state(train_sentencepiece(lines, size, normalization=rule))
-        with without_native_log():
-            from training.data.tokenizers import train_vocabulary
-        return train_vocabulary(kind, lines, size).state()
+        return _on_tensorflow().train_vocabulary(kind, lines, size).state()
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
 
@@ -200,9 +205,8 @@ def _said(
 
         rows = pieces.encode(list(texts))
         return rows, pieces.decode(rows), unread
-    with without_native_log():
-        from training.data.tokenizers import said, tokenizer_of
-    return said(tokenizer_of(state), texts)
+    tokenizers = _on_tensorflow()
+    return tokenizers.said(tokenizers.tokenizer_of(state), texts)
 
 
 def encode_block(
@@ -232,18 +236,18 @@ def _encoder(
     if copying is None:
         source, target = map(_side_encoder, sides)
         return lambda pairs: (source([a for a, _ in pairs]), target([b for _, b in pairs]))
-    with without_native_log():
-        from training.data.token_ids import encode_to_copy
-        from training.data.tokenizers import tokenizer_of
-    return functools.partial(encode_to_copy, [*map(tokenizer_of, sides)], copying)
+    tokenizers = [*map(_on_tensorflow().tokenizer_of, sides)]
+    from training.data.token_ids import encode_to_copy
+
+    return functools.partial(encode_to_copy, tokenizers, copying)
 
 
 def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
     if state["kind"] != SENTENCEPIECE:
-        with without_native_log():
-            from training.data.token_ids import encode as encode_in_graph
-            from training.data.tokenizers import tokenizer_of
-        return functools.partial(encode_in_graph, tokenizer=tokenizer_of(state))
+        tokenizer = _on_tensorflow().tokenizer_of(state)
+        from training.data.token_ids import encode as encode_in_graph
+
+        return functools.partial(encode_in_graph, tokenizer=tokenizer)
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))

@@ -7,7 +7,6 @@ worker processes, and appended to the arrays. Memory does not grow with the corp
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections import Counter
@@ -37,7 +36,6 @@ from training.data.lines import (
     Block,
     Skipped,
     files_of,
-    stamps,
     text_block,
 )
 from training.data.pair_files import CorpusError, Split, merge_sources
@@ -85,22 +83,6 @@ def write_tokens(folder: Path, config: Config, tokenizers: Path | None = None) -
         tokenizers = Prepared(config.data).path
     _write(folder, Texts.of(config), Tokenizing.of(config), tokenizers)
     return Prepared(folder)
-
-
-def digest_of(texts: Texts, before: Prepared | None = None) -> str:
-    """Return a hash of all files that are learned from, and of those of dev.
-
-    Those of the sizes and times that they had `before` are not read again. Raises CorpusError where
-    the data cannot be read.
-    """
-    files = texts.files()
-    if before is not None and before.manifest["files"] == stamps(files):
-        return str(before.manifest["digest"])
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
 
 
 def _write(
@@ -189,7 +171,7 @@ def _write(
     }
     manifest = {"data": texts.data, **counts, "settings": settings}
     manifest |= {"unusable": left_out.unusable, "left_out": left_out.reasons}
-    manifest |= {"digest": digest_of(texts), "files": stamps(texts.files())}
+    manifest |= texts.stamped()
     write_manifest(folder, manifest)
 
 

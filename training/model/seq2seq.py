@@ -176,8 +176,9 @@ def build_attention(config: Config) -> Attention:
     """Build the attention layer; a ConfigError for an argument that its mechanism has not."""
     if config.attention == "none":
         return FixedContext()
+    arguments = config.attention_arguments()
     try:
-        return mechanisms.make(config.attention, **config.attention_arguments())
+        return mechanisms.make(config.attention, **arguments)
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"attention = {config.attention}: {reason}") from None

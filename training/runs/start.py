@@ -22,7 +22,7 @@ from training.data.encoding import check_targets, train_state
 from training.data.prepared import Prepared
 from training.data.splits import Texts, fitting_metric
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
-from training.data.tokens import digest_of, write_tokens
+from training.data.tokens import write_tokens
 from training.model.seq2seq import build_model, check_attention
 from training.presets.recognise import recognise
 from training.runs.card import Origin, check_corpus, write_origin
@@ -152,7 +152,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     tokens = None
     with suppress(UserError):  # damaged or missing ones are made anew
         tokens = Prepared(files.tokens)
-    digest = digest_of(Texts.of(config), tokens)
+    digest = Texts.of(config).stamped(tokens)["digest"]
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest["digest"] != digest:
         write_tokens(files.streamed, config, files.path)

@@ -24,7 +24,7 @@ from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared
 from training.data.splits import Texts, load_split
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
-from training.data.tokens import digest_of, prepare_corpus, write_tokens
+from training.data.tokens import prepare_corpus, write_tokens
 from training.fit import train as texts
 from training.runs.files import RunFiles
 from training.runs.start import open_run, prepare_run
@@ -118,17 +118,20 @@ def test_the_digest_is_that_of_all_files_that_are_read(text, tmp_path):
     hashes = [hashlib.sha256(file.read_bytes()).digest() for file in (text, extra, dev)]
     assert prepared.manifest["digest"] == hashlib.sha256(b"".join(hashes)).hexdigest()
     assert (
-        digest_of(Texts.of(config))
-        == digest_of(Texts.of(config), prepared)
+        Texts.of(config).stamped()["digest"]
+        == Texts.of(config).stamped(prepared)["digest"]
         == prepared.manifest["digest"]
     )
     for file in (extra, dev):
         file.write_text(file.read_text().replace("Twice", "Once"))
-        assert digest_of(Texts.of(config), prepared) != prepared.manifest["digest"]
+        assert Texts.of(config).stamped(prepared)["digest"] != prepared.manifest["digest"]
         shutil.copyfile(text, file)
-        assert digest_of(Texts.of(config), prepared) == prepared.manifest["digest"]
+        assert Texts.of(config).stamped(prepared)["digest"] == prepared.manifest["digest"]
     named = tiny_config("train_limit=53")
-    assert digest_of(Texts.of(named)) == write_tokens(tmp_path / "n", named).manifest["digest"]
+    assert (
+        Texts.of(named).stamped()["digest"]
+        == write_tokens(tmp_path / "n", named).manifest["digest"]
+    )
 
 
 def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_path, monkeypatch):
