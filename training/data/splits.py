@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from training.data import corpus
 from training.data.lines import Block, files_of, read_blocks, stamps, survey, text_block
 from training.data.named import corpora
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
-from training.data.prepared import Prepared
 
 HELD_OUT = ("dev", "test")
 # Lines, about, that are held out for dev where no share is chosen: 1,000 of many, and of few enough
@@ -67,15 +66,15 @@ class Texts(NamedTuple):
         specs = self.learned() or [self.data]
         return [*(f for spec in specs for f in corpus.files_of_training(spec)), *files_of(self.dev)]
 
-    def stamped(self, before: Prepared | None = None) -> dict[str, Any]:
+    def stamped(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a SHA-256 of all `files`, `digest`, and their sizes and times, `files`.
 
-        Files that are as `before` had them are not read. Raises CorpusError where one is missing.
+        Files that are as a manifest of `before` has them are not read. Raises CorpusError where one is missing.
         """
         files = self.files()
         stamped = stamps(files)
-        if before is not None and before.manifest["files"] == stamped:
-            return {"digest": before.manifest["digest"], "files": stamped}
+        if before is not None and before["files"] == stamped:
+            return {"digest": before["digest"], "files": stamped}
         digest = hashlib.sha256()
         for path in files:
             with path.open("rb") as file:

@@ -119,14 +119,14 @@ def test_the_digest_is_that_of_all_files_that_are_read(text, tmp_path):
     assert prepared.manifest["digest"] == hashlib.sha256(b"".join(hashes)).hexdigest()
     assert (
         Texts.of(config).stamped()["digest"]
-        == Texts.of(config).stamped(prepared)["digest"]
+        == Texts.of(config).stamped(prepared.manifest)["digest"]
         == prepared.manifest["digest"]
     )
     for file in (extra, dev):
         file.write_text(file.read_text().replace("Twice", "Once"))
-        assert Texts.of(config).stamped(prepared)["digest"] != prepared.manifest["digest"]
+        assert Texts.of(config).stamped(prepared.manifest)["digest"] != prepared.manifest["digest"]
         shutil.copyfile(text, file)
-        assert Texts.of(config).stamped(prepared)["digest"] == prepared.manifest["digest"]
+        assert Texts.of(config).stamped(prepared.manifest)["digest"] == prepared.manifest["digest"]
     named = tiny_config("train_limit=53")
     assert (
         Texts.of(named).stamped()["digest"]
