@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import UsageError
-from training.data.lines import FORMS as FILE_FORMS
-from training.data.lines import Skipped, files_of, parse, read_blocks, read_split, survey
+from training.data.lines import SPECS, Skipped, files_of, parse, read_blocks, read_split, survey
 from training.data.named import corpora
 from training.data.named.corpora import NAMES
 from training.data.pair_files import CorpusError, Split, merge_sources, sample
 
 PREPARED = "prepared"
-TEXT_SPECS = "tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, prepared:PATH"
-FORMS = (*FILE_FORMS, PREPARED, "images", "events")
+TEXT_SPECS = {**SPECS, "prepared:DIR": "a corpus of python -m training.prepare --corpus DIR"}
+FORMS = (*(spec.partition(":")[0] for spec in TEXT_SPECS), "images", "events")
 
 
 class SpecError(CorpusError, UsageError):
@@ -45,7 +44,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     elif spec in NAMES:
         loaded = corpora.load(spec, split)
     else:
-        raise unknown("corpus", spec, TEXT_SPECS, NAMES)
+        raise unknown("corpus", spec, ", ".join(TEXT_SPECS), NAMES)
     if split != "train":
         loaded = merge_sources(loaded)
     return sample(loaded, limit, seed)
@@ -70,7 +69,7 @@ def check(spec: str, split: str | None = None, *, source: str = "text") -> None:
             f"{spec} has no split {split!r}; it has {', '.join(corpora.splits(spec))}"
         )
     elif source == "text" and not files_of(spec) and spec not in NAMES:
-        raise unknown("corpus", spec, TEXT_SPECS, NAMES)
+        raise unknown("corpus", spec, ", ".join(TEXT_SPECS), NAMES)
 
 
 def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:

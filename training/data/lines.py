@@ -24,7 +24,12 @@ from typing import NamedTuple
 from training.data.columns import Form, entry, form_of, is_header
 from training.data.pair_files import LATIN1, MARKS, UTF16, CorpusError, Split, opened
 
-FORMS = ("tsv", "multiref", "parallel")  # of SPECs that name files of pairs
+SPECS = {  # that name files of pairs, each with its meaning
+    "tsv:PATH": "source TAB target; further columns are not read",
+    "multiref:PATH": "source TAB translation TAB further translation …",
+    "parallel:SOURCE,TARGET": "two files, line by line",
+}
+FORMS = tuple(spec.partition(":")[0] for spec in SPECS)
 BLOCK_BYTES = 4 << 20
 LINE_BYTES = 1 << 16  # a longer line is no sentence
 MOST_UNUSABLE = 0.1  # share of lines without a pair; with more it is another kind of file
@@ -90,7 +95,7 @@ class Skipped:
             return
         line = min(line for reason, line in self.first.items() if reason != "blank")
         expected = "text in both" if form == "parallel" else "source TAB target, both with text"
-        separator = _form(files_of(spec)[0]).separator if form in FORMS[:2] else ""
+        separator = _form(files_of(spec)[0]).separator if len(files_of(spec)) == 1 else ""
         hint = f": {separator} stand where tabs should" if separator else ""
         raise CorpusError(
             f"{place}, line {line}: expected {expected}; {unusable} of {total} lines are otherwise"

@@ -69,7 +69,8 @@ class Texts(NamedTuple):
     def stamped(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a SHA-256 of all `files`, `digest`, and their sizes and times, `files`.
 
-        Files that are as a manifest of `before` has them are not read. Raises CorpusError where one is missing.
+        Files that are as `before`, an earlier manifest, has them are not read. Raises CorpusError
+        where one is missing.
         """
         files = self.files()
         stamped = stamps(files)

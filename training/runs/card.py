@@ -7,6 +7,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -21,25 +22,15 @@ from training.config.schema import Config
 from training.metrics import METRICS, deciding
 from training.runs.files import Record, RunFiles, best, kept, read_history
 
-PACKAGES = (
-    "keras-attention-rnn",
-    "keras",
-    "tensorflow",
-    "tensorflow-text",
-    "jax",
-    "torch",
-    "numpy",
-)
+PACKAGES = "keras-attention-rnn keras tensorflow tensorflow-text jax torch numpy"
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that are installed."""
     installed = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
+    for name in PACKAGES.split():
+        with suppress(PackageNotFoundError):
             installed[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return installed
 
 
@@ -167,17 +158,15 @@ def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
     from matplotlib.ticker import MaxNLocator
 
     scores = [key for key in METRICS if key in history[-1]]
-    panels: list[Sequence[str]] = [["loss"], *([k] for k in DEV_LOSSES if k in history[-1])]
-    if scores:
-        panels.append(scores)
+    panels = [["loss"], *([k] for k in DEV_LOSSES if k in history[-1]), scores]
+    panels = [keys for keys in panels if keys]
     figure = Figure(figsize=(4 * len(panels), 3.2), layout="constrained")
     epochs = [record["epoch"] for record in history]
     marked = best(history, config.keep_by)["epoch"]
     for axes, keys in zip(figure.subplots(1, len(panels)), panels, strict=True):
         for key in keys:
-            axes.plot(
-                epochs, [record.get(key) for record in history], marker=".", label=FIGURES[key]
-            )
+            values = [record.get(key) for record in history]
+            axes.plot(epochs, values, marker=".", label=FIGURES[key])
         axes.axvline(marked, color="0.7", linestyle=":", zorder=0)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -189,11 +178,9 @@ def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
 
 def _figures(chosen: Mapping[str, object], history: Sequence[Record]) -> str:
     keys = [key for key in FIGURES if any(key in record for record in history)]
-    records: list[Mapping[str, Any]] = [*history]
-    if "epochs" in chosen:
-        records.append({**chosen, "epoch": "mean"})
+    mean: Any = [{**chosen, "epoch": "mean"}] if "epochs" in chosen else []
     rows = []
-    for record in records:
+    for record in (*history, *mean):
         mark = "**" if record["epoch"] in (chosen.get("epoch"), "mean") else ""
         cells = [str(record["epoch"]), *(f"{record[k]:.4g}" if k in record else "" for k in keys)]
         rows.append([cell and f"{mark}{cell}{mark}" for cell in cells])
@@ -206,11 +193,8 @@ def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, object]:
-    facts: dict[str, object] = {
-        name: f"`{value}`"
-        for name in ("extra_data", "dev", "test")
-        if (value := getattr(config, name))
-    }
+    specs = {name: getattr(config, name) for name in ("extra_data", "dev", "test")}
+    facts: dict[str, object] = {name: f"`{spec}`" for name, spec in specs.items() if spec}
     if origin is not None:
         facts |= {
             "pairs learned from": f"{origin.train:,}",

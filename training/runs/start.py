@@ -152,7 +152,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     tokens = None
     with suppress(UserError):  # damaged or missing ones are made anew
         tokens = Prepared(files.tokens)
-    digest = Texts.of(config).stamped(tokens and tokens.manifest)["digest"]
+    digest = Texts.of(config).stamped(tokens.manifest if tokens else None)["digest"]
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest["digest"] != digest:
         write_tokens(files.streamed, config, files.path)

@@ -39,12 +39,7 @@ KINDS = {
     "text": Kind(
         reader="training.sources.text.source:TextSource",
         unit="pairs",
-        specs={
-            "tsv:PATH": "source TAB target; further columns are not read",
-            "multiref:PATH": "source TAB translation TAB further translation …",
-            "parallel:SOURCE,TARGET": "two files, line by line",
-            "prepared:DIR": "a corpus of python -m training.prepare --corpus DIR",
-        },
+        specs=corpus.TEXT_SPECS,
         tokens=True,
     ),
     "image": Kind(
