@@ -15,6 +15,7 @@ from serving.client import (
     RateLimitedError,
     ServerUnavailableError,
     ServingError,
+    SignatureNotFoundError,
     Translator,
     UnexpectedResponseError,
     protocol,
@@ -158,6 +159,13 @@ ATTACKS = {
     "2 tokens of 3 probabilities": ("score", response(SCORE), TYPED, NOT_ONE),
     "66 megabytes": ("translate", unknown_field(66 * 2**20), MessageTooLargeError, "larger than"),
     "4 megabytes of metadata": ("metadata", unknown_field(2**22), TYPED, "something else"),
+    "no signature": (
+        "translate",
+        (Status.FAILED_PRECONDITION, "Signature translate"),
+        SignatureNotFoundError,
+        "see its signatures",
+    ),
+    "an end": ("translate", (Status.CANCELLED, "no"), ServerUnavailableError, "or stops"),
     "no metadata": ("metadata", metadata(), TYPED, "no signatures"),
     "metadata that are none": ("metadata", metadata(b"\xff\xff\xff"), TYPED, "no signatures"),
 }

@@ -46,9 +46,23 @@ def test_every_path_is_written_as_toml(tmp_path, name):
     assert load_config(path).data == name
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("join=0.5 batch_size=1", "join expected batch_size of 2 or more. Received: 1"),
+        ("source=events attention=dot", "expected none or additive for source = events. Rec"),
+        (
+            "subword_sampling=0.1 source_tokenizer=words target_tokenizer=words",
+            "subword_sampling expected sentencepiece on a side. Received: words and words",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_one_clear_line(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        override(Config(), settings.split())
+
+
 def test_batches_of_one_pair_have_none_to_join():
-    with pytest.raises(ConfigError, match=r"join expected batch_size of 2 or more. Received: 1$"):
-        override(Config(), ["join=0.5", "batch_size=1"])
     assert override(Config(), ["join=0.5", "batch_size=2"]).join == 0.5
     assert override(Config(), ["batch_size=1"]).batch_size == 1
 
