@@ -16,7 +16,7 @@ from training.command.extras import need
 from training.command.options import Parser, main_guard, positive_int
 from training.presets.options import add_configuration, configuration, default_output
 from training.runs.files import RunFiles
-from training.sources.kinds import KINDS
+from training.sources.kinds import SOURCE_KINDS
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -54,10 +54,10 @@ def main(arguments: list[str] | None = None) -> None:
     if options.corpus:
         if options.output:
             raise UsageError("--corpus expected no --output, for it makes no run")
-        read = options.tokenizers and options.tokenizers / "source.tokenizer"
-        if read and not read.is_file():
+        other = options.tokenizers and options.tokenizers / "source.tokenizer"
+        if other and not other.is_file():
             raise UserError(
-                f"--tokenizers expected a run or a prepared corpus. Received: no {read}"
+                f"--tokenizers expected a run or a prepared corpus. Received: no {other}"
             )
         started, config = time.monotonic(), configuration(options)
         need("training")
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
     with RunFiles(output).locked():
         RunFiles(output).check_free()
         config = configuration(options)
-    if not KINDS[config.source].tokens:
+    if not SOURCE_KINDS[config.source].tokens:
         raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
     need("training")
     import training.command.startup  # noqa: F401

@@ -46,7 +46,7 @@ from training.decode.settings import SearchSettings
 from training.runs.files import kept, read_history
 from training.runs.run import Run
 from training.sources.events.histories import Histories
-from training.sources.kinds import KINDS
+from training.sources.kinds import SOURCE_KINDS
 
 COUNT = 5
 _DRAWN = 100  # sources of which they are taken
@@ -74,7 +74,7 @@ class ExportSettings(SearchSettings):
     def written(self, run: Run, form: str) -> dict[str, Any]:
         """Return the settings that exports of such a run in such a form have, for a manifest."""
         names = [field.name for field in fields(SearchSettings)]
-        if not KINDS[run.config.source].tokens:
+        if not SOURCE_KINDS[run.config.source].tokens:
             names = ["beam_width", "num_results", "length_penalty"]
         if run.config.target == "label":
             names = []
@@ -87,7 +87,7 @@ def dev_sources(run: Run, limit: int) -> list[Any]:
     """Return at most so many sources of the dev split, none where it cannot be found."""
     config = run.config
     try:
-        if KINDS[config.source].tokens:
+        if SOURCE_KINDS[config.source].tokens:
             return list(load_split(Texts.of(config), "dev", limit=limit)[0].sources)
         split = run.source.load_split(config, config.data, "dev", limit=limit)
         if config.source == "events":
@@ -102,7 +102,7 @@ def examples(run: Run) -> list[str]:
 
     People's histories are shown of data sets that are published, not of a table of one's own.
     """
-    if KINDS[run.config.source].tokens:
+    if SOURCE_KINDS[run.config.source].tokens:
         texts = dict.fromkeys(dev_sources(run, _DRAWN))
         return [text for text in texts if len(text) <= _MOST_CHARACTERS][:COUNT]
     shown = {"events": _table, "image": _images}.get(run.config.source)
@@ -136,7 +136,7 @@ def _table(run: Run) -> list[str]:
 
 def compared_sources(run: Run) -> list[Any]:
     """Return the sources that are compared: of the dev split, where it can be found."""
-    texts = WARMUP_TEXTS if KINDS[run.config.source].tokens else ()
+    texts = WARMUP_TEXTS if SOURCE_KINDS[run.config.source].tokens else ()
     return dev_sources(run, COMPARED) or list(texts)
 
 
@@ -180,7 +180,7 @@ def local_agreement(
         return {"histories": len(sources), "probability_difference": most}
     answers: list[list[Any]] = [
         LocalTranslator(folder).translate(sources)
-        if KINDS[run.config.source].tokens
+        if SOURCE_KINDS[run.config.source].tokens
         else LocalReader(folder).read(sources)
         for folder in (plain, rounded)
     ]
@@ -333,7 +333,7 @@ def _module(
 ) -> Exported | ExportedReader | ExportedPredictor:
     """Return what is saved of runs, by what they read."""
     config = runs[0].config
-    if KINDS[config.source].tokens:
+    if SOURCE_KINDS[config.source].tokens:
         return Exported(runs, settings)
     if settings.precision != "float32":
         raise UserError(f"--precision expected runs with source = text. Received: {config.source}")
@@ -373,7 +373,7 @@ def _write_warmup(path: Path, name: str, signatures: Iterable[str], run: Run) ->
             request = predict_pb2.PredictRequest()
             request.model_spec.name = name
             request.model_spec.signature_name = signature
-            if KINDS[run.config.source].tokens:
+            if SOURCE_KINDS[run.config.source].tokens:
                 inputs = dict.fromkeys(INPUTS[signature], WARMUP_TEXTS)
             else:
                 inputs = run.source.examples(2)

@@ -35,11 +35,11 @@ def move(aside: Path, path: Path) -> Path:
 
 def sync(path: Path) -> None:
     """Wait until a file, or the names of a folder's files, are on the disk."""
-    opened = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def check_space(folder: Path, size: int) -> None:

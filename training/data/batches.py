@@ -77,6 +77,12 @@ class Batches:
         if not texts:
             self.statistics = replace(self.statistics, target_tokens=self.statistics.pairs)
 
+    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tokens of each source and of each target that is learned from."""
+        assert isinstance(self.plan, Plan)
+        source, target = (side[self.plan.rows] for side in self.plan.lengths)
+        return source, target
+
     def shapes_line(self) -> str:
         """Return the shapes of batches, where these are few, and their padding, for people."""
         if self.plan.reckoned is not None:

@@ -199,8 +199,8 @@ def _said(
         pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))
 
         def unread(texts: Sequence[str]) -> list[str]:
-            read = pieces.encode(list(texts), out_type=str)
-            letters = "".join(piece for row in read for piece in row).replace("▁", "")
+            strings = pieces.encode(list(texts), out_type=str)
+            letters = "".join(piece for row in strings for piece in row).replace("▁", "")
             return [letter for letter in letters if pieces.piece_to_id(letter) == UNK_ID]
 
         rows = pieces.encode(list(texts))

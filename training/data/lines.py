@@ -3,7 +3,7 @@
 A line ends with a line feed, before which there may be a carriage return; no other character ends
 one. Texts become NFC with single spaces, and lose the byte order marks of files that were joined
 and the quotes of spreadsheets, in which there may be tabs and line ends. Files may be compressed:
-see `training.data.pair_files.opened`.
+see `training.data.pair_files.open_data`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.data.columns import Form, entry, form_of, is_header
-from training.data.pair_files import LATIN1, MARKS, UTF16, CorpusError, Split, opened
+from training.data.pair_files import LATIN1, MARKS, UTF16, CorpusError, Split, open_data
 
 SPECS = {  # that name files of pairs, each with its meaning
     "tsv:PATH": "source TAB target; further columns are not read",
@@ -134,7 +134,7 @@ def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) ->
     """
     paths, first = files_of(spec), 1
     with ExitStack() as stack:
-        files = [_checked(stack.enter_context(opened(path)), path) for path in paths]
+        files = [_checked(stack.enter_context(open_data(path)), path) for path in paths]
         form = form or (_form(paths[0]) if len(files) == 1 else Form())
         if form.quoted:
             cut = _grouped(unquoted(files[0], paths[0]), size)
@@ -220,7 +220,7 @@ def _form(path: Path) -> Form:
 
 @functools.lru_cache(64)
 def _form_of(path: Path, _: str) -> Form:
-    with opened(path) as file:
+    with open_data(path) as file:
         return form_of(_cut(_checked(file, path), BLOCK_BYTES), str(path))
 
 

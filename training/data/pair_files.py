@@ -101,7 +101,7 @@ def number_of(text: str) -> int:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[io.BufferedReader]:
+def open_data(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file for reading, decompressed if its name ends in `.gz` or `.zst`.
 
     Raises CorpusError where it can be read once alone, cannot be opened, or cannot be read inside
@@ -137,11 +137,11 @@ def _zstandard(path: Path) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, decompressed as by `opened`.
+    """Return the text of a file, decompressed as by `open_data`.
 
     Raises CorpusError where it cannot be read, is not UTF-8, or empty.
     """
-    with opened(path) as file:
+    with open_data(path) as file:
         text = decoded(file.read(), path)
     if not text.strip():
         raise CorpusError(f"{path} is empty")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from training.command.errors import UserError
-from training.sources.kinds import KINDS
+from training.sources.kinds import SOURCE_KINDS
 
 if TYPE_CHECKING:
     from training.runs.files import Trained
@@ -47,7 +47,7 @@ class SearchSettings:
             "--replace-unknown": self.replaces_unknown,
         }
         for option, run in ((option, run) for option in wanted if wanted[option] for run in runs):
-            if not KINDS[run.config.source].tokens or run.config.attention == "none":
+            if not SOURCE_KINDS[run.config.source].tokens or run.config.attention == "none":
                 raise UserError(
                     f"{option} expected runs that attend to a text. Received: {run.path}, "
                     f"source = {run.config.source}, attention = {run.config.attention}"

@@ -19,7 +19,7 @@ from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run
 from training.sources.batches import source_batches
-from training.sources.kinds import KINDS
+from training.sources.kinds import SOURCE_KINDS
 
 
 def words_of(
@@ -129,7 +129,7 @@ def make_nbest(
     check_search(settings, runs)
     models, num_results, config = [run.model for run in runs], settings.num_results, runs[0].config
     source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
-    reads_texts = KINDS[config.source].tokens
+    reads_texts = SOURCE_KINDS[config.source].tokens
     rounded = settings.precision == "bfloat16"
     spelling = spelling_of(runs)
     steps = constant_steps(models, settings.beam_width, settings.precision) if rounded else None

@@ -20,7 +20,7 @@ from training.data.plan import Statistics
 from training.runs.card import FIGURES, Origin, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
-from training.sources.kinds import KINDS
+from training.sources.kinds import SOURCE_KINDS
 
 
 class Recorder:
@@ -140,7 +140,7 @@ def describe(
     """Print the data, the model, the machine, the run directory and the shapes of batches."""
     unusable = f"{origin.unusable:,} lines without a pair, " if origin.unusable else ""
     print(
-        f"{config.data}: {origin.train:,} {KINDS[config.source].unit} "
+        f"{config.data}: {origin.train:,} {SOURCE_KINDS[config.source].unit} "
         f"({unusable}{origin.dropped:,} left out as too long or empty), {origin.dev:,} in dev; "
         f"{model.count_params():,} parameters; {keras.backend.backend()} on "
         f"{_device()}{processes}, Keras {keras.__version__}. Run directory: {files.path}"

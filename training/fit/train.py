@@ -29,7 +29,7 @@ from training.runs.run import Run, load_best
 from training.runs.start import Opened, as_init_reads, open_run, reopen, write_run
 from training.score import labels as label_scores
 from training.sources.events.histories import Histories
-from training.sources.kinds import KINDS
+from training.sources.kinds import SOURCE_KINDS
 from training.sources.text.source import begin_copying
 
 LONGEST = 60  # characters of a text in a picture that is still read
@@ -45,7 +45,7 @@ class DevSet:
         self.split = dev.select(sorted(chosen))
         self.translate = make_translator([run], SearchSettings(beam_width=1))
         self.judge = make_judge(run.model)
-        attends = KINDS[run.config.source].tokens and run.config.attention != "none"
+        attends = SOURCE_KINDS[run.config.source].tokens and run.config.attention != "none"
         self.attend = make_attender([run]) if attends else None
 
     def score(self) -> dict[str, float]:

@@ -29,7 +29,7 @@ from training.data import corpus
 from training.data.corpus import is_prepared
 from training.data.splits import Texts, held_out
 from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, Traits, recognise
-from training.sources.kinds import KINDS, check_data
+from training.sources.kinds import SOURCE_KINDS, check_data
 
 FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
 FEW_WORDS = 1_500  # pairs: in fewer, symbols that follow are learned as g2p-low learns 800 words
@@ -126,7 +126,7 @@ def add_configuration(parser: Parser) -> None:
     )
     names = textwrap.wrap(f"a corpus: {', '.join(corpus.NAMES)}", 74, break_on_hyphens=False)
     specs = {"NAME": ("\n" + " " * 26).join(names)}
-    for kind in KINDS.values():
+    for kind in SOURCE_KINDS.values():
         specs |= kind.specs
     lines = "\n".join(f"  {spec:<23} {meaning}" for spec, meaning in specs.items())
     parser.epilog = SPECS.format(specs=lines)
@@ -228,7 +228,7 @@ def default_output(options: argparse.Namespace) -> Path:
 def own_preset(spec: str) -> str | None:
     """Return the file of settings for own data whose number of pairs does not decide."""
     form, colon, _ = spec.partition(":")
-    forms = [form for kind in KINDS.values() if not kind.tokens for form in kind.forms]
+    forms = [form for kind in SOURCE_KINDS.values() if not kind.tokens for form in kind.forms]
     return str(PRESETS / "own" / f"{form}.toml") if colon and form in forms else None
 
 

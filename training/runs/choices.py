@@ -14,7 +14,7 @@ from training.data.store import END_ID
 from training.data.tokenizers import ALPHABETS, Tokenizer
 from training.runs.card import Origin
 from training.runs.files import SIDES
-from training.sources.kinds import KINDS
+from training.sources.kinds import SOURCE_KINDS
 from training.sources.source import Source
 
 SHARE = 0.99  # of targets, by which the tokens for each source token are measured
@@ -41,9 +41,9 @@ def print_choices(
     config: Config, source: Source, target: Tokenizer | None, origin: Origin, chosen: bool
 ) -> None:
     """Print the settings of a run that begins; `chosen`: whether its tokenizers are new ones."""
-    units = KINDS[config.source].unit
+    units = SOURCE_KINDS[config.source].unit
     left = f", {origin.dropped:,} left out as too long or empty" if origin.dropped else ""
-    texts = KINDS[config.source].tokens
+    texts = SOURCE_KINDS[config.source].tokens
     longest = f"--set max_{'source' if texts else 'target'}_length=N" if target else ""
     print_choice("learned", f"{origin.train:,} {units}{left}", longest)
     held_out = f"{origin.dev:,} {units} to measure progress on"
@@ -75,7 +75,7 @@ def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yield rows: a name, what is chosen, and the way out."""
     yield "attention", config.attention.replace("_", " "), "--set attention=NAME"
     if config.target == "text":
-        if KINDS[config.source].tokens:
+        if SOURCE_KINDS[config.source].tokens:
             factor, more = config.bound
             answers = f"at most {factor} x the source's tokens + {more}"
             yield "answers", answers, f"--set target_bound={config.target_bound}"

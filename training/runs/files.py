@@ -31,8 +31,8 @@ SIDES = ("source", "target")
 
 def sha256(file: Path) -> str:
     """Return the digest of a file."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class RunFiles:

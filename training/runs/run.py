@@ -15,7 +15,7 @@ from training.config.schema import Config
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.seq2seq import build_model
 from training.runs.files import RunFiles
-from training.sources.kinds import KINDS, source_class
+from training.sources.kinds import SOURCE_KINDS, source_class
 from training.sources.source import Source
 from training.sources.text.source import TextSource
 
@@ -112,6 +112,6 @@ def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | Non
         source = source_class(config.source).load(config, files.path)
         target = None if config.target == "label" else load_tokenizer(files.tokenizers[1])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        what = "tokenizers" if KINDS[config.source].tokens else "source"
+        what = "tokenizers" if SOURCE_KINDS[config.source].tokens else "source"
         raise RunError(f"cannot read the {what} of {files.path}: {error}") from error
     return source, target

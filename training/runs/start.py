@@ -31,7 +31,7 @@ from training.runs.choices import fitting_bound, print_choices
 from training.runs.files import SIDES, RunFiles
 from training.runs.run import load_sides
 from training.sources.batches import make_batches
-from training.sources.kinds import KINDS, source_class
+from training.sources.kinds import SOURCE_KINDS, source_class
 from training.sources.source import Source
 
 Sides = tuple[Any, Any]  # the source, and the tokenizer of a text as target, else None
@@ -57,9 +57,12 @@ def as_init_reads(config: Config, init: Path) -> Config:
     Raises ConfigError where other kinds of tokenizers are asked for than those of `init`, and
     RunError where those cannot be read, or are not those of a prepared corpus.
     """
-    read, target = _tokenizers(*load_sides(config, RunFiles(init)))
-    if read is not None and read.copies != config.copy:
-        raise ConfigError(f"copy expected {read.copies}, as {init} has it. Received: {config.copy}")
+    source, target = load_sides(config, RunFiles(init))
+    reader = getattr(source, "tokenizer", None)
+    if reader is not None and reader.copies != config.copy:
+        raise ConfigError(
+            f"copy expected {reader.copies}, as {init} has it. Received: {config.copy}"
+        )
     if is_prepared(config.data):
         files = zip(RunFiles(init).tokenizers, Prepared(config.data).tokenizers, strict=True)
         if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
@@ -69,7 +72,7 @@ def as_init_reads(config: Config, init: Path) -> Config:
             )
         return config
     sizes: dict[str, Any] = {}
-    for side, tokenizer in zip(SIDES, (read, target), strict=True):
+    for side, tokenizer in zip(SIDES, (reader, target), strict=True):
         if tokenizer is None:
             continue
         kind = getattr(config, f"{side}_tokenizer")
@@ -88,7 +91,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     UserError where the data cannot be read, or do not fit the configuration.
     """
     data: Any
-    if KINDS[config.source].tokens:
+    if SOURCE_KINDS[config.source].tokens:
         if is_prepared(config.data):
             for key, value in Prepared(config.data).settings.items():
                 if (own := getattr(config, key)) != value:
@@ -137,15 +140,10 @@ def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:
         return tokenizer_of(train_state("target", kind, size, lines))
 
 
-def _tokenizers(source: Source, target: Tokenizer | None) -> tuple[Any, Tokenizer | None]:
-    """Return the tokenizers of both sides, None for a side that is no text."""
-    return getattr(source, "tokenizer", None), target
-
-
 def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     """Read the data of a run that goes on; other sentences than it began with need `force`."""
     sides = load_sides(config, files)
-    if not KINDS[config.source].tokens:
+    if not SOURCE_KINDS[config.source].tokens:
         opened = _open(config, sides[0].load_training(config, sides[0]), sides)
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
@@ -173,10 +171,8 @@ def _decided(opened: Opened) -> Opened:
         translated = min(len(dev.sources), config.validation_limit or len(dev.sources))
         by = "score" if translated >= ENOUGH_TO_SCORE else "perplexity"
         config = replace(config, keep_by=by)
-    if KINDS[config.source].tokens and config.target_bound == "auto":
-        pairs: Any = opened.pairs
-        lengths = (side.lengths[pairs.plan.rows] for side in (pairs.source, pairs.target))
-        config = replace(config, target_bound=fitting_bound(*lengths))
+    if SOURCE_KINDS[config.source].tokens and config.target_bound == "auto":
+        config = replace(config, target_bound=fitting_bound(*opened.pairs.lengths()))
     return replace(opened, config=config)
 
 
@@ -205,7 +201,7 @@ def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None)
         if opened.target is not None:
             opened.target.save(files.tokenizers[1])
         files.write_digests()
-        if KINDS[opened.config.source].tokens:
+        if SOURCE_KINDS[opened.config.source].tokens:
             _move_tokens(files)
         write_origin(files, opened.origin)
         write_json(files.history, [])
@@ -244,8 +240,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     ordered = config.attention == "hard_monotonic"  # else a window has other parts of an answer
     spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
     if spells and (ordered or not recognise(list(dev.pairs())).changes_order):
-        read: Any = pairs
-        letters, said = (side.lengths[read.plan.rows] for side in (read.source, read.target))
+        letters, said = pairs.lengths()
         longest = int(np.quantile(letters, 0.99, method="lower"))
         spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}
     origin = Origin(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Kind:
+class SourceKind:
     """A kind of source."""
 
     reader: str  # module and name of its class, see `training.sources.source.Source`
@@ -35,20 +35,20 @@ class Kind:
 
 
 # By the configuration's key `source`; the keys of each are in `training.config.keys`.
-KINDS = {
-    "text": Kind(
+SOURCE_KINDS = {
+    "text": SourceKind(
         reader="training.sources.text.source:TextSource",
         unit="pairs",
         specs=corpus.TEXT_SPECS,
         tokens=True,
     ),
-    "image": Kind(
+    "image": SourceKind(
         reader="training.sources.image.source:ImageSource",
         unit="images",
         specs={"images:PATH": "a folder of PNG or JPEG files with labels.tsv: file TAB text"},
         sets=dict.fromkeys(("digits", "captcha"), ("train", "dev", "test")),
     ),
-    "events": Kind(
+    "events": SourceKind(
         reader="training.sources.events.source:EventSource",
         unit="examples",
         specs={"events:PATH": "a CSV of events with a TOML file beside it"},
@@ -60,9 +60,9 @@ KINDS = {
 def check_data(kind: str, spec: str, split: str | None = None) -> None:
     """Raise a CorpusError where what a SPEC names, or its split, is not there; nothing is read."""
     corpus.check(spec, split, source=kind)
-    if (sets := KINDS[kind].sets) and spec.partition(":")[0] not in KINDS[kind].forms:
+    if (sets := SOURCE_KINDS[kind].sets) and spec.partition(":")[0] not in SOURCE_KINDS[kind].forms:
         if spec not in sets:
-            expected = ", ".join(KINDS[kind].specs)
+            expected = ", ".join(SOURCE_KINDS[kind].specs)
             raise corpus.unknown(expected.partition(":")[0], spec, expected, tuple(sets))
         if split and split not in sets[spec]:
             raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(sets[spec])}")
@@ -70,6 +70,6 @@ def check_data(kind: str, spec: str, split: str | None = None) -> None:
 
 def source_class(kind: str) -> type[Source]:
     """Return the class of a kind of source."""
-    module, _, name = KINDS[kind].reader.partition(":")
+    module, _, name = SOURCE_KINDS[kind].reader.partition(":")
     reader: type[Source] = getattr(importlib.import_module(module), name)
     return reader

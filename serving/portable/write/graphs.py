@@ -27,7 +27,7 @@ from training.decode.search import bound_of
 from training.decode.texts import inside_characters
 from training.decode.windows import spelling_of
 from training.runs.run import Run
-from training.sources.kinds import KINDS
+from training.sources.kinds import SOURCE_KINDS
 
 T = TypeVar("T")
 ENCODERS: dict[str, type[TextEncoder] | type[ImageEncoder]] = {
@@ -252,7 +252,7 @@ def write_folder(
     """
     run, (factor, more) = runs[0], bound_of(runs)
     settings, config = dict(card["settings"]), run.config
-    if KINDS[config.source].tokens:
+    if SOURCE_KINDS[config.source].tokens:
         settings["target_bound"] = factor, more
         config = dataclasses.replace(config, target_bound=f"{factor}x+{more}")
     parts = [(config, run.model), *((run.config, run.model) for run in runs[1:])]
@@ -262,7 +262,7 @@ def write_folder(
     else:
         graphs = write_graphs(parts, folder, bits, tables, coverage_penalty)
         sides = {"target": run.target_tokenizer}
-        if KINDS[run.config.source].tokens:
+        if SOURCE_KINDS[run.config.source].tokens:
             sides["source"] = run.source_tokenizer
     manifest = {
         **card,
