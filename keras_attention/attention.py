@@ -204,10 +204,8 @@ class Attention(AveragingLayer):
         query = (value[0], self.query_width or value[-1]) if query is None else query
         expected = ""
         if len(query) not in (2, 3) or len(value) not in (3, 4) or len(key) not in (3, 4):
-            expected = (
-                "a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or (B, H, W, dim) and a "
-                "key like it"
-            )
+            expected = "a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or (B, H, W, dim) "
+            expected += "and a key like it"
         elif not (query[0] == value[0] == key[0] or fits((query[0], key[0]), (value[0],) * 2)):
             expected = "one batch size"
         elif key is not value and not fits(key[1:-1], value[1:-1]):
@@ -217,8 +215,8 @@ class Attention(AveragingLayer):
         elif None in (query[-1], value[-1], key[-1]):
             expected = "a known last axis"
         elif self.built and (query[-1], key[-1]) != (self.query_width, self.key_width):
-            expected = f"a query of width {self.query_width} and a key of width {self.key_width}, "
-            expected += "as it was built"
+            widths = f"a query of width {self.query_width} and a key of width {self.key_width}"
+            expected = f"{widths}, as it was built"
         if expected:
             named = [f"{name} {tuple(x)}" for name, x in shapes.items() if x is not None]
             self._refuse(expected, ", ".join(named))

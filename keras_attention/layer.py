@@ -92,14 +92,8 @@ class BaseLayer(keras.layers.Layer):
 
     def add_kernel(self, shape: tuple[int, ...], name: str, **kwargs: Any) -> keras.Variable:
         """Make a weight with the layer's initializer, regularizer and constraint."""
-        return self.add_weight(
-            shape,
-            self.kernel_initializer,
-            name=name,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-            **kwargs,
-        )
+        rules = {"regularizer": self.kernel_regularizer, "constraint": self.kernel_constraint}
+        return self.add_weight(shape, self.kernel_initializer, name=name, **rules, **kwargs)
 
     def _refuse(self, expected: str, received: str) -> None:
         error = ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
@@ -224,12 +218,9 @@ class BaseLayer(keras.layers.Layer):
         count = len(outputs) if type(outputs) is tuple else 1
         # Keras connects no more outputs of a layer than its first call in a model had.
         first = self.__dict__.setdefault("_outputs_of_first_call", count)
-        self._expect(
-            count <= first,
-            "return_attention_scores=True at its first call in a model, or a second layer with its "
-            "configuration and weights: layer.from_config(…), set_weights(…)",
-            f"{count} outputs after a first call with {first}",
-        )
+        expected = "return_attention_scores=True at its first call in a model, or a second layer "
+        expected += "with its configuration and weights: layer.from_config(…), set_weights(…)"
+        self._expect(count <= first, expected, f"{count} outputs after a first call with {first}")
         return outputs
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:

@@ -172,9 +172,8 @@ def _edges(times: Any) -> Any:
     if times.ndim != 1 or not len(times) or (np.diff(times) <= 0).any():
         _refuse("times that rise, (S,)", np.array2string(times, threshold=5))
     half = np.diff(times) / 2 if len(times) > 1 else np.array([0.5])
-    return np.concatenate(
-        [times[:1] - half[:1], (times[1:] + times[:-1]) / 2, times[-1:] + half[-1:]]
-    )
+    between = (times[1:] + times[:-1]) / 2
+    return np.concatenate([times[:1] - half[:1], between, times[-1:] + half[-1:]])
 
 
 def _font_families() -> list[str]:

@@ -147,9 +147,8 @@ class LocationSensitiveAttention(HistoryAttention):
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the weights of additive attention, the filters and their projection."""
         super().build_score(query_dim, key_dim)
-        self.location_filter = self.add_kernel(
-            (self.kernel_size, 1, self.filters), "location_filter"
-        )
+        shape = (self.kernel_size, 1, self.filters)
+        self.location_filter = self.add_kernel(shape, "location_filter")
         self.location_kernel = self.add_kernel((self.filters, self.units), "location_kernel")
 
     def features(self, history: Tensor) -> Tensor:

@@ -35,10 +35,9 @@ class HoistedRNN(keras.layers.RNN):
         for cell in keras_cells.parts(self.cell):
             dtype = getattr(cell, "compute_dtype", self.compute_dtype)
             if dtype != self.compute_dtype:
-                raise ValueError(
-                    f"{type(self).__name__} expected a cell with its dtype, {self.compute_dtype}. "
-                    f"Received: {type(cell).__name__} of {dtype}"
-                )
+                expected = f"{type(self).__name__} expected a cell with its dtype"
+                received = f"{type(cell).__name__} of {dtype}"
+                raise ValueError(f"{expected}, {self.compute_dtype}. Received: {received}")
 
     def compute_output_spec(self, sequences: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs."""

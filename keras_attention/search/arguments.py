@@ -106,14 +106,10 @@ def checked(
         expect(name, holds, expected, received)
     memory = [x for x in tree.flatten(others["memory"]) if x is not None]  # a mask may be None
     for part, tensors in (("state", tree.flatten(others["state"])), ("memory", memory)):
+        expected = f"a {part} with one row for each of batch_size={batch_size} sentences: the "
+        expected += "search repeats it for its hypotheses, and nothing is tiled"
         for x in tensors:
-            expect(
-                name,
-                has_rows(x, size),
-                f"a {part} with one row for each of batch_size={batch_size} sentences: the search "
-                "repeats it for its hypotheses, and nothing is tiled",
-                shape_of(x),
-            )
+            expect(name, has_rows(x, size), expected, shape_of(x))
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
     if len(limits.shape) and max_steps is None:
         longest = ops.max(ops.pad(limits, [[0, 1]], constant_values=1))  # a batch may be empty

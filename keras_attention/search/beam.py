@@ -112,11 +112,8 @@ def beam_search(
         lengths, lost = progress.length, _lost(search, progress.coverage)
         scores = _score(search, progress.total, lengths, lost)
     else:
-        empty = ops.where(
-            start.ended,
-            _score(search, start.total, start.length, _lost(search, start.coverage)),
-            NEVER,
-        )
+        lost = _lost(search, start.coverage)
+        empty = ops.where(start.ended, _score(search, start.total, start.length, lost), NEVER)
         lengths, scores, places = loop.best_ended(outputs.pop("scores"), steps, empty, num_results)
         parts = loop.follow_parents(outputs, lengths, places)
     result = loop.finish(parts, lengths, scores, pad_id)
@@ -182,9 +179,8 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
         picked, gain, total, length = _best(log_probs, running.progress)
         outputs = {"tokens": picked, "log_probs": gain}
     else:
-        scores, parents, picked, gain, total, length = _choose(
-            search, log_probs, running.progress, lost
-        )
+        chosen = _choose(search, log_probs, running.progress, lost)
+        scores, parents, picked, gain, total, length = chosen
         # One array for tokens and parents: a loop writes each of its arrays at every step.
         outputs = {"codes": picked * search.width + parents, "log_probs": gain}
         places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * search.width
@@ -204,9 +200,8 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
     if search.width == 1:
         finished = ops.all(ended, axis=1)
     else:
-        outputs["scores"] = ops.where(
-            ops.logical_and(ended, ops.logical_not(had_ended)), scores, NEVER
-        )
+        ends_now = ops.logical_and(ended, ops.logical_not(had_ended))
+        outputs["scores"] = ops.where(ends_now, scores, NEVER)
         finished = _is_finished(search, progress, ops.where(ended, scores, NEVER))
     progress = progress._replace(finished=finished)
     return loop.scatter(outputs, running), running._replace(progress=progress, state=state)

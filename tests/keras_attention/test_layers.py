@@ -11,6 +11,7 @@ from tests.keras_attention import zoo
 from tests.keras_attention.helpers import (
     array,
     assert_close,
+    few,
     randomize,
     saved_and_loaded,
     weight_gradients,
@@ -98,11 +99,14 @@ def policy():
     keras.config.set_dtype_policy(before)
 
 
+BFLOAT16 = ("additive", "rnn heads", "rnn deep", "hoisted")
+
+
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
         *((name, "mixed_float16") for name in zoo.thinned([*zoo.MECHANISMS, *zoo.POOLING])),
-        *((name, "mixed_bfloat16") for name in ("additive", "rnn heads", "rnn deep", "hoisted")),
+        *((name, "mixed_bfloat16") for name in few(BFLOAT16, "additive", "hoisted")),
     ],
 )
 def test_mixed_precision_is_close_and_free_of_nan(rng, policy, name, precision):

@@ -68,7 +68,7 @@ def assert_halves_are_the_whole(layer, inputs, memory, memory_mask, mask):
     ("name", "way"),
     [
         *((n, "bahdanau feeding") for n in few(mechanisms.BY_NAME) if n not in WITH_STATE),
-        *((name, way) for name in few(WITH_STATE, "local_m", "monotonic") for way in WAYS),
+        *((name, way) for name in few(WITH_STATE, "monotonic") for way in WAYS),
     ],
 )
 def test_two_halves_of_a_target_are_the_whole(rng, name, way):
