@@ -1,4 +1,4 @@
-"""TensorFlow functions of this project are made here."""
+"""The one maker of this project's TensorFlow functions."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _MEMORY = re.compile(
 
 
 class UserError(ValueError):
-    """Something asked for that cannot be done; the message says what was expected and received."""
+    """A request that cannot be met; the message says what was expected and received."""
 
 
 class RunError(UserError):
@@ -31,7 +31,7 @@ class UsageError(ConfigError):
 
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
-    """Raise a UserError, which says `what` needs it, where a backend has no memory for a tensor."""
+    """Raise a UserError that names `what`, where a backend has no memory for a tensor."""
     try:
         yield
     except Exception as error:
@@ -56,7 +56,7 @@ def install(extra: str) -> str:
 
 
 def refuse_windows() -> None:
-    """End a command there, with one line that says where it runs."""
+    """End a command on Windows, with one line that names where it runs."""
     if sys.platform == "win32":
         raise SystemExit(
             "error: training and serving run on Linux and macOS, since tensorflow-text is not made "

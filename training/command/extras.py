@@ -21,7 +21,7 @@ def need(package: str, other: str = "") -> None:
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed: {install(package)}")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-    if "keras" in sys.modules:  # which has its backend
+    if "keras" in sys.modules:  # its backend is set already
         return
     if backend != "tensorflow":
         print(f"note: this command runs on TensorFlow, not on {backend}{other}", file=sys.stderr)

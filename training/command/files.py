@@ -57,7 +57,7 @@ def check_space(folder: Path, size: int) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Have an OSError that names no file, as that of a full disk, name this one."""
+    """Give an OSError without a file name, such as that of a full disk, this path."""
     try:
         yield
     except OSError as error:

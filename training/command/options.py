@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
-    """Return what reads an argument that is a number, and refuses all others."""
+    """Return a reader of an argument that is a number; it refuses other texts."""
 
     def read(text: str) -> Any:
         try:
@@ -69,7 +69,7 @@ def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[s
 
 
 def between(least: int, most: int) -> Callable[[str], int]:
-    """Return what reads a whole number of a range, its ends included."""
+    """Return a reader of whole numbers from `least` to `most`, both included."""
     return _number(int, f"a whole number of {least} to {most}", lambda n: least <= n <= most)
 
 
@@ -172,7 +172,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
 
 @contextmanager
 def going_on(how: str | Callable[[], str]) -> Iterator[None]:
-    """Where Ctrl-C is pressed, say how to go on; of what `main_guard` runs."""
+    """Add `how` to go on to the message that `main_guard` prints after Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
@@ -201,8 +201,8 @@ def main_guard(main: Callable[[], None]) -> None:
     """Run a script's `main`; turn its user's errors into one line.
 
     The exit status is 2 for a command line that cannot be followed, 130 where Ctrl-C was pressed,
-    and else 1. Whatever is not a `UserError`, an OSError or an interruption is a defect of ours and
-    keeps its trace.
+    and else 1. An error of another kind than UserError, OSError or interruption is a
+    defect of ours and keeps its trace.
     """
     _open_streams()
     try:

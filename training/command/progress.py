@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _showing = False
 
-# Says what is done next, and the share of all its time that such work has mostly taken by now.
+# Takes the name of the next stage and the share of all time that has usually passed by now.
 ReportStage = Callable[..., None]
 
 

@@ -22,7 +22,7 @@ from training.command.files import write_text
 from training.config.keys import Events, Image, Shared, Target, Text, check, key
 
 SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image, "events": Events}
-# What a setting needs of other keys. Hard monotonic attention has a decoder of its own.
+# Values of other keys that a setting needs. Hard monotonic attention has its own decoder.
 NEEDS: dict[str, dict[str, str | bool | float]] = {
     "attention = hard_monotonic": {
         "source": "text",
@@ -62,7 +62,7 @@ class Config(Target, Events, Image, Text, Shared):
         return "label" if self.source == "events" else "text"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, in one line that names the key."""
+        """Raise ConfigError, in one line that names the key, for values that cannot work."""
         keys = dataclasses.fields(self)
         for field in keys:
             check(field.name, getattr(self, field.name), field.metadata)
@@ -116,9 +116,9 @@ class Config(Target, Events, Image, Text, Shared):
 
     @property
     def bound(self) -> tuple[int, int]:
-        """The most tokens of an answer: for each token of its source, and beside.
+        """Factor and constant of the most tokens of an answer: factor · source tokens + constant.
 
-        Twice the source's and 10 of a run that did not measure its targets.
+        2 and 10 in a run that did not measure its targets.
         """
         factor, _, more = ("2x+10" if self.target_bound == "auto" else self.target_bound).partition(
             "x+"
@@ -126,7 +126,7 @@ class Config(Target, Events, Image, Text, Shared):
         return int(factor), int(more)
 
     def attention_arguments(self) -> dict[str, Any]:
-        """Return what `keras_attention.mechanisms.make` takes beside the name.
+        """Return the keyword arguments of `keras_attention.mechanisms.make`.
 
         The layer refuses an argument that it lacks.
         """
@@ -159,7 +159,7 @@ class Config(Target, Events, Image, Text, Shared):
         return backend == "jax" or bool(self.jit_compile)
 
     def has_key(self, key: str) -> bool:
-        """Whether a key says something about this source and its target."""
+        """Whether this source and its target have the key."""
         parts = [SOURCES[self.source], *([Target] if self.target == "text" else [])]
         return key not in _OWNED or any(hasattr(part, key) for part in parts)
 

@@ -1,4 +1,4 @@
-"""How a file writes its columns: found once from all of it, with notes on parts that are not read.
+"""The form of a file's columns, found from all of its lines, with notes on parts left unread.
 
 Quotes are those of spreadsheets. A pronouncing dictionary, of CMUdict, Kaldi, MFA or pocketsphinx,
 has notes that are not learned: `word(2)`, probabilities, comments.
@@ -14,9 +14,9 @@ from training.data.rules import COMMENT, PROBABILITIES, VARIANT
 
 NEARLY_ALL = 0.99
 QUOTED = "columns are in quotes, which are not read"
-MOST_WRONG = 1000  # texts with quotes of their own, after which the rest decides no more
+MOST_WRONG = 1000  # texts with quotes of another form, after which no more are counted
 LARGEST_ALPHABET = 250  # of phones
-# It begins with a plain quote, which is looked for fast; a line end is put before the text.
+# The pattern begins with a plain quote, for speed; callers put a line end before the text.
 _QUOTED = re.compile(r'"(?<=[\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|$)')
 _HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines that show whether a file is a dictionary
 _SEPARATORS = {"semicolons": ";", "commas": ",", "bars": r"\|", "spaces": r"\S  +\S|^\S+ \S+$"}
@@ -67,9 +67,9 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
 class Quotes:
     """Whether columns are in quotes as spreadsheets write them.
 
-    Where a text has a quote, all of it is in quotes and its own are doubled; and nearly all texts
-    are in quotes, or some have doubled ones, or tabs or line ends inside, not both: whole lines
-    may be between two quotes.
+    In such a file every text with a quote is itself in quotes, with inner quotes doubled. Beside
+    that, nearly all texts are in quotes, or some have doubled quotes, or tabs or line ends inside;
+    not both, for whole lines may stand between two quotes.
     """
 
     def __init__(self) -> None:
@@ -106,9 +106,9 @@ def _split(line: str) -> Sequence[str]:
 
 
 def _is_dictionary(lines: Sequence[str]) -> bool:
-    """Whether lines have a word, and symbols of a small alphabet, several of most.
+    """Whether each line is a word and symbols of a small alphabet, mostly several.
 
-    Without tabs the symbols must be short, and come again and again.
+    Without tabs the symbols must be short and repeat often.
     """
     if 2 * sum("#" in line.split() for line in lines) > len(lines):
         return False  # "#" is a phone
@@ -130,5 +130,5 @@ def _is_dictionary(lines: Sequence[str]) -> bool:
 
 
 def is_header(columns: Sequence[str]) -> bool:
-    """Whether the first line names columns, and is no pair."""
+    """Whether the columns of a first line are names of columns."""
     return len(columns) > 1 and {column.lower() for column in columns[:2]} <= _HEADER

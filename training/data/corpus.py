@@ -27,7 +27,7 @@ FORMS = (*(spec.partition(":")[0] for spec in TEXT_SPECS), "images", "events")
 
 
 class SpecError(CorpusError, UsageError):
-    """A SPEC that names nothing."""
+    """A SPEC without any data."""
 
 
 def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
@@ -124,7 +124,7 @@ def absolute(spec: str) -> str:
 
 
 def unknown(kind: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:
-    """Return the error for a SPEC that names no data of a kind, with a near one if there is any."""
+    """Return the error for a SPEC that names no data of a kind, with a near name if any."""
     if percent := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", spec):
         share = f"{float(percent[1]) / 100:g}"
         return SpecError(f"Unknown {kind} {spec!r}: write {share}, a share of the lines")

@@ -40,10 +40,10 @@ Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 
 @contextmanager
 def workers(count: int) -> Iterator[Run]:
-    """Start so many processes; for 0 all is done in this one.
+    """Start `count` processes; with 0 the calls run in this process.
 
-    Yield a function that calls another in them with each of some tuples of arguments, which are
-    taken as they are needed, and yields what it returns, in order. Raises UserError where one is
+    Yield `run(function, tasks)`: it calls the function with each tuple of arguments and yields the
+    results in order. Tasks are drawn as they are needed. Raises UserError where a process is
     killed.
     """
     if not count:
@@ -90,7 +90,7 @@ Copying = tuple[float, int, int]
 
 
 class Tokenizing(NamedTuple):
-    """How texts become tokens."""
+    """The settings by which texts become tokens."""
 
     kinds: tuple[str, str]  # of both sides' tokenizers
     sizes: tuple[int, int]  # of their vocabularies, at most
@@ -98,7 +98,7 @@ class Tokenizing(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> Tokenizing:
-        """Return that of a configuration."""
+        """Return the settings of a configuration."""
         copying = config.copy_hidden, config.max_source_length, config.seed
         return cls(
             (config.source_tokenizer, config.target_tokenizer),
@@ -108,12 +108,12 @@ class Tokenizing(NamedTuple):
 
 
 class BlockEncoding(NamedTuple):
-    """How blocks are encoded."""
+    """The settings by which the blocks of a SPEC are split and encoded."""
 
     tokenizers: tuple[Path, Path]  # files of both sides
     shares: Shares  # of the sources that are held out for dev and test
     measured: frozenset[str]  # sources of dev and test, where these are no shares
-    extra: bool  # whether those are left out
+    extra: bool  # whether pairs with a source in `measured` are left out
     script_of: str  # data in whose script targets are written
     copying: Copying | None  # None where no words are copied
 
@@ -141,7 +141,7 @@ def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[s
     """
     try:
         if kind == SENTENCEPIECE:
-            # However a source is typed, it is read alike; a target keeps its own characters.
+            # Variants of a character in a source are one; a target keeps its own characters.
             rule = "nmt_nfkc" if side == "source" else "identity"
             return model_state(train_sentencepiece(lines, size, normalization=rule))
         return _on_tensorflow().train_vocabulary(kind, lines, size).state()
@@ -212,7 +212,7 @@ def _said(
 def encode_block(
     block: Block, job: BlockEncoding
 ) -> tuple[tuple[Ids, Ids], dict[str, list[tuple[str, str]]], Skipped]:
-    """Return the token ids of both sides of a block, the pairs of dev and test, other lines."""
+    """Return the token ids of training pairs, the pairs of dev and test, and skipped lines."""
     skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](train=[], dev=[], test=[])
     for split, source, target in pairs_of(block, job, skipped):
         parts[split].append((source, target))

@@ -53,7 +53,7 @@ class Block(NamedTuple):
 
 @dataclass
 class Skipped:
-    """Lines that are no pair, counted in the order of the file."""
+    """Lines without a pair, counted by reason in the order of the file."""
 
     reasons: Counter[str] = field(default_factory=Counter)
     first: dict[str, int] = field(default_factory=dict)  # line of each reason
@@ -77,9 +77,9 @@ class Skipped:
         self.first = other.first | self.first
 
     def check(self, spec: str) -> None:
-        """Refuse another kind of file than sentence pairs.
+        """Refuse a file that does not hold sentence pairs.
 
-        Raises CorpusError, naming the first line that is otherwise.
+        Raises CorpusError, which names the first line without a pair.
         """
         form, _, paths = spec.partition(":")
         place = " and ".join(parallel(paths)) if form == "parallel" else paths
@@ -127,7 +127,7 @@ def files_of(spec: str) -> list[Path]:
 def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) -> Iterator[Block]:
     """Yield the lines of files, about `size` bytes at a time.
 
-    Columns are of a `form`, by default that which the file has.
+    `form` tells how columns are written; by default it is found from the file.
 
     Raises:
         CorpusError: one cannot be read, or line-aligned files differ in their number of lines.
@@ -185,7 +185,7 @@ def parse(block: Block, skipped: Skipped) -> Split:
 
 
 def read_split(spec: str, form: Form | None = None) -> Split:
-    """Read files to their end, whose columns are of a `form`: see `read_blocks`.
+    """Read files to their end; `form` as in `read_blocks`.
 
     Without a `form` it prints the notes on it. Raises CorpusError where files cannot be read, or
     hold other things than pairs.
@@ -204,7 +204,7 @@ def read_split(spec: str, form: Form | None = None) -> Split:
 
 
 def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """Return a file; refuse other encodings than UTF-8, and other line ends."""
+    """Return the file; raise CorpusError for UTF-16, NUL bytes, or lines that end in CR alone."""
     start = file.peek(4096)[:4096]
     if start.startswith(MARKS) or b"\0" in start:
         raise CorpusError(f"{path}, line 1: expected UTF-8 text without NUL characters, {UTF16}")
@@ -233,7 +233,7 @@ def _cut(file: io.BufferedReader, size: int) -> Iterator[bytes]:
 
 
 def _grouped(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Yield lines together, about `size` bytes at a time."""
+    """Join lines to groups of about `size` bytes."""
     group, count = list[bytes](), 0
     for line in lines:
         group.append(line)
@@ -299,7 +299,7 @@ def rows_of(
 
 
 def _decoded(data: bytes, bad: dict[int, str]) -> list[str]:
-    """Return lines as NFC text; add the reasons why some cannot be read, by their places."""
+    """Return lines as NFC text; `bad` gets the place and the reason of each unreadable one."""
     if b"\0" not in data:
         with suppress(UnicodeDecodeError):
             text = unicodedata.normalize("NFC", data.decode().replace("\ufeff", ""))

@@ -53,7 +53,7 @@ class Split:
     unusable: int = 0  # lines of the files that hold no pair
 
     def pairs(self) -> list[tuple[Any, str]]:
-        """Every source with each of its references."""
+        """Return every source with each of its references."""
         return [
             (source, reference)
             for source, references in zip(self.sources, self.references, strict=True)
@@ -61,7 +61,7 @@ class Split:
         ]
 
     def select(self, indices: Sequence[int]) -> Split:
-        """The sentences at these positions."""
+        """Return the sentences at these positions."""
         chosen: dict[str, Any] = {
             name: [values[i] for i in indices]
             for name, values in vars(self).items()
@@ -71,21 +71,21 @@ class Split:
 
 
 def chosen(count: int, limit: int | None, seed: int = 0) -> Sequence[int]:
-    """Positions of at most `limit` of so many examples, drawn at random, in order; 0 for all."""
+    """Draw at most `limit` of `count` positions, 0 for all; return them in order."""
     if not limit or limit >= count:
         return range(count)
     return sorted(random.Random(seed).sample(range(count), limit))
 
 
 def sample(split: Split, limit: int | None, seed: int = 0) -> Split:
-    """At most so many sentences, chosen at random, in their order; all of them for None."""
+    """Return at most `limit` sentences, drawn at random, in their order; None for all."""
     if limit is None or limit >= len(split.sources):
         return split
     return split.select(chosen(len(split.sources), limit, seed))
 
 
 def merge_sources(split: Split) -> Split:
-    """One sentence for each source, with the different references of all its lines."""
+    """Return one sentence for each source, with the different references of all its lines."""
     first: dict[str, int] = {}
     references: dict[str, dict[str, None]] = {}
     for i, source in enumerate(split.sources):
@@ -104,8 +104,8 @@ def number_of(text: str) -> int:
 def open_data(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file for reading, decompressed if its name ends in `.gz` or `.zst`.
 
-    Raises CorpusError where it can be read once alone, cannot be opened, or cannot be read inside
-    the `with`.
+    Raises CorpusError for a pipe, which can be read only once, and where the file cannot be opened,
+    or not be read inside the `with`.
     """
     path = path.expanduser()
     damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)

@@ -22,10 +22,10 @@ from training.command.errors import ConfigError
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID, Sequences
 
 SENTENCEPIECE = "sentencepiece"
-# SentencePiece cuts the names of its own pieces out of all texts: these, with a space, no text has.
+# SentencePiece cuts the names of its own pieces out of texts: no text has these, with a space.
 _NAMES = {"pad": "<pad >", "unk": "<unk >", "bos": "<s >", "eos": "</s >"}
-_UNREAD = "▅"  # SentencePiece's mark of what is unknown: it passes over a line with it
-FEW_WORDS = 1000  # with more, words share parts, and a unigram model has these
+_UNREAD = "▅"  # SentencePiece's mark of an unknown piece: it skips lines with this mark
+FEW_WORDS = 1000  # with more, words share parts, which a unigram model learns
 
 
 def write_state(path: str | Path, state: dict[str, Any]) -> None:

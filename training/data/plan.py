@@ -11,7 +11,7 @@ from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.shapes import FEW_SHAPES, STEPS, Costs, Reckoned, choose_widths, reckon
 
-_FREE_BUCKETS = 32  # where batches may have any width, so many keep padding low
+_FREE_BUCKETS = 32  # enough for low padding, where batches may have any width
 _JOINED = (2, 4, 8)  # pairs that are joined to one
 _SAMPLE = 200_000  # pairs whose lengths decide the widths
 _GRID = 64  # widths to choose from, of each side

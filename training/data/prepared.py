@@ -28,7 +28,7 @@ def tokenizer_files(folder: Path) -> tuple[Path, Path]:
 
 
 def write_manifest(folder: Path, values: dict[str, Any]) -> None:
-    """Write what the files of a folder hold, whose sizes are added."""
+    """Write `values` and the sizes of the folder's files."""
     files = [file for file in sorted(folder.glob("[!.]*")) if file.name != MANIFEST]
     sizes = {file.name: file.stat().st_size for file in files}
     write_json(folder / MANIFEST, {"format": FORMAT, **values, "bytes": sizes})
@@ -56,7 +56,7 @@ class Prepared:
                 raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
         self.count: int = self.manifest["pairs"]
         self.tokenizers = tokenizer_files(self.path)
-        self.files = [file, *self.tokenizers]  # which tell it from any other
+        self.files = [file, *self.tokenizers]  # whose content identifies the corpus
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -75,9 +75,9 @@ class Prepared:
         return source, target
 
     def rows(self, limit: int = 0, seed: int = 0) -> np.ndarray | None:
-        """Return the pairs to learn from; None for all.
+        """Return the numbers of the pairs to learn from; None for all.
 
-        `limit` draws some of the pairs of the data; those of extra data are all there.
+        `limit` of the data's own pairs are drawn; all of extra data are learned from.
         """
         own = self.manifest["own"]
         if not limit or limit >= own:
@@ -88,7 +88,7 @@ class Prepared:
         """Read the sentences of dev or test.
 
         Raises:
-            CorpusError: there are none; or for the training pairs, which are token ids alone.
+            CorpusError: there are none; training pairs have no texts, only token ids.
         """
         file = self.path / f"{split}.tsv"
         if split not in ("dev", "test") or not file.is_file():

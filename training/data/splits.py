@@ -42,7 +42,7 @@ class Texts(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> Texts:
-        """Return those of a configuration."""
+        """Return the SPECs of a configuration."""
         extra = tuple(config.extra_data.split())
         return cls(config.data, config.dev, config.test, extra, config.train_limit, config.seed)
 
@@ -62,15 +62,15 @@ class Texts(NamedTuple):
         return iter([text_block(spec, split)])
 
     def files(self) -> list[Path]:
-        """Return the files that are learned from, and those of dev."""
+        """Return the files of the data, of extra data and of dev."""
         specs = self.learned() or [self.data]
         return [*(f for spec in specs for f in corpus.files_of_training(spec)), *files_of(self.dev)]
 
     def stamped(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return a SHA-256 of all `files`, `digest`, and their sizes and times, `files`.
+        """Return `digest`, the SHA-256 of all files, and `files`, their sizes and times.
 
-        Files that are as `before`, an earlier manifest, has them are not read. Raises CorpusError
-        where one is missing.
+        Where sizes and times are those of `before`, an earlier manifest, its digest is taken.
+        Raises CorpusError where a file is missing.
         """
         files = self.files()
         stamped = stamps(files)
@@ -86,10 +86,10 @@ class Texts(NamedTuple):
 def load_split(
     texts: Texts, name: str, *, limit: int | None = None, seed: int = 0
 ) -> tuple[Split, dict[str, str]]:
-    """Read a split of what a run is about: at most `limit` sentences, a random sample of them.
+    """Read a split of a run's texts: all of it, or a random sample of `limit` sentences.
 
-    Return what was really read, too: the SPEC, `data`, and its `split`, which is "all" for files
-    that were read whole. Raises CorpusError where there is no such split, or it cannot be read.
+    Return also `data`, the SPEC that was read, and its `split`: "all" for files read whole. Raises
+    CorpusError where there is no such split, or it cannot be read.
     """
     setting = getattr(texts, name) if name in HELD_OUT else ""
     is_other = bool(setting) and _share(texts, name) is None
@@ -134,7 +134,7 @@ def held_out(texts: Texts, lines: int) -> Shares:
 
 
 class Divided(NamedTuple):
-    """Where the sentences of a run's texts go."""
+    """The division of a run's texts into training, dev and test."""
 
     lines: int  # of all that is learned from
     samples: dict[str, Block]  # some lines of each SPEC that is learned from
@@ -164,7 +164,7 @@ def dev_share(lines: int) -> float:
 
 
 def too_few(data: str, name: str) -> CorpusError:
-    """Return the error for data of which no sentence is held out for dev or test."""
+    """Return the error for data too small to hold out a sentence for dev or test."""
     return CorpusError(
         f"{data} has too few sentences to hold out a dev set or a test set: {name} would be empty"
     )
@@ -199,9 +199,9 @@ def split_of(source: str, shares: Shares) -> str:
 
 
 def fitting_metric(references: Sequence[Sequence[str]]) -> str:
-    """Return what fits the references: `exact` where most have three words or fewer, or `bleu`.
+    """Return the metric for references: `exact` where most have three words or fewer, else `bleu`.
 
-    BLEU counts runs of up to four words, of which such sentences have none. Each character of
+    BLEU counts runs of up to four words; such sentences have none. Each character of
     Chinese and Japanese is a word.
     """
     words = r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+"

@@ -28,7 +28,7 @@ class Sequences:
 
     @classmethod
     def of(cls, values: np.ndarray, lengths: np.ndarray) -> Sequences:
-        """Make them of the values of all, one after another, and their lengths."""
+        """Make sequences of their values, one after another, and their lengths."""
         lengths = np.asarray(lengths, np.int32)
         return cls(np.asarray(values), np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
 
@@ -51,9 +51,9 @@ class Sequences:
         writer.close()
 
     def select(self, rows: np.ndarray, longest: int) -> Sequences:
-        """Return sequences that are each those of a row `(n, k)` one after another, -1 for none.
+        """Join the sequences of each row of `rows` `(n, k)`; -1 stands for none.
 
-        Of each the first `longest` steps are taken. Token ids follow one another as they would if
+        Each is cut after `longest` steps. Token ids follow one another as they would if
         the texts did, with a space between.
         """
         lengths = np.where(rows < 0, 0, np.minimum(self.lengths[rows], longest))
@@ -64,7 +64,7 @@ class Sequences:
         return replace(Sequences.of(values, lengths.sum(axis=1)), padding=self.padding)
 
     def padded(self, width: int = 1, multiple: int = 1) -> np.ndarray:
-        """Return sequences, which must lie one after another, as one array `(n, width, …)`.
+        """Pad sequences, which must lie one after another, to one array `(n, width, …)`.
 
         The width is at least `width`, and a multiple of `multiple`. Token ids are int32.
         """
@@ -123,7 +123,7 @@ def ids_dtype(vocab_size: int) -> np.dtype:
 
 
 def in_chunks(count: int, size: int, ids_of: Callable[[slice], Ids]) -> Ids:
-    """Return the token ids of so many texts, of which `ids_of` encodes `size` at a time."""
+    """Return the token ids of `count` texts; `ids_of` encodes `size` of them at a time."""
     parts = [ids_of(slice(start, start + size)) for start in range(0, count or 1, size)]
     values, lengths = map(np.concatenate, zip(*parts, strict=True))
     return values, lengths

@@ -93,7 +93,7 @@ def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, 
 
 
 def replace_words(text: str, others: Mapping[str, str]) -> str:
-    """Put other words in the places of some."""
+    """Replace each word that is a key of `others` by its value."""
     return WORD.sub(lambda word: others.get(word[0], word[0]), text)
 
 

@@ -65,7 +65,7 @@ class Tokenizer(tf.Module, ABC):
         return self._encode(clean_text(text))
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Tokens of each text as they stand in it, string ragged `(B, None)`; words alone."""
+        """Return the tokens of each text, string ragged `(B, None)`; of `words` alone."""
         raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
 
     def unknown(self, text: tf.Tensor) -> tf.Tensor:

@@ -100,7 +100,7 @@ def _write(
         processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
 
     def job(spec: str) -> BlockEncoding:
-        """From the data itself, hold out shares; from extra data, leave out what is measured on."""
+        """From the data hold out shares; from extra data leave out sources of dev and test."""
         sources = frozenset(text for split in measured.values() for text in split.sources)
         extra = spec != texts.data
         return BlockEncoding(

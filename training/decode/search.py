@@ -30,13 +30,13 @@ def check_search(settings: SearchSettings, runs: Sequence[Run]) -> None:
 
 
 def bound_of(runs: Sequence[Run]) -> tuple[int, int]:
-    """Return the most tokens of an answer of runs: for each source token, and beside."""
+    """Return factor and constant of the most tokens of an answer, over all runs."""
     factors, more = zip(*(run.config.bound for run in runs), strict=True)
     return max(factors), max(more)
 
 
 class Encoded(NamedTuple):
-    """Sources that `encode` has read, for several searches of them."""
+    """The encoded sources of one or several searches."""
 
     source: Tensor  # int32 `(B, S)`
     memories: list[Any]  # for each model its prepared memory, structures of tensors `(B, ...)`

@@ -30,7 +30,7 @@ class SearchSettings:
 
     @classmethod
     def of(cls, options: argparse.Namespace, num_results: int = 1) -> SearchSettings:
-        """Return what a command line asks for."""
+        """Return the settings of a command line."""
         names = ("beam_width", "length_penalty", "coverage_penalty", "precision")
         values = {name: getattr(options, name) for name in names if hasattr(options, name)}
         return cls(**values, num_results=num_results, replaces_unknown=options.replace_unknown)

@@ -24,7 +24,7 @@ CORE = WINDOW - 2 * CONTEXT
 
 
 class Spelling(NamedTuple):
-    """How a pronouncer reads words, by those that it learned from."""
+    """The lengths by which a pronouncer reads words, measured on its training words."""
 
     whole: int  # letters of the longest word that is read at once
     fewest: float  # phones a letter that nearly all words have at least

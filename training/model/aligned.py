@@ -14,8 +14,8 @@ from training.sources.text.source import EMBEDDING_STDDEV
 Tensor = Any
 
 FARTHEST = 8  # steps to the right from which on all have one weight
-NEVER = -1e9  # a score that no probability is left of
-TINY = 1e-37  # of this a logarithm can still be taken
+NEVER = -1e9  # a score whose probability is 0
+TINY = 1e-37  # the least probability that a logarithm is taken of
 
 
 class AlignedDecoder(keras.layers.Layer):
@@ -197,7 +197,7 @@ class AlignedDecoder(keras.layers.Layer):
 
 
 def _one_place_on(shape: Any, dtype: Any = None) -> Tensor:
-    """Return the first weights of ways: a place after the other is learned sooner than any way."""
+    """Return initial weights that prefer one step right, which is learned sooner than any other."""
     return ops.cast(2 * ops.one_hot(1, shape[0]), dtype)
 
 

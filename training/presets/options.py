@@ -1,4 +1,4 @@
-"""The options that say what is trained on what, and the configuration that they make."""
+"""The options of presets and data, and the configuration that they make."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def choose(traits: Traits, count: int) -> Chosen:
             settings = [*settings, f"epochs={40 if size == 'medium' else 30}"]
         size = "high" if size == "high" else "medium"
     if not traits.follows:
-        settings = [*settings, "attention=additive"]  # a token may be said of any letter
+        settings = [*settings, "attention=additive"]  # each token may depend on any letter
     for side, texts in (("source", source), ("target", target)):
         if texts.longest > MOST_SOURCE_LETTERS and not (symbols and side == "target"):
             most = min(texts.longest + 10, MOST_SPELLED + 100)
@@ -101,7 +101,7 @@ Files may be compressed (.gz, .zst). Corpora are looked for in $KERAS_ATTENTION_
 
 
 def add_configuration(parser: Parser) -> None:
-    """Add the options that `configuration` reads, and what SPECs and keys there are to the help."""
+    """Add the options that `configuration` reads; the help lists SPECs and keys."""
     parser.add_argument(
         "--preset",
         metavar="NAME",
@@ -191,9 +191,9 @@ def _check_data(source: str, specs: Iterable[str | None]) -> None:
 
 
 def _own_texts(spec: str) -> Config:
-    """Return the settings for texts: by what they are where they can be read, and their number.
+    """Return the settings for texts, by their kind, where they can be read, and their number.
 
-    What is recognised is printed: the head of the block that `training.runs.start` goes on with.
+    Print the recognised traits: the head of the block that `training.runs.start` goes on with.
     """
     chosen, rows = Chosen("learned as sentences", None, []), []
     if is_prepared(spec):

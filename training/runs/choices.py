@@ -1,4 +1,4 @@
-"""What a run chooses by itself, said before anything is learned, each with the way out."""
+"""The choices of a run, printed before it learns, each with the way out."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class RunFiles:
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
         self.tokens = path / "tokens"  # token ids of the texts, see `training.data.prepared`
         self.streamed = path / "writing-texts"  # where texts become token ids when the run begins
-        # what training needs to go on, the last two; epoch 0 is what it starts from
+        # the last two states that training can go on from; epoch 0 is the beginning
         self.checkpoints = path / "checkpoints"
         self.recent = path / "recent"  # weights that are to be averaged
         # the weights of the epoch with the best dev score, or of a better average
@@ -56,9 +56,9 @@ class RunFiles:
         # the score of the last average that was tried, and of an earlier one that is kept; gone
         # once an epoch is better
         self.average = path / "average.json"
-        # SHA-256 of the weights and of what reads both sides: damaged files are not used
+        # SHA-256 of the weights and of both sides' readers: damaged files are refused
         self.digests = path / "digests.json"
-        self.card = path / "README.md"  # what the run is, for people
+        self.card = path / "README.md"  # settings, figures and commands, for people
         self.curves = path / "curves.png"  # the history as a picture
         self.heat_map = path / "attention.png"  # where the decoder looks in a sentence of dev
         self.lock = path / LOCK  # held while a process writes to the run
@@ -213,10 +213,10 @@ def read_history(file: Path) -> list[Record]:
 
 
 def rank(record: Record, by: str = "auto") -> tuple[float, float]:
-    """Return what is greater for a better epoch: the score of `by`, then minus the perplexity.
+    """Return a pair that is greater for a better epoch: the score of `by`, minus the perplexity.
 
-    By "perplexity" it is that alone, by "last" the number of the epoch; a mean of epochs, which has
-    none, comes after all. Otherwise it is the first figure of `training.metrics` that
+    By "perplexity" the score is minus the perplexity; by "last" it is the epoch's number, infinite
+    for a mean of epochs. Otherwise it is the first figure of `training.metrics` that
     the record has, or the cross-entropy of a label; where nothing was translated, the perplexity.
     """
     if by == "last":

@@ -68,7 +68,7 @@ def load_best(files: RunFiles, model: keras.Model) -> None:
     """Load a run's best weights into a model; a RunError where they are damaged or another's."""
     files.check(files.best)
     try:
-        with warnings.catch_warnings():  # that some are not there, which is an error in the end
+        with warnings.catch_warnings():  # of missing weights, which end in an error
             warnings.simplefilter("ignore")
             model.load_weights(files.best)
     except (OSError, ValueError, KeyError) as error:
@@ -100,7 +100,7 @@ def load_translators(paths: Sequence[str | Path]) -> list[Run]:
     """Load runs that are to be used together, from text to text."""
     runs = load_ensemble(paths)
     for run in runs:
-        _ = run.source_tokenizer, run.target_tokenizer  # which other runs do not have
+        _ = run.source_tokenizer, run.target_tokenizer  # raise for runs without texts
     return runs
 
 

@@ -159,7 +159,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
 
 
 def _decided(opened: Opened) -> Opened:
-    """Return a run with what the data decide: metric, epoch to keep, most tokens of an answer.
+    """Return a run with metric, epoch to keep and bound of answers as the data decide them.
 
     BLEU of few sentences is mostly chance: with 47 of them an epoch with a perplexity of 36 was
     kept, and one with 25 was not.
@@ -186,7 +186,7 @@ def prepare_run(config: Config, output: Path) -> dict[str, int]:
         files.check_free()
         check_attention(config)  # before the data are read
         opened = open_run(files, config)
-        build_model(config, *opened.origin.vocabulary)  # finds out now what would fail elsewhere
+        build_model(config, *opened.origin.vocabulary)  # fails here, not where it is trained
         write_run(files, opened)
     pairs, dev_pairs = opened.pairs.statistics, opened.dev_pairs.statistics
     return {"train": pairs.pairs + pairs.dropped, "dev": dev_pairs.pairs}

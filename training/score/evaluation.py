@@ -43,7 +43,7 @@ from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
 from training.sources.image.source import grid_size
 
-FEW_WORDS = 1000  # of which a rate says little without its interval
+FEW_WORDS = 1000  # too few for a rate without its interval
 
 
 def region_weights(
@@ -199,7 +199,7 @@ def errors(translations: Sequence[Translation], split: Split, lowercase: bool = 
 def _about_errors(
     file: Path, hypotheses: list[str], split: Split, lowercase: bool, smoothing: float
 ) -> str:
-    """Return what a table of errors holds, and what its probabilities are."""
+    """Return a sentence on a table of errors: how many, and how probabilities are meant."""
     texts: Any = hypotheses, split.references
     matches = exact_matches(*(lowered(*texts) if lowercase else texts))
     if not (wrong := sum(not right for right, _ in matches)):
@@ -247,7 +247,7 @@ def report(options: argparse.Namespace) -> None:
 
 
 def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
-    """Read the examples to score, written as those are that the run was trained on."""
+    """Read the examples to score, in the form of the run's training data."""
     spec, drawn = options.data or run.config.data, {"limit": options.limit, "seed": options.seed}
     is_file = corpus.is_file(spec)
     if options.data and is_file and corpus.absolute(spec) == run.config.data:

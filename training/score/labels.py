@@ -26,7 +26,7 @@ def evaluate_labels(
     bootstrap: bool = False,
     figure: Path | None = None,
 ) -> dict[str, Any]:
-    """Score the probabilities that runs give, or their mean.
+    """Score the probabilities of a run, or the mean of several runs.
 
     With `bootstrap` there are 95 % intervals, by resampling people with all their examples; a
     `figure` of the calibration is drawn as a PNG.
@@ -71,7 +71,7 @@ def evaluate_labels(
 
 
 def draw_calibration(predictions: dict[str, tuple[np.ndarray, np.ndarray]], path: Path) -> None:
-    """Draw labels and probabilities by name: how often came true what was said, in tenths."""
+    """Draw the share of true outcomes over the predicted probability, in tenths."""
     from matplotlib.figure import Figure
     from sklearn.calibration import calibration_curve
 

@@ -58,7 +58,7 @@ SOURCE_KINDS = {
 
 
 def check_data(kind: str, spec: str, split: str | None = None) -> None:
-    """Raise a CorpusError where what a SPEC names, or its split, is not there; nothing is read."""
+    """Raise a CorpusError where a SPEC names no data, or not the split; nothing is read."""
     corpus.check(spec, split, source=kind)
     if (sets := SOURCE_KINDS[kind].sets) and spec.partition(":")[0] not in SOURCE_KINDS[kind].forms:
         if spec not in sets:

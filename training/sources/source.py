@@ -1,4 +1,4 @@
-"""The base of all sources, for training, search, export and evaluation."""
+"""The base class of sources, and the parts that their encoders share."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def read_sequence(
     return x, hidden[0] if len(hidden) == 1 else keras.layers.Concatenate()(hidden)
 
 
-# Of many examples: `Sequences`, or examples of one size, which have `lengths` of 1 and `read` those
-# of some rows `(B,)` as a batch `(B, …)`, in TensorFlow's graph.
+# Many examples: `Sequences`, or an object for examples of one size, with `lengths` of 1 and a
+# method `read` from rows `(B,)` to a batch `(B, …)`, in TensorFlow's graph.
 Rows = Any
 
 
@@ -64,8 +64,8 @@ class Source(ABC):
 
     # what `save` writes; runs that are used together have the same ones
     files: ClassVar[tuple[str, ...]] = ()
-    # what the encoder has to know of the data: entries of the vocabulary, columns of a table; 0
-    # where there is nothing to know
+    # the size that the encoder is built for: entries of the vocabulary, columns of a table; 0 where
+    # there is none
     size: int = 0
     places: tuple[int, ...] | None = None  # shape of the memory's places; None for a sequence's
 
@@ -105,11 +105,11 @@ class Source(ABC):
         raise NotImplementedError
 
     def begin(self, model: keras.Model) -> None:  # noqa: B027
-        """Give a new model the statistics of the training data that it needs, if any."""
+        """Give a new model the statistics of the training data, if it needs any."""
 
     @abstractmethod
     def rows(self, raw: Sequence[Any], training: bool = False) -> Rows:
-        """Read many examples; in training they may come slightly changed, each time otherwise."""
+        """Read many examples; in training they may be changed slightly, anew in each epoch."""
 
     def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
         """Return shape and dtype of each input of an export; texts have an export of their own."""
@@ -134,11 +134,11 @@ class Source(ABC):
 
 
 def encoded(config: Config, memory: Tensor, mask: Tensor, summary: Tensor) -> list[Tensor]:
-    """Return the results of an encoder, in the form that all have.
+    """Return the outputs that every encoder has.
 
     Args:
         config: of the run.
-        memory: what is attended to, `(B, S, dim)` or a grid `(B, H, W, dim)`.
+        memory: the values to attend to, `(B, S, dim)` or a grid `(B, H, W, dim)`.
         mask: boolean, of the memory without its last axis; True where there is something.
         summary: the whole source in one vector, `(B, ·)`.
 

@@ -49,7 +49,7 @@ def load(
 def load_training(
     spec: str, limit: int = 0, seed: int = 0, schema: Schema | None = None
 ) -> tuple[Histories, Histories]:
-    """Read what to train on and what to measure progress on, as `load` does.
+    """Read the examples to train on and those of dev, as `load` does.
 
     Of a table a fixed 1 in 10 of the ids is held out, which depends on the id alone.
     """

@@ -34,7 +34,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class Histories:
-    """Examples with a label: of each, what had happened up to then."""
+    """Examples with a label, each with the events up to its time."""
 
     schema: Schema  # of the columns
     times: np.ndarray  # float64 `(events,)`, which never go back within a history

@@ -19,7 +19,7 @@ from training.sources.events.histories import Histories, Schema
 from training.sources.source import Source, encoded, read_sequence
 
 Tensor = Any
-SMALLEST = 1e-6  # what logarithms are taken of, at least
+SMALLEST = 1e-6  # the least number that a logarithm is taken of
 OUTLYING = 0.001  # share of numbers at either end that are taken as the next less extreme one
 
 
@@ -51,7 +51,7 @@ def statistics_of(data: Histories) -> dict[str, np.ndarray]:
 
 
 def last_events(data: Histories, most: int) -> Sequences:
-    """Return the last events of each history, so many at most, and what was known before them.
+    """Return at most `most` last events of each history, with the last known numbers.
 
     An event is float32 `(1 + 2 * inputs,)`: its time, its numbers as they came, NaN where missing,
     and the last known up to it, see `Histories.last_known`. Past the end of a history all is NaN.
@@ -169,7 +169,7 @@ class EventSource(Source):
         return last_events(raw, self.most)
 
     def tell_cut(self, data: Histories) -> None:
-        """Print how many histories are longer than what is read."""
+        """Print how many histories are longer than the model reads."""
         if cut := np.count_nonzero(data.ends - data.starts > self.most):
             print(
                 f"{cut:,} of {len(data.labels):,} histories have more than {self.most} events "

@@ -49,7 +49,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
 
 
 def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Split]:
-    """Read what to train on, 0 for all of it, and what to measure progress on.
+    """Read the images to train on, `limit` or with 0 all, and those of dev.
 
     Of a folder a fixed 1 in 20 of the images, at most 1,000 and at least one, is held out: it
     depends on each file's name within the folder alone.

@@ -18,8 +18,8 @@ _LUMA = [9797, 19234, 3737]  # red, green and blue of ITU-R 601, of 32768
 def decode(contents: Tensor, channels: int) -> Tensor:
     """Return an image file as uint8 `(h, w, channels)`, turned as its EXIF orientation says.
 
-    Transparent images lie on white. Of 16 bits, as many are left out as no pixel of the image uses,
-    then those below the upper eight.
+    Transparent images lie on white. Images of 16 bits lose the high bits that no pixel uses, then
+    all but the upper eight.
     """
     is_png = tf.strings.substr(contents, 0, 4) == b"\x89PNG"
     image = tf.cond(
@@ -95,6 +95,6 @@ def _orientation(contents: Tensor, is_png: Tensor) -> Tensor:
 
 
 def _split(contents: Tensor, mark: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what is before and after the first mark in a file."""
+    """Return the bytes before and after the first mark in a file."""
     parts = tf.concat([tf.strings.split(contents, mark, 1), [b""]], 0)
     return parts[0], parts[1]

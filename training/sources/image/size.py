@@ -1,4 +1,4 @@
-"""The size at which images are read: that of the files, and what another costs."""
+"""The size at which images are read: fitted to the files, and the loss at another size."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fitting(config: Config, split: Split, keep_height: bool = False) -> Config:
 
 
 def tell_squeezed(config: Config, split: Split) -> None:
-    """Print what the size at which images are read costs, where it costs much."""
+    """Print what is lost at the size at which images are read, where that is much."""
     width, height, characters = _survey(split)
     columns = config.image_width // _pooling(config)[1]
     ratio = width * config.image_height / (height * config.image_width) if height else 1.0

@@ -15,7 +15,7 @@ _TAIL = 1024  # bytes at the end of a file among which its end mark is looked fo
 
 
 def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
-    """Return why a file is not to be decoded, an empty string where it may be, and its pixels."""
+    """Return the reason not to decode a file, "" for none, and its number of pixels."""
     png = tf.strings.substr(contents, 0, 8) == b"\x89PNG\r\n\x1a\n"
     jpeg = tf.strings.substr(contents, 0, 3) == b"\xff\xd8\xff"
     length = tf.strings.length(contents)
@@ -25,7 +25,7 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
     tail = tf.io.decode_raw(tf.strings.substr(contents, length - size, size), tf.uint8)
 
     def ends_with(mark: bytes, sound: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return what is wrong with a file that must end with a mark, "" where nothing is."""
+        """Return the fault of a file that must end with a mark, "" where it has none."""
         starts = tf.maximum(size - len(mark) + 1, 0)
         equal = [tail[i : starts + i] == byte for i, byte in enumerate(mark)]
         ends = tf.reduce_any(tf.reduce_all(equal, axis=0))
@@ -68,9 +68,9 @@ def _number(raw: Tensor) -> Tensor:
 
 
 def _is_sound_png(contents: Tensor) -> Tensor:
-    """Whether a PNG's chunks follow one another, and those are right that no decoder checks.
+    """Whether a PNG's chunks follow one another, those of lower case with right checksums.
 
-    It checks all but those of lower case, of which tRNS, gAMA and eXIf are read.
+    Decoders check all others; of lower case are tRNS, gAMA and eXIf, which are read.
     """
     raw, length = tf.io.decode_raw(contents, tf.uint8), tf.strings.length(contents)
 

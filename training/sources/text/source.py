@@ -42,7 +42,7 @@ class TextSource(Source):
     def load_split(
         self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
     ) -> Split:
-        """Read sentence pairs, written as those are that the run was trained on."""
+        """Read sentence pairs, their targets in the script of the run's training data."""
         from training.data import corpus
         from training.data.named import corpora
 
