@@ -15,14 +15,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from serving.savedmodel.status import StatusError
 from serving.server.tensors import Limits, check_shapes, read_tensors, to_proto
 from tests.attack.conftest import FLOAT, STRING, tensor_request
-from tests.serving.conftest import (
-    add_version,
-    error_of,
-    free_port,
-    in_flight,
-    serving,
-    two_models,
-)
+from tests.serving.conftest import add_version, error_of, free_port, in_flight, serving, two_models
 from tests.serving.test_rest import ask
 from tests.serving.test_versions import eventually, request, states
 

@@ -53,13 +53,9 @@ def test_a_run_holds_what_is_needed_to_use_it(tiny_run):
     history = json.loads((tiny_run.path / "history.json").read_text())
     assert [record["epoch"] for record in history] == [1, 2]
     assert history[1]["val_perplexity"] < history[0]["val_perplexity"] < 300
-    assert {
-        "loss",
-        "bleu",
-        "learning_rate",
-        "seconds",
-        "target_tokens_per_second",
-    } <= set(history[0])
+    assert {"loss", "bleu", "learning_rate", "seconds", "target_tokens_per_second"} <= set(
+        history[0]
+    )
     assert sorted(p.name for p in (tiny_run.path / "checkpoints").iterdir()) == [
         "epoch-001",
         "epoch-002",

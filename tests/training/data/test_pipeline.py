@@ -223,12 +223,7 @@ def test_long_and_empty_pairs_are_dropped_in_training_and_cut_in_evaluation(toke
     made = build(pairs, tokenizer, training=False, **limits)
     batches = list(make_dataset(made).as_numpy_iterator())
     assert_same(batches, made.epoch())
-    assert read_pairs(batches) == [
-        ("a b c", "a"),
-        ("", "b"),
-        ("a b c", "a b c"),
-        ("a", "a b c"),
-    ]
+    assert read_pairs(batches) == [("a b c", "a"), ("", "b"), ("a b c", "a b c"), ("a", "a b c")]
     assert np.count_nonzero(batches[0][1] == END_ID) == 4
     assert (made.statistics.source_tokens, made.statistics.target_tokens) == (7, 12)
 
@@ -270,9 +265,6 @@ def test_source_batches_of_few_shapes_repeat_the_last_source(tokenizer):
 
 def test_a_step_that_is_compiled_has_few_shapes_unless_widths_are_chosen():
     assert Batching.of(tiny_config("jit_compile=false")).batch_shapes == 0
-    for settings, expected in (
-        ([], 8),
-        (["batch_shapes=3"], 3),
-    ):
+    for settings, expected in (([], 8), (["batch_shapes=3"], 3)):
         config = tiny_config("jit_compile=true", *settings)
         assert Batching.of(config).batch_shapes == expected

@@ -13,11 +13,7 @@ from tests.training.conftest import tiny_config
 from training.command.errors import ConfigError
 from training.data.batches import read_batches
 from training.data.corpus import load
-from training.data.pieces import (
-    SubwordSampler,
-    model_of,
-    train_sentencepiece,
-)
+from training.data.pieces import SubwordSampler, model_of, train_sentencepiece
 from training.data.pipeline import make_dataset
 from training.data.store import PAD_ID, UNK_ID, Sequences
 from training.runs.files import RunFiles

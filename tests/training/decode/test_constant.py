@@ -4,10 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import (
-    AdditiveAttention,
-    AttentionRNN,
-)
+from keras_attention import AdditiveAttention, AttentionRNN
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.decode.constant.step import has_constant_step
 

@@ -7,15 +7,7 @@ import sacrebleu
 
 from training import metrics
 from training.config.schema import Config, override
-from training.metrics import (
-    METRICS,
-    Metric,
-    bleu_of,
-    bootstrap_interval,
-    percent,
-    ratio,
-    score,
-)
+from training.metrics import METRICS, Metric, bleu_of, bootstrap_interval, percent, ratio, score
 from training.runs.files import best
 from training.score.links import alignment_errors
 
