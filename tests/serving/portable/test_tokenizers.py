@@ -1,0 +1,176 @@
+"""Tokenizers: one table of cases, written by training's, which every other execution answers."""
+
+import base64
+import io
+import itertools
+import random
+from typing import NamedTuple
+
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+from serving.portable.engine.graphs import Numbers
+from serving.portable.engine.pack import read_tokenizer
+from serving.portable.read.tokenizers import Vocabulary, load_tokenizer, without_special
+from serving.portable.write.graphs import _write_tokenizer
+from tests.attack.conftest import within
+from tests.serving.javascript import needs_node, run
+from training.data import corpus
+from training.data.pieces import train_sentencepiece
+from training.data.rules import END_ID, UNK_ID
+from training.data.tokenizers import SentencePieceTokenizer, VocabularyTokenizer, train_vocabulary
+
+LINES = [
+    "She is eating a green apple, isn't she?",
+    "Il n'aime pas l'été : « jusqu'à 3,5 % ».",
+    "他不喜欢苹果。ひらがなとカタカナ 한국어",
+    "DH AH0 K AE1 T",
+    "naïve ﬁancé  ½ kg\tİstanbul ǅ x² a\u0301",
+]
+ODD = ["", " ", "\u200b", "a\x00b", "▁▁ a▁b", "\ufffd", "\u3000全　角", "e\u0301\u0301", "'’ l'a"]
+RANGES = [
+    *((32, 127), (0xA0, 0x250), (0x300, 0x370), (0x1100, 0x1200), (0x2000, 0x2100)),
+    *((0x3000, 0x3100), (0x4E00, 0x4E40), (0xAC00, 0xAC20), (0xFF00, 0xFFEF)),
+    *((0x1F600, 0x1F640), (0, 32), (0x1D400, 0x1D440)),
+]
+PIECES = {"unigram": "nmt_nfkc", "bpe": "identity"}  # SentencePiece's models, and how they clean
+IN_NODE = """
+import { readFileSync } from "node:fs";
+import { withNumbers } from "engine/model.js";
+import { makeTokenizer } from "engine/tokenizers.js";
+const { about, numbers, texts, ids } = JSON.parse(readFileSync(0, "utf8"));
+const bytes = Uint8Array.from(Buffer.from(numbers, "base64")).buffer;
+const made = makeTokenizer(about.kind === "sentencepiece" ? withNumbers(about, bytes) : about);
+const encoded = texts.map((text) => made.encode(text));
+const decoded = ids.map((each) => made.decode(each));
+const tokens = ids.map((each) => each.map((id) => made.token(id)));
+const unknown = texts.map((text) => made.unseen?.(text) ?? "");
+process.stdout.write(JSON.stringify({ encoded, decoded, tokens, unknown }));
+"""
+
+
+class Case(NamedTuple):
+    """A tokenizer in an export's folder, and its answers as training gives them."""
+
+    folder: object
+    entry: dict
+    ids: list
+    answers: dict
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """2,000: sentences, odd ones, and random strings of characters from everywhere."""
+    rng = random.Random(7)
+    sentences = corpus.load("phrasebook-en-fr", "train", limit=600).sources
+    chinese = corpus.load("phrasebook-en-zh", "train", limit=600)
+    sentences += [target for _, target in chinese.pairs()]
+    made = [
+        "".join(chr(rng.randrange(*rng.choice(RANGES))) for _ in range(rng.randrange(1, 24)))
+        for _ in range(2_000 - len(sentences) - len(LINES) - len(ODD))
+    ]
+    return [*sentences, *LINES, *ODD, *made]
+
+
+def decoded(strings):
+    return [text.decode() for text in strings.numpy()]
+
+
+@pytest.fixture(scope="module", params=[*PIECES, "words", "characters", "letters", "symbols"])
+def case(request, texts, tmp_path_factory):
+    kind, folder = request.param, tmp_path_factory.mktemp(request.param)
+    lines = [text for text in texts[:1800] if text.strip()] + LINES * 9
+    if kind in PIECES:
+        options = {"model_type": kind, "normalization": PIECES[kind]}
+        tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, 2500, **options))
+    else:
+        tokenizer = train_vocabulary(kind, lines[::2], 5_000)
+    rng, size = random.Random(9), tokenizer.vocab_size
+    encoded = tokenizer.tokenize(tf.constant(texts)).to_list()
+    ids = [without_special(each) for each in encoded]
+    ids += [[rng.randrange(END_ID + 1, size) for _ in range(7)] for _ in range(500)]
+    ragged = tf.ragged.constant(ids, tf.int32)
+    flat = iter(decoded(tokenizer.tokens(ragged.flat_values)))
+    answers = {
+        "encoded": encoded,
+        "decoded": decoded(tokenizer.detokenize(ragged.to_tensor())),
+        "tokens": [list(itertools.islice(flat, len(each))) for each in ids],
+        "unknown": decoded(tokenizer.unknown(tf.constant(texts))),
+    }
+    assert any(answers["unknown"]) == (kind in ("characters", "letters"))
+    assert any(UNK_ID in each for each in encoded)
+    return Case(folder, _write_tokenizer(tokenizer, folder, "source"), ids, answers)
+
+
+def test_python_answers_as_training(case, texts):
+    local = load_tokenizer(case.folder, case.entry)
+    assert local.encode(texts) == case.answers["encoded"]
+    assert [local.decode(each) for each in case.ids] == case.answers["decoded"]
+    assert [[*map(local.token, each)] for each in case.ids] == case.answers["tokens"]
+    if isinstance(local, Vocabulary):
+        assert [local.unknown(text) for text in texts] == case.answers["unknown"]
+
+
+@needs_node
+def test_javascript_answers_as_training(case, texts):
+    numbers = Numbers()
+    about = read_tokenizer(case.folder, case.entry, numbers)
+    given = {"about": about, "numbers": base64.b64encode(numbers.tobytes()).decode()}
+    found = run(IN_NODE, given={**given, "texts": texts, "ids": case.ids})
+    for name, answers in case.answers.items():
+        assert found[name] == answers, name
+
+
+@pytest.mark.parametrize("kind", ["characters", "letters"])
+@pytest.mark.parametrize(
+    ("text", "small", "unknown"),
+    [
+        ("MACEBE", "maCebe", ""),  # of C alone there is a capital
+        ("mac3be", "mac*be", "3"),
+        ("\ufeffmac\ufeffe", "mace", ""),
+        ("X.", "**", "X."),
+    ],
+)
+def test_capitals_are_small_letters_and_what_training_never_saw_is_named(
+    kind, text, small, unknown
+):
+    tokens = list("abcemC")
+    ids = [tokens.index(letter) + 4 if letter in tokens else 1 for letter in small]
+    local, tokenizer = (
+        Vocabulary({"kind": kind, "tokens": tokens}),
+        VocabularyTokenizer(kind, tokens),
+    )
+    assert local.encode([text]) == [ids]
+    assert tokenizer.tokenize(tf.constant([text])).to_list() == [ids]
+    assert local.unknown(text) == unknown
+    assert tokenizer.unknown(tf.constant([text])).numpy() == [unknown.encode()]
+
+
+def test_what_was_said_ends_at_the_end_and_has_no_special_ids():
+    assert without_special([5, 1, 6, 0, 2, 7, 3, 8]) == [5, 6, 7]
+
+
+def test_a_long_text_of_unknown_words_is_numbered_by_first_places_at_once():
+    count = 60_000
+    tokenizer = Vocabulary({"kind": "symbols", "tokens": ["known"], "copies": True})
+    text = " ".join(["known", *(f"w{n}" for n in range(count)), "w7", "known", "w0"])
+    with within(5):
+        (found,) = tokenizer.encode([text])
+    first = tokenizer.size + 1  # the place of w0 in the text is 1
+    assert found == [4, *range(first, first + count), first + 7, 4, first]
+
+
+def test_models_that_the_browser_does_not_have_are_refused(tmp_path):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 9),
+        model_writer=model,
+        vocab_size=20,
+        hard_vocab_limit=False,
+        model_type="word",
+        minloglevel=2,
+    )
+    (tmp_path / "x.model").write_bytes(model.getvalue())
+    with pytest.raises(ValueError, match=r"expected a unigram or BPE model.* Received: type 3"):
+        read_tokenizer(tmp_path, {"kind": "sentencepiece", "file": "x.model"}, Numbers())
