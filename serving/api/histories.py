@@ -23,6 +23,7 @@ from training.data.rules import (
     TIME,
     category_in,
     category_of,
+    encoding_hint,
     input_name,
     parse_number,
 )
@@ -75,7 +76,10 @@ def read_table(path: str | Path, person: str, time: str) -> Table:
     with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
         try:
             return parse_table(file, person, time, str(path))
-        except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            hint = encoding_hint(error.object)
+            raise ValueError(f"{path} cannot be read: expected UTF-8 text{hint}") from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{path} cannot be read: {error}") from None
 
 
@@ -122,7 +126,8 @@ def parse_table(lines: Iterable[str], person: str, time: str, name: str = "the t
 def _check_names(names: Sequence[str], person: str, time: str, name: str) -> None:
     for column in (person, time):
         if column not in names:
-            raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}")
+            commas = "" if len(names) > 1 else ": expected commas between columns"
+            raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}{commas}")
     if person == time:
         raise ValueError(f"expected a column of ids and one of times. Received: {time!r} for both")
     for column in filter(None, names):

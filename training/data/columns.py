@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from training.data.rules import COMMENT, PROBABILITIES, VARIANT
+from training.data.rules import APART, COMMENT, PROBABILITIES, VARIANT, Notes, split_entry
 
 NEARLY_ALL = 0.99
 QUOTED = "columns are in quotes, which are not read"
@@ -19,7 +19,13 @@ LARGEST_ALPHABET = 250  # of phones
 # The pattern begins with a plain quote, for speed; callers put a line end before the text.
 _QUOTED = re.compile(r'"(?<=[\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|$)')
 _HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines that show whether a file is a dictionary
-_SEPARATORS = {"semicolons": ";", "commas": ",", "bars": r"\|", "spaces": r"\S  +\S|^\S+ \S+$"}
+_SEPARATORS = {
+    **{"semicolons": ";", "commas": ",", "bars": r"\|", "spaces": r"\S(?:  +|\u3000)\S|^\S+ \S+$"},
+    **{"letters \\t": r"\\t", "arrows": "[=-]>|→", "equals signs": "=", "dashes": " [-–—] "},
+}
+MOST_OTHERWISE = 0.1  # share of lines without a tab, from which on a separator is looked for
+_NAME = re.compile(r"#?\w[\w .-]{0,30}(?<![.])")  # of a column
+_FEW = 20  # lines, of which a first one is not known for a header by being otherwise
 _NAMES = """source target src tgt trg input output text label word words phone phones phonemes ipa
 sentence translation pronunciation reference question answer prompt response lemma form english
 french german spanish italian chinese japanese russian portuguese dutch latin
@@ -31,37 +37,48 @@ class Form(NamedTuple):
     """How a file writes its columns."""
 
     quoted: bool = False  # in quotes, as spreadsheets write them
-    dictionary: bool = False  # as a pronouncing dictionary, whose notes are no part of a column
+    dictionary: Notes | None = None  # of a pronouncing dictionary: they are no part of a column
     separator: str = ""  # what stands where tabs should
+    header: bool = False  # the first line is otherwise than all others
     notes: tuple[str, ...] = ()  # for people: the parts that are not read
 
 
 def form_of(blocks: Iterator[bytes], name: str) -> Form:
     """Return the form of a file, whole lines at a time; `name` is the file's, in notes."""
     quotes, lines, form, notes = Quotes(), list[str](), Form(), list[str]()
+    returns = 0
     for data in blocks:
         quotes.add(data)
+        returns += data.count(b"\r") - data.count(b"\r\n")
         if len(lines) < _HEAD:
             lines += data[:_HEAD_BYTES].decode(errors="replace").replace('"', "").split("\n")
     lines = [line for line in lines[:_HEAD] if line.strip()]
-    if dictionary := _is_dictionary(lines):
+    tabless = [line for line in lines if "\t" not in line.strip()]
+    if dictionary := _dictionary(lines):
         searches: dict[str, Callable[[str], object]] = {
-            "numbers as in word(2)": lambda line: VARIANT.search(_split(line)[0]),
-            "probabilities": lambda line: PROBABILITIES.match(_split(line)[1]),
-            "comments": COMMENT.search,
+            "numbers as in word(2)": lambda line: (
+                VARIANT.search(split_entry(line)[0]) or APART.match(split_entry(line)[1])
+            ),
+            "probabilities": lambda line: (
+                dictionary.numbers or PROBABILITIES.match(APART.sub("", split_entry(line)[1]))
+            ),
+            "comments": COMMENT.search if dictionary.comments else lambda _: False,
         }
         if unread := [note for note, search in searches.items() if any(map(search, lines))]:
             notes.append(
                 f"{name}: a pronouncing dictionary, whose {', '.join(unread)} are not read"
             )
-    elif 2 * sum("\t" in line for line in lines) < len(lines):
+    elif len(tabless) > MOST_OTHERWISE * len(lines):
         for separator, sign in _SEPARATORS.items():
-            if sum(bool(re.search(sign, line.rstrip())) for line in lines) > 0.9 * len(lines):
+            if sum(bool(re.search(sign, line.rstrip())) for line in tabless) > 0.9 * len(tabless):
                 form = Form(separator=separator)
                 break
     if quoted := quotes.are_form():
         notes.append(f"{name}: {QUOTED}")
-    return form._replace(quoted=quoted, dictionary=dictionary, notes=tuple(notes))
+    elif returns > 0:
+        notes.append(f"{name}: {returns:,} CR within lines end none, and are read as spaces")
+    header = _is_other(lines, dictionary is not None)
+    return form._replace(quoted=quoted, dictionary=dictionary, header=header, notes=tuple(notes))
 
 
 class Quotes:
@@ -94,39 +111,46 @@ class Quotes:
         return bool(right and (self.special or nearly_all))
 
 
-def entry(line: str) -> str:
-    """Return a dictionary's line as word TAB phones, without its notes; "" for a comment alone."""
-    word, phones = _split(COMMENT.sub("", line))
-    return f"{VARIANT.sub('', word)}\t{PROBABILITIES.sub('', phones)}" if phones else word
+def _dictionary(lines: Sequence[str]) -> Notes | None:
+    """Return the notes of a dictionary; None where lines are of none.
 
-
-def _split(line: str) -> Sequence[str]:
-    word, _, rest = line.partition("\t" if "\t" in line else " ")
-    return word.strip(), rest.strip()
-
-
-def _is_dictionary(lines: Sequence[str]) -> bool:
-    """Whether each line is a word and symbols of a small alphabet, mostly several.
-
-    Without tabs the symbols must be short and repeat often.
+    Each line is a word and symbols of a small alphabet, mostly several. Without tabs the symbols
+    must be short and repeat often.
     """
-    if 2 * sum("#" in line.split() for line in lines) > len(lines):
-        return False  # "#" is a phone
-    entries = [each.partition("\t") for line in lines if (each := entry(line))]
-    words, symbols = (
-        [word for word, _, _ in entries],
-        [x for *_, phones in entries for x in phones.split()],
-    )
+    notes = Notes.of(lines)
+    entries = [each for line in lines if any(each := notes.entry(line))]
+    words = [word for word, _ in entries]
+    symbols = [symbol for _, phones in entries for symbol in phones.split()]
     alphabet = set(symbols)
     tabs = any("\t" in line for line in lines)
     used = 1 if tabs else 4
-    return (
+    found = (
         len(words) > 0
         and sum(" " not in word for word in words) >= 0.95 * len(words)
         and max(2 * len(words), used * len(alphabet)) <= len(symbols)
         and len(alphabet) <= LARGEST_ALPHABET
         and (tabs or max(map(len, alphabet)) <= 4)
     )
+    return notes if found else None
+
+
+def _is_other(lines: Sequence[str], dictionary: bool) -> bool:
+    """Whether the columns of the first line look like names, and like no other line's.
+
+    A name is one word where nearly all others have several, or has letters that they lack; or it
+    is one of the usual ones. That of a dictionary's phones is no phone.
+    """
+    head, *others = [line.strip().split("\t")[:2] for line in lines if "\t" in line.strip()] or [[]]
+    if len(others) < _FEW or not all(map(_NAME.fullmatch, head)):
+        return False
+    other = []
+    for name, *column in zip(head, *others, strict=True):
+        several = sum(" " in text for text in column) >= NEARLY_ALL * len(column)
+        rare = any(sum(c in text for text in column) < len(column) / 200 for c in {*name} - {" "})
+        other.append((several and " " not in name) or rare)
+    if dictionary:
+        return other[1] and head[1] not in {x for _, phones in others for x in phones.split()}
+    return all(new or name.lower() in _HEADER for new, name in zip(other, head, strict=True))
 
 
 def is_header(columns: Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.columns import Form, entry, form_of, is_header
+from training.data.columns import Form, form_of, is_header
 from training.data.pair_files import LATIN1, MARKS, UTF16, CorpusError, Split, open_data
 
 SPECS = {  # that name files of pairs, each with its meaning
@@ -153,7 +153,7 @@ def print_notes(first: Block) -> None:
     notes = [
         f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair"
         for _, columns in rows_of(head, Skipped())
-        if is_header(columns)
+        if first.form.header or is_header(columns)
     ]
     for line in (*first.form.notes, *notes):
         print(line, flush=True)
@@ -293,8 +293,8 @@ def rows_of(
         if place in bad:
             skipped.add(bad[place], block.first + place)
         else:
-            text = entry(text) if block.form.dictionary else text
-            columns = text.split("\t")[:width]
+            notes = block.form.dictionary
+            columns = ("\t".join(notes.entry(text)) if notes else text).split("\t")[:width]
             yield block.first + place, [" ".join(column.split()) for column in columns]
 
 

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import UserError
+from training.data.rules import LATIN1, UTF16
 
 Links = frozenset[tuple[int, int]]
 MARKS = (b"\xff\xfe", b"\xfe\xff")
-UTF16 = "as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it"
-LATIN1 = ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it"
 
 
 class CorpusError(UserError):

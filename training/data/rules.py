@@ -6,8 +6,12 @@ of words: `\p{Han}` is `\p{Script=Han}` in JavaScript. Where a program has no cl
 tokenizer's file says which characters IDEOGRAPH, LETTER and SPACES are.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
 
 # Tokens
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
@@ -54,10 +58,19 @@ TIME = "time"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 
+# Other encodings than UTF-8, for messages
+UTF16 = "as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it (of UTF-32 -f UTF-32)"
+LATIN1 = (
+    ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it; else name its encoding, "
+    "such as CP1252, GBK or SHIFT-JIS"
+)
+
 # Notes of pronouncing dictionaries, which are no part of words and phones.
-COMMENT = re.compile(r"^(?:;;;|##|# ).*|\s+#(?=\s*\S).*")
-VARIANT = re.compile(r"(?<=\S)\(\d+\)$")  # word(2)
-PROBABILITIES = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|1\t)+")
+COMMENT = re.compile(r"^(?:;;;|##|(?:#|;|//) ).*|\s+(?:#|;|//)(?=\s*\S).*")
+VARIANT = re.compile(r"(?<=\S)\s*(?:\(\d+\)|\[[^\[\]]*\])$")  # word(2), word[en]
+APART = re.compile(r"^\(\d+\)\s+")  # WORD  (2), behind the space
+PROBABILITIES = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|[01]\t)+")
+_NUMBERS = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s+)*")
 
 
 def pattern(rule: str, ideograph: str, letter: str, elided: str = f"(?i:{ELIDED})") -> str:
@@ -75,9 +88,48 @@ def goes_on(text: str) -> bool:
     return first in "'’-" or category in "LMN"
 
 
+def encoding_hint(data: bytes) -> str:
+    """Return what to do about bytes that are no UTF-8, for the end of a message."""
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]
+    return f" without NUL characters, {UTF16}" if wide else LATIN1
+
+
 def clean(text: str) -> str:
     """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
     return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
+
+
+class Notes(NamedTuple):
+    """The notes of a pronouncing dictionary."""
+
+    comments: bool = True  # whether "#", ";" and "//" begin comments; else they are phones
+    numbers: int = 0  # of nearly all entries, before the phones
+
+    @classmethod
+    def of(cls, lines: Sequence[str]) -> Notes:
+        """Return the notes of a dictionary with these lines, none of them blank."""
+        said = [match[0].split() for line in lines if (match := COMMENT.search(line))]
+        most = max((len(token) for _, *tokens in said for token in tokens), default=0)
+        comments = 2 * len(said) <= len(lines) or most > 3
+        phones = [split_entry(COMMENT.sub("", line) if comments else line)[1] for line in lines]
+        found = [(_NUMBERS.match(each) or [""])[0].split() for each in phones if each]
+        number = sorted(map(len, found))[len(found) // 20] if found else 0
+        decimals = any("." in each for row in found for each in row[:number])
+        return cls(comments, number if decimals else 0)
+
+    def entry(self, line: str) -> tuple[str, str]:
+        """Return the word and the phones of a line, both empty of a comment alone."""
+        word, phones = split_entry(COMMENT.sub("", line) if self.comments else line)
+        phones, numbers = APART.sub("", phones), _NUMBERS.match(phones)
+        if self.numbers and numbers and len(numbers[0].split()) >= self.numbers:
+            phones = phones.split(None, self.numbers)[self.numbers]
+        return VARIANT.sub("", word) if phones else word, PROBABILITIES.sub("", phones)
+
+
+def split_entry(line: str) -> tuple[str, str]:
+    """Return what stands before the first tab, without one the first space, and the rest."""
+    word, _, rest = line.partition("\t" if "\t" in line else " ")
+    return word.strip(), rest.strip()
 
 
 def parse_number(cell: str) -> float | None:

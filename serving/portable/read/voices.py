@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import string
 import unicodedata
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from serving.api.arguments import shown
-from training.data.rules import COMMENT, PROBABILITIES, VARIANT
+from training.data.rules import Notes, encoding_hint
 
 ARPABET_IPA, KOKORO = "arpabet-ipa", "kokoro"
 # CMUdict's 39 phones. Piper's and Kokoro's voices have no ɝ, see `Phones.write`.
@@ -26,7 +27,6 @@ _WORD = re.compile(rf"{_RUN}|[^\W_]")
 # Kokoro's words end at these alone; a quote is a part of its word.
 _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}-]+")
-_LATIN1 = ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it"
 _INSIDE = "'’\u200c\u200d"  # of words, beside letters; Persian and Indic ones have joiners
 APOSTROPHES = "'’ʼ‘`´′"
 _TONE = 7  # of MeloTTS's English: of a phone without stress; 8 to 10 are those of stress 0 to 2
@@ -56,11 +56,12 @@ def kokoro() -> dict[str, list[str]]:
 
 def decoded(content: bytes, name: object) -> str:
     """Return the text of a file of some name. Raises ValueError where it is not UTF-8."""
-    try:
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{name}, line {line}: expected a text in UTF-8{_LATIN1}") from None
+    text = content.decode("utf-8-sig", errors="replace")
+    if "\0" not in text and text.encode() == content.removeprefix(codecs.BOM_UTF8):
+        return text.replace("\r\n", "\n")
+    wrong = re.search("[\0\ufffd]", text)
+    line = text.count("\n", 0, wrong.start() if wrong else 0) + 1
+    raise ValueError(f"{name}, line {line}: expected a text in UTF-8{encoding_hint(content)}")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -79,17 +80,18 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     rows: dict[str, list[list[str]]] = {}
     lines = dict(_lines(path))
     tab = "\t" if any("\t" in line for line in lines.values()) else " "
-    notes = 2 * sum("#" in line.split() for line in lines.values()) <= len(lines)  # no phone
-    for number, line in lines.items():
-        entry = COMMENT.sub("", line) if notes else line
-        cells = (re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in entry.split(tab, 1))
-        word, phones, *_ = *cells, ""
-        phones = PROBABILITIES.sub("", phones)
-        if entry.strip() and (not word or not phones.strip() or "\t" in phones):
+    plain = [
+        tab.join(re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in line.split(tab, 1))
+        for line in lines.values()
+    ]
+    notes = Notes.of(plain)
+    for (number, line), entry in zip(lines.items(), plain, strict=True):
+        word, phones = notes.entry(entry)
+        if word and (not phones or "\t" in phones or tab not in entry):
             expected = "two columns with a tab between them, the second of phones"
             raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
-        if entry.strip():
-            rows.setdefault(VARIANT.sub("", word), []).append(phones.split())
+        if word:
+            rows.setdefault(word, []).append(phones.split())
     return rows
 
 

@@ -22,3 +22,28 @@ def one_line(error):
 def train_tokenizer(kind, lines, size):
     """A tokenizer as a run trains that of its sources."""
     return tokenizer_of(train_state("source", kind, size, lines))
+
+
+LEXICON = [("read", "R IY D"), ("read", "R EH D"), ("d'or", "D AO R"), ("c", "S IY")]
+# The same list as each program writes it; the notes are those of their own files.
+DICTIONARIES = {
+    "cmudict-0.7b": ";;; # CMUdict\n## a\nread  R IY D\nread(1)  R EH D\nd'or  D AO R\nc  S IY\n",
+    "cmudict": "read R IY D\nread(2) R EH D # past tense, as red\nd'or D AO R # french\nc S IY\n",
+    "kaldi": "read R IY D\nread R EH D\nd'or D AO R\nc S IY\n",
+    "lexiconp": "read 1.0 R IY D\nread 0.25 R EH D\nd'or 1.0 D AO R\nc 1.0 S IY\n",
+    "kaldi, tabs": "read\t1.0 R IY D\nread\t0.25 R EH D\nd'or\t1.0\tD AO R\nc\tS IY\n",
+    "mfa": "read\tR IY D\nread\tR EH D\nd'or\tD AO R\nc\tS IY\n",
+    "mfa's probabilities": "read\t0.99\t0.2\t1.0\t1.0\tR IY D\nread\t0.03\t0.1\t1.2\t0.9\tR EH D\n"
+    "d'or\t1e-3\tD AO R\nc\t1\tS IY\n",
+    "pocketsphinx": "read\tR IY D\nread(2)\tR EH D\nd'or\tD AO R\nc\tS IY\n",
+    "in quotes": '"read"\t"R IY D"\n"read(2)"\t"R EH D"\n"d\'or"\t"D AO R"\n"c"\t"S IY"\n',
+    "words and numbers apart": "read  R IY D\nread  (2)  R EH D\nd'or  D AO R\nc  S IY\n",
+    "tabs and spaces": "read \t R IY D\nread(2)\t  R EH D \nd'or\tD AO R\nc\tS IY\n",
+    "comments of other signs": "// a\n; b\nread R IY D ; present\nread R EH D // past\n"
+    "d'or D AO R\nc S IY\n",
+    "languages": "read[en]\tR IY D\nread[en]\tR EH D\nd'or[fr]\tD AO R\nc\tS IY\n",
+    "lexiconp of whole numbers": "read 1 R IY D\nread 0.25 R EH D\nd'or 1 D AO R\nc 0 S IY\n",
+    "lexiconp_silprob": "read 1 0.2 1.1 0.9 R IY D\nread 0.3 0.2 1 1 R EH D\n"
+    "d'or 1 0.25 1.0 1e-1 D AO R\nc 1.0 0.3 1.2 0.8 S IY\n",
+    "mfa's 0 and 1": "read\t1\tR IY D\nread\t0\tR EH D\nd'or\t0.5\tD AO R\nc\t1\tS IY\n",
+}

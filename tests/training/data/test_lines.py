@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.training.data.files import one_line, write
+from tests.training.data.files import DICTIONARIES, LEXICON, one_line, write
 from training.data.corpus import sample_pairs
 from training.data.lines import read_blocks, read_split, survey
 from training.data.pair_files import CorpusError
@@ -65,7 +65,9 @@ def test_quotes_of_texts_stay(tmp_path, capsys):
     assert read_split(f"tsv:{path}").pairs() == pairs  # not what is between the quotes as one
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le", "latin-1"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32", "latin-1", "cp1252"]
+)
 def test_other_encodings_are_one_clear_line(tmp_path, encoding):
     path = write(tmp_path / "pairs.tsv", "".join(f"{a}\té{b}\n" for a, b in PAIRS).encode(encoding))
     for read in (read_split, surveyed, sample_pairs):
@@ -86,6 +88,22 @@ def test_a_line_ends_with_a_line_feed_alone(tmp_path):
     write(both, "a\tb\rc\td\r")
     with pytest.raises(CorpusError, match="lines end in CR alone"):
         read_split(f"tsv:{both}")
+
+
+def test_lines_of_several_ends_are_told(tmp_path, capsys):
+    path = write(tmp_path / "pairs.tsv", "a\tb\r\n" * 7 + "c\td\re\tf\r\n")
+    assert len(read_split(f"tsv:{path}").pairs()) == 8
+    assert f"{path}: 1 CR within lines end none" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("header", ["word\tpronunciation", "mot\tprononciation", "w\tp"])
+def test_a_header_of_a_dictionary_is_told(tmp_path, capsys, header):
+    path = write(tmp_path / "list.tsv", f"{header}\n" + "ab\tA B\nba\tB A\na\tA\n" * 31)
+    read_split(f"tsv:{path}")
+    assert f"line 1, {header.replace(chr(9), ' TAB ')}, is learned" in capsys.readouterr().out
+    write(path, "a\tA\n" + "ab\tA B\nba\tB A\n" * 31)
+    read_split(f"tsv:{path}")
+    assert capsys.readouterr().out == ""
 
 
 def test_byte_order_marks_of_joined_files_are_no_letters(tmp_path):
@@ -179,29 +197,13 @@ def test_quotes_are_decided_from_the_whole_file(tmp_path, place):
     assert ('"Yes," he said', "Oui") in read_split(f"tsv:{path}").pairs()
 
 
-LEXICON = [("read", "R IY D"), ("read", "R EH D"), ("d'or", "D AO R"), ("c", "S IY")]
-# The same list as each program writes it; the notes are those of their own files.
-DICTIONARIES = {
-    "cmudict-0.7b": ";;; # CMUdict\n## a\nread  R IY D\nread(1)  R EH D\nd'or  D AO R\nc  S IY\n",
-    "cmudict": "read R IY D\nread(2) R EH D # past tense, as red\nd'or D AO R # french\nc S IY\n",
-    "kaldi": "read R IY D\nread R EH D\nd'or D AO R\nc S IY\n",
-    "lexiconp": "read 1.0 R IY D\nread 0.25 R EH D\nd'or 1.0 D AO R\nc 1.0 S IY\n",
-    "kaldi, tabs": "read\t1.0 R IY D\nread\t0.25 R EH D\nd'or\t1.0\tD AO R\nc\tS IY\n",
-    "mfa": "read\tR IY D\nread\tR EH D\nd'or\tD AO R\nc\tS IY\n",
-    "mfa's probabilities": "read\t0.99\t0.2\t1.0\t1.0\tR IY D\nread\t0.03\t0.1\t1.2\t0.9\tR EH D\n"
-    "d'or\t1e-3\tD AO R\nc\t1\tS IY\n",
-    "pocketsphinx": "read\tR IY D\nread(2)\tR EH D\nd'or\tD AO R\nc\tS IY\n",
-    "in quotes": '"read"\t"R IY D"\n"read(2)"\t"R EH D"\n"d\'or"\t"D AO R"\n"c"\t"S IY"\n',
-}
-
-
 @pytest.mark.parametrize("name", DICTIONARIES)
 @pytest.mark.parametrize("times", [3, 400])
 def test_dictionaries_are_read_without_their_notes(tmp_path, capsys, name, times):
     content = DICTIONARIES[name] * times
     path = write(tmp_path / "list.dict", content)
     assert read_split(f"tsv:{path}").pairs() == LEXICON * times
-    noted = any(sign in content for sign in ("(", "#", "0.2", "1e-3"))
+    noted = any(sign in content for sign in ("(", "#", "0.2", "1e-3", ";", "[", "0.5"))
     assert ("a pronouncing dictionary" in capsys.readouterr().out) == noted
     assert sample_pairs(f"tsv:{path}")[1] == LEXICON * times
 
@@ -225,6 +227,11 @@ def test_texts_like_notes_stay_where_there_is_no_dictionary(tmp_path, capsys):
         ("a house number {}    une maison", "spaces"),
         ("hello bonjour{}", "spaces"),
         ("a house ||| une maison {}", "bars"),
+        ("家\u3000une maison {}", "spaces"),
+        ("a house\\tune maison {}", r"letters \\t"),
+        ("a house → une maison {}", "arrows"),
+        ("a house = une maison {}", "equals signs"),
+        ("a house – une maison {}", "dashes"),
     ],
 )
 def test_other_separators_are_told(tmp_path, line, name):
@@ -239,7 +246,11 @@ def test_other_separators_are_told(tmp_path, line, name):
 
 
 @pytest.mark.parametrize(
-    "header", ["source\ttarget", '"Word"\t"Phones"', "en\tfr", "English\tFrench"]
+    "header",
+    [
+        *("source\ttarget", '"Word"\t"Phones"', "en\tfr", "English\tFrench", "Quelle\tZiel"),
+        *("anglais\tfrançais", "src_text\ttgt_text", "en_US\tcy_GB", "#source\ttarget", "0\t1"),
+    ],
 )
 def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
     rows = "".join(f'"a {i}"\t"b {i}"\n' if '"' in header else f"a {i}\tb {i}\n" for i in range(97))
@@ -250,8 +261,9 @@ def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
         assert f"{spec}: line 1, {' TAB '.join(first)}, is learned" in capsys.readouterr().out
     for side, name in zip(("s", "t"), first, strict=True):
         write(tmp_path / side, f"{name}\n" + "a text\n" * 5)
-    read_split(f"parallel:{tmp_path / 's'},{tmp_path / 't'}")
-    assert "line 1" in capsys.readouterr().out
+    if first[0].lower() in ("source", "word", "en", "english"):
+        read_split(f"parallel:{tmp_path / 's'},{tmp_path / 't'}")
+        assert "line 1" in capsys.readouterr().out
     write(path, "Hello.\tSalut.\n" + rows)
     read_split(f"tsv:{path}")
     assert "line 1" not in capsys.readouterr().out

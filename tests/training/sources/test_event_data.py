@@ -372,6 +372,30 @@ def test_categories_that_differ_in_form_are_told(one, other, tmp_path, capsys):
     assert said in capsys.readouterr().err
 
 
+def test_ids_that_differ_in_form_are_told(tmp_path, capsys):
+    path = write(tmp_path, "patient,day,bili,died\n1,0,2,0\n1.0,1,3,1\n2,0,4,1\n")
+    assert [*read_table(path).people] == ["1", "1.0", "2"]
+    assert "1 ids are others in form alone: '1' and '1.0' are two" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_table_of_other_separators_is_told_by_training_and_client_alike(tmp_path, separator):
+    path = write(tmp_path, WIDE.replace(",", separator))
+    for read in (read_table, lambda path: client.read_table(path, "patient", "day")):
+        with pytest.raises(ValueError if read is not read_table else CorpusError) as error:
+            read(path)
+        assert str(error.value).endswith(": expected commas between columns")
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("latin-1", "LATIN1"), ("utf-16", "UTF-16")])
+def test_a_table_of_another_encoding_has_the_hint_of_training(tmp_path, encoding, name):
+    path = write(tmp_path, WIDE)
+    path.write_bytes(WIDE.replace("f", "é").encode(encoding))
+    for read in (read_table, lambda path: client.read_table(path, "patient", "day")):
+        with pytest.raises(Exception, match=f"expected UTF-8 text.*iconv -f {name} -t UTF-8"):
+            read(path)
+
+
 def test_what_a_table_is_taken_for_is_told_as_in_training(tmp_path, capsys):
     """By a client and a batch job in the words of a training, whatever follows the words."""
     cells = ["1.5", "unknown", "", "?", "2", "NA", "3"]

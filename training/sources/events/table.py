@@ -160,7 +160,7 @@ def _events_of(
         if about[key] not in header:
             raise CorpusError(
                 f"{path} has no column {about[key]!r}, the {key} of {_about_path(path)}; it has "
-                f"{', '.join(header)}"
+                f"{', '.join(header)}{': expected commas between columns' * (len(header) == 1)}"
             )
     names = {row[about["name"]] for _, row in rows} if long else {*header}
     columns = list(schema.columns) if schema else about.get("columns") or [*names - {outcome}]
@@ -208,6 +208,11 @@ def _events_of(
                 if text != before.text:
                     clashes.append(f"{name} of {person}, lines {before.line} and {line}")
             history[-1].cells[name] = _Cell(line, text)
+    forms: dict[str, str] = {}
+    alike = [id_ for id_ in people if forms.setdefault(category_of(id_), id_) != id_]
+    for id_ in alike[:1]:
+        pair = f"{forms[category_of(id_)]!r} and {id_!r}"
+        print(f"{path}: {len(alike)} ids are others in form alone: {pair} are two", file=sys.stderr)
     if clashes:
         print(
             f"{path}: {len(clashes)} values differ at one time, the last holds: {clashes[0]}",

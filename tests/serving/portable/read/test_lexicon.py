@@ -17,6 +17,7 @@ from serving.portable.read import LocalTranslator, lexicon
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.model import tokens_of
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
+from tests.training.data.files import DICTIONARIES, LEXICON
 
 
 @pytest.fixture(scope="module")
@@ -188,16 +189,11 @@ def test_the_block_of_the_guide_runs(model, tmp_path, capsys):
 
 def test_notes_of_dictionaries_are_no_phones(run, tmp_path):
     """Of CMUdict, pocketsphinx, Kaldi with probabilities, and MFA; as lists are trained on."""
-    for text in (
-        ";;; CMUdict\ncat K AE T # animal\ncat(2) K AA T\nam AE M\n",
-        "cat\t0.99\t0.2\t1.0\tK AE T\ncat\t0.10\tK AA T\nam\tAE M\n",
-        "cat 1.0 K AE T\ncat 0.1 K AA T\n\nam 1.0 AE M\n",
-        '"cat"\t"K AE T"\n"cat"\t"K AA T"\n"am"\t"AE M"\n',
-    ):
-        own = tmp_path / "own.tsv"
+    own = tmp_path / "own.tsv"
+    for name, text in DICTIONARIES.items():
         own.write_text(text)
-        found = run("cat\nam", "--format", "tsv", "--lexicon", own)
-        assert found == (0, ["cat\tK AE T", "cat\tK AA T", "am\tAE M"], ""), text
+        found = run("read\nd'or\nc", "--format", "tsv", "--lexicon", own)
+        assert found == (0, [f"{word}\t{phones}" for word, phones in LEXICON], ""), name
     _, lines, _ = run("cat", "--format", "mfa", "--nbest", "2")
     own.write_text("\n".join(lines))  # its own lines are read again
     assert run("cat", "--format", "mfa", "--lexicon", own)[1] == [
