@@ -7,7 +7,7 @@ import pytest
 
 from serving.portable.read.voices import Phones, arpabet_ipa, read_columns, small, words_of
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
-from training.data.columns import entry
+from training.data.rules import Notes
 
 SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…\u0301\u0308"
 
@@ -70,7 +70,7 @@ def test_dictionaries_are_read_as_training_reads_them(tmp_path):
         (path := tmp_path / "one.dict").write_text(f"a AH0\n{line}\n", encoding="utf-8")
         rows = {} if expected is None else {expected[0]: [expected[1].split()]}
         assert read_columns(path) == {"a": [["AH0"]], **rows}, line
-        assert entry(line) == "\t".join(expected or ()), line
+        assert Notes().entry(line) == (expected or ("", "")), line
 
 
 def test_phones_become_the_longest_tokens_that_a_voice_has(tmp_path):
