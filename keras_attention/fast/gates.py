@@ -1,15 +1,15 @@
 """The steps of simple, GRU and LSTM cells in a loop, whose kernels get their gradients after it.
 
-The part of a cell's input that is known before the loop meets its rows of the kernel there, once
-for all steps. The other part, a context or the last output, comes in the step.
+The part of a cell's input that is known before the loop is multiplied by its rows of the kernel
+there, once for all steps. A step multiplies the other part, a context or the last output.
 
 The gradient of a kernel is a sum over steps, `dW = Σ_t x_tᵀ g_t = Xᵀ G`. Automatic differentiation
-adds it up step by step, and reads and writes the whole kernel each time. One large product does it,
-once all steps are known. So a kernel is constant in the loop, `constant_product`.
+adds it up step by step, and reads and writes the whole kernel each time. One large product makes
+the sum once all steps are known. So a kernel is constant in the loop, `constant_product`.
 The term that is added to the product at each step, an input of the loop, is `deferred`: its
 gradient is that of the product at all steps, from which the kernel's is made. Both can be
-differentiated repeatedly in reverse mode. JAX traces a gradient before the loop has run: there a
-product is a product, and nothing is deferred.
+differentiated repeatedly in reverse mode. JAX traces a gradient before the loop has run: there
+`constant_product` is a plain product, and `deferred` returns its term.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Trace:
 def constant_product(y: Tensor) -> Callable[[Tensor], Tensor]:
     """Return the product of `(..., n, m)` with `y` `(..., m, k)` that gives `y` no gradient.
 
-    Its gradient is a product with the transpose, which is taken once, here: a few rows times a
-    transpose that is taken on the way cost three times as much (64 rows, 512 x 2048: 4.8 ms of
-    processor time against 1.7).
+    Its gradient multiplies by the transpose, made once, here. A product that transposes by itself
+    costs three times as much for a few rows (64 rows, 512 x 2048: 4.8 ms of processor time
+    against 1.7).
     """
     if not backend.IS_TENSORFLOW:
         return lambda x: ops.matmul(x, y)
-    y = ops.copy(y)  # of the graph that holds the loop, whose gradients may not capture others
+    y = ops.copy(y)  # in the loop's own graph: its gradients may not capture another's tensors
     constant = ops.stop_gradient(y)
     transposed, saves = ops.swapaxes(y, -1, -2), backend.for_gpu()
 
@@ -124,10 +124,10 @@ class Cell:
         inputs: `(T, B, ·)`, known before the loop.
         first: `(B, units)`, the output before the first step.
         trace: of the loop, which gets the first state after each step as `name`.
-        fed: returns, after the loop, what was fed to `step` at all steps, each `(T, B, ·)`.
+        fed: returns, after the loop, the inputs `fed` of all steps, each `(T, B, ·)`.
 
     Attributes:
-        steps: inputs of the loop by name, `(T, B, ·)`; `step` takes those of its step.
+        steps: inputs of the loop by name, `(T, B, ·)`; `step` takes a row of them.
         state_dtype: of the states in the loop.
     """
 
@@ -159,7 +159,7 @@ class Cell:
     def _prepare(
         self, inputs: Tensor, of_fed: Tensor | None, recurrent: Tensor, bias: Tensor
     ) -> tuple[list[Tensor], Tensor]:
-        """Return what gets deferred gradients, and what is added to the products of inputs."""
+        """Return the parameters with deferred gradients, and the bias of the inputs' products."""
         self._kernel = recurrent if of_fed is None else ops.concatenate([of_fed, recurrent], axis=0)
         self._times = constant_product(self._kernel)
         return [self._kernel], bias
@@ -177,7 +177,7 @@ class Cell:
         return self._trace.before(self._name, self._first)
 
     def step(self, row: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
-        """Take a step, of `steps` at it, the rest of the cell's input and its states, `(B, ·)`."""
+        """Take a step, with a row of `steps`, the rest of the cell's input and its states."""
         fed = [*fed, ops.cast(state[0], self._dtype)]
         gates = ops.cast(row["gates"] + self._times(join(fed)), self.state_dtype)
         if self._gates.kind == "lstm":
@@ -201,7 +201,7 @@ class GRU(Cell):
         of_gates, of_candidate = ops.split(recurrent, [2 * units], axis=-1)
         self._times_both = None
         if of_fed is not None and backend.for_gpu():
-            # One product for two. With zeros the candidate's two parts stay apart.
+            # One product in place of two; zeros keep the candidate's two parts apart.
             of_state = [of_gates, ops.zeros_like(of_candidate), of_candidate]
             fed_rows = ops.pad(of_fed, [[0, 0], [0, units]])
             both = [fed_rows, ops.concatenate(of_state, axis=-1)]
@@ -259,7 +259,7 @@ class Stack:
             self._cells.append(hoisted_cell(each, inputs, first[start], trace, fed, name))
             self.starts.append(start)
             start += 2 if each.kind == "lstm" else 1
-            # All of the input of a cell above comes in the step.
+            # A cell above has no input that is known before its step.
             inputs, fed = inputs[..., :0], partial(lambda name: [trace[name]], name)
         self.top = self.starts[-1]  # the first state of the top cell, its output, among all
         self.steps = [cell.steps for cell in self._cells]

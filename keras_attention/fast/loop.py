@@ -84,13 +84,13 @@ def _run(
 
 
 class Readout(NamedTuple):
-    """How a fed output is made in the loop.
+    """The readout of an output that is fed to the next step.
 
     Attributes:
-        kernel: `(dim of c + dim of s, ·)`, what `[c_t; s_t]` is multiplied with.
-        added: `(T, B, ·)`, what is added to that product at each step.
+        kernel: `(dim of c + dim of s, ·)`, which multiplies `[c_t; s_t]`.
+        added: `(T, B, ·)`, the terms that are added to the product at each step.
         activate: from the sum to the output.
-        of_context: whether the kernel has rows for the context; it is added as it is otherwise.
+        of_context: whether the kernel has rows for the context; else the context is a term.
     """
 
     kernel: Tensor
@@ -121,7 +121,7 @@ def run_attending(
         state: the `State` before the first step; its cell state is a list.
         attend: `(query, attention state, noise of the step)` to the context `(B, ·)`, the weights
             `(B, [heads,] S)` and the next attention state.
-        query_kernel: what queries are multiplied with before `attend`, or None.
+        query_kernel: kernel that multiplies the queries before `attend`, or None.
         noise: structure of tensors `(T, ...)`, or None.
         order, feeding: see `AttentionCell`, as `input_feeding`.
         readout: of the fed output; None if it is `[c_t; s_t]`, and without feeding.
