@@ -267,3 +267,16 @@ def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
     write(path, "Hello.\tSalut.\n" + rows)
     read_split(f"tsv:{path}")
     assert "line 1" not in capsys.readouterr().out
+
+
+def test_a_file_is_surveyed_and_told_once_by_whatever_path(tmp_path, monkeypatch, capsys):
+    """A command chooses settings by the path as typed, and learns from the absolute one."""
+    path = write(tmp_path / "pairs.tsv", "source\ttarget\n" + "a text\tein Text\n" * 97)
+    monkeypatch.chdir(tmp_path)
+    assert sample_pairs("tsv:pairs.tsv")[0] == 98
+    assert capsys.readouterr().out.count("line 1") == 1
+    lines, drawn = survey(f"tsv:{path}", read_blocks(f"tsv:{path}"))
+    assert (lines, drawn.spec, drawn.lines) == (98, f"tsv:{path}", 98)
+    assert capsys.readouterr().out == ""
+    survey(f"tsv:{path}", read_blocks(f"tsv:{path}"))  # it was remembered for one call
+    assert capsys.readouterr().out.count("line 1") == 1

@@ -200,6 +200,10 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
         open_run(files, override(config, ["extra_data=phrasebook-en-fr"]))
     with pytest.raises(ConfigError, match="expected no extra_data: put all texts into one file"):
         prepare_corpus(tmp_path / "new", configured(text, "extra_data=phrasebook-en-fr"))
+    with pytest.raises(
+        ConfigError, match=r"a prepared corpus expected texts\. Received: prepared:"
+    ):
+        prepare_corpus(tmp_path / "new", config)
     again = prepare_corpus(tmp_path / "d", configured(text), processes=0, tokenizers=corpus.path)
     for ours, theirs in zip(again.tokenizers, corpus.tokenizers, strict=True):
         assert ours.read_bytes() == theirs.read_bytes()
