@@ -205,7 +205,7 @@ class Endpoint:
             yield min(_READY_POLL, left)
         raise DeadlineExceededError(
             f"model {self.model!r} was not available at {self.target} within {seconds:g} s: "
-            "check that the server runs, its log, and the model's name"
+            "wait longer while it loads, or check that it runs, its log and the model's name"
         )
 
 
