@@ -50,6 +50,23 @@ def test_it_is_compared_with_its_run(version, monkeypatch, weights, others, same
     assert bool(check_folder(version, run=RUN)) == (not same)
 
 
+@pytest.mark.parametrize(("which", "same"), [("examples", False), ("others", True)])
+def test_in_eight_bits_it_is_compared_on_examples_of_its_data(version, monkeypatch, which, same):
+    """Texts of the check's own are unlike what a pronouncer learned."""
+    manifest, examples = json.loads((version / "manifest.json").read_text()), ["elle", "la pomme"]
+    manifest["settings"]["weights"], manifest["examples"] = "int8", examples
+    (version / "manifest.json").write_text(json.dumps(manifest))
+    translate = LocalTranslator.translate
+
+    def falsify(self, texts):
+        wrong = [(text in examples) == (which == "examples") for text in texts]
+        answers = zip(translate(self, texts), wrong, strict=True)
+        return [dataclasses.replace(x, text="?") if bad else x for x, bad in answers]
+
+    monkeypatch.setattr(LocalTranslator, "translate", falsify)
+    assert bool(check_folder(version, run=RUN)) == (not same)
+
+
 def test_an_export_in_eight_bits_says_how_it_differs(tmp_path, capsys):
     words = ["--run", str(RUN), "--output", str(tmp_path / "old"), "--beam-width", "2"]
     words += ["--num-results", "1", "--format", "onnx", "--weights", "int8"]
