@@ -94,3 +94,9 @@ def test_weights_of_several_heads_count_as_their_mean(rng, name):
     add = losses.AttentionLoss(name)
     add(query, weights, outputs_mask=target, memory_mask=source)
     assert_close(add.losses[0], np.mean(expected))
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_weights_of_another_rank_are_refused(name):
+    with pytest.raises(ValueError, match=r"expected weights \(B, T, S\) or .*\(3, 5\)$"):
+        getattr(losses, name)(np.ones((3, 5), "float32"))

@@ -31,6 +31,13 @@ def test_weights_of_another_shape_are_told(weights):
         plot_attention(SOURCE, TARGET, weights)
 
 
+def test_an_image_has_a_map_for_each_token_and_axes_of_its_own():
+    with pytest.raises(ValueError, match=r"weights \(2, rows, columns\) for an image"):
+        plot_attention(np.zeros((8, 9)), TARGET, WEIGHTS)
+    with pytest.raises(ValueError, match="expected no ax for an image"):
+        plot_attention(np.zeros((8, 9)), TARGET, np.ones((2, 4, 3)), ax=object())
+
+
 def test_tokens_are_shown_as_they_are(tmp_path):
     figure = plot_attention(
         [r"$\foo$", "$", "a"], ["$x_", "b"], WEIGHTS, path=str(tmp_path / "m.png"), title="$$"

@@ -46,3 +46,26 @@ def test_the_coverage_penalty_is_the_papers(rng, penalty, coverage):
             assert_close(result.scores[b, n], score(b, ids))
             changed += tuple(plain.ids[b, n][: len(ids)]) != ids
     assert changed
+
+
+class OtherWeights(Decoder):
+    """Its weights are those of two heads, whose mean is a Decoder's, or cut."""
+
+    def __init__(self, rng, change):
+        super().__init__(rng)
+        self.change = change
+
+    def step(self, tokens, state):
+        log_probs, weights, state = super().step(tokens, state)
+        return log_probs, self.change(weights), state
+
+
+def test_weights_of_heads_cover_by_their_mean_and_those_of_another_length_are_refused(rng):
+    options = {"beam_width": 3, "coverage_penalty": 0.7, "memory_mask": ops.ones((B, S), "bool")}
+    heads = OtherWeights(rng, lambda weights: ops.stack([1.3 * weights, 0.7 * weights], axis=1))
+    plain = OtherWeights(rng, lambda weights: weights)
+    plain.log_probs, plain.weights = heads.log_probs, heads.weights
+    assert_close(search(heads, **options).scores, search(plain, **options).scores)
+    plain.change = lambda weights: weights[:, :-1]
+    with pytest.raises(ValueError, match="attention weights as long as memory_mask, 2"):
+        search(plain, **options)
