@@ -86,8 +86,7 @@ class Batches:
     def shapes_line(self) -> str:
         """Return the shapes of batches, where these are few, and their padding, for people."""
         if self.plan.reckoned is not None:
-            shapes = [] if self.plan.shapes is None else self.plan.shapes.tolist()
-            return self.plan.reckoned.line(shapes)
+            return self.plan.reckoned.line(self.plan.shapes)
         if self.plan.shapes is None:
             return ""
         epoch = self.plan.epoch()
@@ -98,11 +97,6 @@ class Batches:
             f"Batches have {len(self.plan.shapes)} shapes, source × target: {shapes}; "
             f"{max(0.0, 1 - tokens / places):.0%} of them is padding."
         )
-
-    def reckoned_seconds(self) -> float | None:
-        """Return the seconds that one H200 would train for, where these were reckoned."""
-        reckoned = self.plan.reckoned
-        return None if reckoned is None else reckoned.graph or reckoned.training
 
     def epoch(self, number: int = 0, step: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch of texts, from a step on."""

@@ -274,7 +274,6 @@ class Plan:
 
         The examples, of these lengths and of `group` joined pairs, are a sample of an epoch.
         """
-        widths = choices[-1].astype(np.int32)
         if self.batching.costs is not None:
             kinds, pairs = np.unique(group), len(self.rows) / len(source)
             group, steps = np.broadcast_to(group, source.shape), []
@@ -295,8 +294,8 @@ class Plan:
             best, self.reckoned = reckon(steps, choices, self.batching.costs)
             if self.reckoned.graph is not None:
                 self.batching = replace(self.batching, batch_shapes=0, multiple=1, costs=None)
-                return widths
-            widths = choices[best].astype(np.int32)
+            choices = choices[: best + 1]
+        widths = choices[-1].astype(np.int32)
         if self.batching.batch_shapes:
             self.shapes = widths
         return widths

@@ -61,10 +61,10 @@ class Reckoned:
     training: float  # after it
     graph: float | None = None  # the training without XLA, where that is soonest done
 
-    def line(self, shapes: list[tuple[int, int]]) -> str:
-        """Return what was chosen, and why, for people."""
+    def line(self, shapes: np.ndarray | None) -> str:
+        """Return what was chosen, and why, for people; shapes are `(n, 2)`."""
         takes = f"about {self.compiling:.0f} s, the training then about {self.training:.0f} s"
-        if self.graph is not None:
+        if shapes is None:
             return (
                 f"XLA is left out: the training takes about {self.graph:.0f} s without it; "
                 f"compiling one shape would take {takes}. --set jit_compile=true has it."

@@ -73,9 +73,8 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         files, config, model, pairs.statistics, history, score, write=processes.write
     )
     describe(files, config, origin, model, pairs.shapes_line(), str(processes))
-    return train_epochs(
-        recorder, functools.partial(_batches, pairs, processes), pairs.reckoned_seconds()
-    )
+    batches = functools.partial(_batches, pairs, processes)
+    return train_epochs(recorder, batches, pairs.plan.reckoned)
 
 
 def _batches(batches: Batches, processes: Processes, epoch: int = 0) -> Any:

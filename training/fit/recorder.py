@@ -17,6 +17,7 @@ from training.command.native import has_gpu
 from training.command.progress import progress
 from training.config.schema import Config
 from training.data.plan import Statistics
+from training.data.shapes import Reckoned
 from training.runs.card import FIGURES, Origin, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
@@ -167,12 +168,12 @@ def _device() -> str:
 
 
 def train_epochs(
-    recorder: Recorder, batches: Callable[[int], Any], reckoned: float | None = None
+    recorder: Recorder, batches: Callable[[int], Any], reckoned: Reckoned | None = None
 ) -> Record:
     """Train the epochs that are missing, and try the mean of the last; return the last record.
 
-    `batches` gives the batches of an epoch by its number; `reckoned` are the seconds that one H200
-    would take for all epochs, beside which the second one's speed is printed.
+    `batches` gives the batches of an epoch by its number. Beside `reckoned`, the time of all epochs
+    on one H200, the second one's speed is printed.
     """
     config, history, before = recorder.config, recorder.history, len(recorder.history)
     steps = recorder.statistics.steps_per_epoch
@@ -193,7 +194,8 @@ def train_epochs(
             )
         record = recorder.finish(fitted.history["loss"][0], time.perf_counter() - started)
         if reckoned and epoch == before + 1:  # in the first one XLA compiled
-            expected = recorder.statistics.target_tokens * config.epochs / reckoned
+            seconds = reckoned.graph or reckoned.training
+            expected = recorder.statistics.target_tokens * config.epochs / seconds
             print(
                 f"{record['target_tokens_per_second']:,} target tokens a second; {expected:,.0f} "
                 "were reckoned for one H200. Far fewer: docs/guides/gpu.md, Is it used at all?"

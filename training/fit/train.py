@@ -135,7 +135,7 @@ def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Reco
         score = DevSet(run, opened.dev, make_dataset(opened.dev_pairs)).score
     recorder = Recorder(files, run.config, model, opened.pairs.statistics, history, score)
     return train_epochs(
-        recorder, functools.partial(make_dataset, opened.pairs), opened.pairs.reckoned_seconds()
+        recorder, functools.partial(make_dataset, opened.pairs), opened.pairs.plan.reckoned
     )
 
 

@@ -102,19 +102,19 @@ def test_two_million_pairs_have_some_shapes_of_multiples_of_four(rng):
         plan = Plan(batching(10, batch_size=512, **options), (source, target))
         assert 3 <= len(plan.shapes) <= 6
         assert not (plan.shapes % 4).any()
-        line = plan.reckoned.line(plan.shapes.tolist())
+        line = plan.reckoned.line(plan.shapes)
         assert line.startswith(f"{len(plan.shapes)} shapes, "), line
 
 
 def test_one_line_says_what_was_chosen_and_why(rng):
     source, target = np.full(9_000, 10), np.full(9_000, 15)
     plan = Plan(batching(150, batch_size=300), (source, target))
-    assert plan.reckoned.line(plan.shapes.tolist()) == (
+    assert plan.reckoned.line(plan.shapes) == (
         "1 shape, 12 × 16: compiling it takes about 20 s, the training then about 25 s. "
         "--set batch_shapes=N has N."
     )  # 4,500 steps of 28 positions
     deep = Plan(batching(150, layers=8, batch_size=300), (source, target))
-    assert "takes about 50 s, the training then about 63 s" in deep.reckoned.line([(12, 16)])
+    assert "takes about 50 s, the training then about 63 s" in deep.reckoned.line(deep.shapes)
 
 
 def test_a_short_training_is_a_graph_unless_xla_is_asked_for(rng):
@@ -122,7 +122,7 @@ def test_a_short_training_is_a_graph_unless_xla_is_asked_for(rng):
     plan = Plan(batching(3, batch_size=256), lengths)  # 36 steps
     assert plan.shapes is None
     assert not plan.epoch().widths.any()
-    assert plan.reckoned.line([]).startswith("XLA is left out: the training takes about ")
+    assert plan.reckoned.line(None).startswith("XLA is left out: the training takes about ")
     plain = Plan(Batching(256, LONGEST, LONGEST), lengths).epoch()
     np.testing.assert_array_equal(plan.epoch().rows, plain.rows)
     asked = Plan(batching(3, batch_size=256, may_be_graph=False), lengths)

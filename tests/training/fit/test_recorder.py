@@ -8,6 +8,7 @@ import pytest
 
 from training.config.schema import Config, override
 from training.data.plan import Statistics
+from training.data.shapes import Reckoned
 from training.fit import recorder
 from training.fit.recorder import Recorder, train_epochs
 from training.runs.card import _commands
@@ -138,7 +139,7 @@ def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
         model=SimpleNamespace(fit=lambda *args, **kwargs: fitted),
         statistics=Statistics(3, 0, 9, 1200, 1),
     )
-    train_epochs(fake, lambda epoch: None, 1.8)  # 3 epochs of 1,200 tokens
+    train_epochs(fake, lambda epoch: None, Reckoned(1, 20.0, 1.8))  # 3 epochs of 1,200 tokens
     (line,) = (x for x in capsys.readouterr().out.splitlines() if "reckoned" in x)
     assert line.startswith("1,001 target tokens a second; 2,000 were reckoned for one H200.")
 
