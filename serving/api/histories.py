@@ -39,7 +39,10 @@ class Table(dict[str, dict[str, list[str]]]):
         self.name, self.lines = name, dict[str, list[int]]()
 
     def notes(self, inputs: Iterable[str]) -> Iterator[str]:
-        """Yield what a model of these inputs takes otherwise than a cell says, as `evaluate`."""
+        """Yield a line for each column whose cells a model of these inputs reads otherwise.
+
+        `training.evaluate` prints the same lines.
+        """
         names, (history, *_) = [*inputs], self.values()
         for column in history:
             plain = column if column in names else input_name(column)
@@ -224,7 +227,7 @@ def _categories(
     known = {category_in(name): name for name in names}
     alike = {category_of(category): name for category, name in known.items()}
     for cell in cells:
-        # Of what has no such name, only NaN's kin differs from itself; pandas' NA has no truth.
+        # NaN differs from itself; a comparison with pandas' NA has no truth value.
         missing = cell is None or str(cell).strip().lower() in MISSING or cell != cell
         text = str(cell).strip()
         found = known.get(text) or alike.get(category_of(text))

@@ -47,7 +47,7 @@ class Alignment:
     """A translation with its attention weights.
 
     `attention_weights[t][s]` is the weight of `source_tokens[s]` as `target_tokens[t]` was written.
-    The others are those of a `Translation`.
+    All other fields are those of a `Translation`.
     """
 
     translation: str
@@ -120,7 +120,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Metadata:
-    """Of a served model: its version, and of each signature the inputs and outputs.
+    """A served model: its version, and the inputs and outputs of each signature.
 
     `signatures[name]["inputs" or "outputs"][alias]` reads like `string(?, ?)`.
     """

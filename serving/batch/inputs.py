@@ -66,7 +66,7 @@ def find(patterns: Sequence[str], output: Path) -> list[Path]:
 
 
 def kind_of(path: Path) -> str:
-    """Return what an input holds: `text`, `events` or `image`."""
+    """Return the kind of an input: `text`, `events` or `image`."""
     if glob.has_magic(path.name) and not path.is_file():
         return "image"
     name = path.name.removesuffix(".gz")
@@ -153,7 +153,7 @@ class Texts:
                 yield Item(text, {x: y for x, y in record.items() if x not in _ANSWERS})
 
     def answer(self, function: Function, values: Sequence[str]) -> list[Fields]:
-        """Return translation and score of each text, and what is told of how it was read."""
+        """Return each text's translation and score, whether it was cut, and its unseen letters."""
         import tensorflow as tf
 
         written = [text.encode("utf-8", "replace") for text in values]
@@ -221,7 +221,7 @@ class Events:
         return len(value[TIME])
 
     def answer(self, function: Any, values: Sequence[History]) -> list[Fields | ValueError]:
-        """Return the probability after each history; what it has beyond the model is left out."""
+        """Return the probability after each history; columns unknown to the model are left out."""
         import tensorflow as tf
 
         inputs = list(function.structured_input_signature[1])
@@ -268,7 +268,7 @@ class Images:
                 yield Item(None, record, error.strerror or "cannot be read")
 
     def answer(self, function: Function, values: Sequence[bytes]) -> list[Fields | ValueError]:
-        """Return text and score of each image; where one is broken, the others are read without."""
+        """Return the text and score of each image; a broken one is an error by itself."""
         import tensorflow as tf
 
         def ask(files: Sequence[bytes]) -> list[Fields]:
@@ -284,7 +284,7 @@ class Images:
 def _each(
     ask: Callable[[Sequence[Any]], list[Fields]], values: Sequence[Any], reason: str
 ) -> list[Fields | ValueError]:
-    """Return the answer to each value; one of which a graph says a reason is an error by itself."""
+    """Return the answer to each value; a value that the graph refuses becomes its own error."""
     import tensorflow as tf
 
     try:

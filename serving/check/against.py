@@ -59,7 +59,7 @@ class Server(NamedTuple):
 def compare(
     version_dir: Path, server: Server, tell: ReportStage = lambda stage, share=None: None
 ) -> tuple[int, list[str]]:
-    """Ask a server all questions of the check; compare its answers with the C++ session's.
+    """Ask a server all questions of the check, and compare its answers with the C++ session's.
 
     Returns the number of requests, and a line for each difference.
     """
@@ -248,7 +248,7 @@ def _difference(answer: Answer, expected: Answer) -> str:
     if alias := different(answer, expected):
         return f"output {alias} differs"
     for alias, array in sorted(expected.items()):
-        # Of two hypotheses of the same score either may come first: the reader decides.
+        # Two hypotheses of the same score may come in either order: the reader decides.
         if array.dtype.kind not in "fc" and (answer[alias] != array).any():
             return f"output {alias} differs, numbers agree"
     return ""

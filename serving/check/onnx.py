@@ -37,9 +37,9 @@ _OWN_TEXTS = (
 class Task:
     """A kind of export.
 
-    `questions` go to a model about sources, by signature; the first is the main one, whose answers
-    have the attribute `says`. `sources` makes them of the manifest, by their name in findings; the
-    first are the usual ones, and the last odd. `by_run` has the runs' answers to the main question.
+    `questions`, by signature, ask a model about sources. The first is the main question: its
+    answers have the attribute `says`, and `by_run` returns the runs' answers to it. `sources` makes
+    the sources from the manifest, by their name in findings: the usual ones first, odd ones last.
     """
 
     model: Callable[..., LocalModel]
@@ -147,7 +147,7 @@ TASKS = {
 def check_folder(
     version_dir: Path, run: Path | None = None, tell: ReportStage = lambda stage, share=None: None
 ) -> list[str]:
-    """All findings about an ONNX export, none where it can be used."""
+    """Return all findings about an ONNX export; an empty list where it can be used."""
     tell("reading the graphs", 0.05)
     try:
         manifest = read_manifest(version_dir)
@@ -191,7 +191,7 @@ def _ask(
 
 
 def _check_graph(version_dir: Path, name: str) -> list[str]:
-    """A graph that is not valid, operators that are not ONNX's own, and weights not finite."""
+    """Find an invalid graph, operators that are not ONNX's own, and weights that are not finite."""
     path = version_dir / f"{name}.onnx"
     try:
         onnx.checker.check_model(str(path))
@@ -221,7 +221,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 def _check_rows(
     name: str, ask: Ask, models: tuple[LocalModel, LocalModel], what: str, sources: list[Any]
 ) -> list[str]:
-    """A signature that fails, answers NaN, or whose rows depend on their batch."""
+    """Find a signature that fails, that answers NaN, or whose rows depend on their batch."""
     try:
         each, batch = ([_flat(x) for x in ask(model, sources)] for model in models)
         ask(models[1], [])

@@ -70,7 +70,7 @@ def is_batched(signature: Any) -> bool:
 
 
 def make_inputs(signature: Any, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
-    """Return inputs of a `SignatureDef`, of as many rows as texts; or numbers of each row's own.
+    """Return inputs of a `SignatureDef`, one row a text; numbers differ in every row.
 
     `first` is the number of the first row.
     """

@@ -196,7 +196,7 @@ class _Signature:
                     f", output {alias}: rows are in another order on {what}: row {moved[0]} is not "
                     "the answer to its input"
                 )
-        # Of two hypotheses of about the same score either may be the better one.
+        # Rounding may reorder two hypotheses whose scores are nearly the same.
         dtypes = {array.dtype == object for array in batch.values()}
         if len(wrong) > (max(1, len(alone) // 6) if len(dtypes) == 2 else 0):
             number, alias = min(wrong.items())
@@ -228,7 +228,7 @@ def _count_filled(array: np.ndarray) -> int:
 def computation(
     graph: graph_pb2.GraphDef, signature: meta_graph_pb2.SignatureDef
 ) -> frozenset[tuple[str, ...]]:
-    """Return the maker of each output: the functions behind the signature's own, or the tensor."""
+    """Return, for each output, the functions that the signature's function calls, or the tensor."""
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name: function for function in graph.library.function}
     makers = set()

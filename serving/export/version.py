@@ -98,7 +98,7 @@ def dev_sources(run: Run, limit: int) -> list[Any]:
 
 
 def examples(run: Run) -> list[str]:
-    """Return what to begin with: short texts, small images in base64, or a table in CSV.
+    """Return examples for people: short texts, small images in base64, or a table in CSV.
 
     People's histories are shown of data sets that are published, not of a table of one's own.
     """
@@ -193,7 +193,7 @@ def local_agreement(
 
 
 def _differences(expected: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> dict[str, float]:
-    """Return what `agreement` returns of answers, each its texts and their scores."""
+    """Return the dict of `agreement` for answers, each a pair of texts and scores."""
     same = expected[0] == rounded[0]
     return {
         "texts": len(same),
@@ -331,7 +331,7 @@ def _aside(output: Path) -> Iterator[Path]:
 def _module(
     runs: Sequence[Run], settings: ExportSettings
 ) -> Exported | ExportedReader | ExportedPredictor:
-    """Return what is saved of runs, by what they read."""
+    """Return the module to save, by the runs' source: a translator, a reader or a predictor."""
     config = runs[0].config
     if SOURCE_KINDS[config.source].tokens:
         return Exported(runs, settings)
@@ -343,7 +343,7 @@ def _module(
 
 
 def _manifest(runs: Sequence[Run], settings: dict[str, Any]) -> dict:
-    """Return what the version was made of."""
+    """Return the manifest: runs, settings, examples and versions of libraries."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": settings,

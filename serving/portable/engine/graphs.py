@@ -123,11 +123,11 @@ def _written(
 
 
 def _joined(nodes: list[Node], kernels: Names, rows: Names, uses: Counter[str]) -> list[Node]:
-    """Return the nodes, of which products with kernels include what follows them alone.
+    """Return the nodes; each product with a kernel is fused with the operators that only it feeds.
 
-    The numbers of a product become float32, are scaled and get a bias in one array: `then` lists
-    the operators, whose inputs come after the first two. `kernels` are names of constant matrices,
-    `rows` of constants of one axis or none; `uses` is how often each value is.
+    One array is then cast to float32, scaled and given a bias: `then` lists the operators, whose
+    inputs come after the first two. `kernels` are names of constant matrices, `rows` of constants
+    of at most one axis; `uses` counts the readers of each value.
     """
     next_of = {name: node for node in nodes for name in node.inputs if uses[name] == 1}
     left = dict.fromkeys(map(id, nodes))

@@ -165,7 +165,7 @@ def file_in(folder: Path, name: str, most: int) -> Path:
 
 
 def read_json(folder: Path, name: str, most: int) -> Any:
-    """Return what a file of an export holds, JSON that is not too deep; errors as `file_in`."""
+    """Return the JSON in a file of an export, which is not too deep; errors as `file_in`."""
     path = file_in(folder, name, most)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

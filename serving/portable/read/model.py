@@ -55,7 +55,7 @@ _INPUTS = {
 _NAMES = dict.fromkeys(("translations", "texts"), "nbest")
 
 Signatures = dict[str, dict[str, dict[str, str]]]
-# Of the runs that a thread begins, by which another can stop them; None where nobody will.
+# Options of this thread's runs; setting `terminate` from another thread stops the run.
 RUN_OPTIONS: ContextVar[onnxruntime.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
 T = TypeVar("T")
 _ROWS = ("B", "N")  # the manifest's names of the axis of a batch
@@ -208,9 +208,9 @@ class LocalModel:
         return Metadata(path.parent.name, version, self.signatures())
 
     def _each(self, rows: Sequence[int], work: Callable[[Sequence[int]], T]) -> list[T]:
-        """Return what `work` makes of each batch of rows, which stay in their order.
+        """Return `work(batch)` for each batch of rows, in the rows' order.
 
-        There are as many at a time as threads, and fewer rows where threads would have no batch.
+        As many run at a time as there are threads; batches shrink so that each thread has one.
         """
         size = min(self._batch_size, -(-len(rows) // self._threads)) or 1
         batches = [rows[start : start + size] for start in range(0, len(rows), size)]
@@ -229,7 +229,7 @@ class LocalModel:
 
 
 class Result(NamedTuple):
-    """Of one source `(N, T)` ids and log-probabilities, `(N,)` scores, `(N, T, S)` weights.
+    """A source's N results: ids and log-probabilities `(N, T)`, scores `(N,)`, weights `(N, T, S)`.
 
     `copied` are the tokens that ids beyond the vocabulary stand for.
     """

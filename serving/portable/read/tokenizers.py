@@ -208,7 +208,7 @@ class Words:
 
 
 def _surface(kind: str, token: str) -> str:
-    """Return what a token of a kind of tokenizer adds to a text, but for the first one's space."""
+    """Return the characters that a token adds to a text; the text's first space is not shown."""
     if kind == "symbols":
         return f" {token}"
     return token.replace(MARK, " ") if kind in ("sentencepiece", "words") else token

@@ -200,7 +200,7 @@ class LocalTranslator(LocalModel):
     def _search(
         self, read: _Read, results: int, answer: Callable[[Result], T], with_weights: bool = False
     ) -> list[T | None]:
-        """Return what is answered to each text, None for one without a token."""
+        """Return `answer(result)` for each text, None for a text without a token."""
         answers: list[T | None] = [None] * len(read.ids)
         windows = [cut(ids, self._spelling) if ids else [] for ids in read.ids]
         parts = [(row, part) for row, each in enumerate(windows) for part in each]

@@ -139,7 +139,7 @@ class Decoder:
         self._output = _output(model, self._embeddings)
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return what depends on the memory alone, `(B, …)` by name.
+        """Return tensors that depend on the memory alone, `(B, …)` by name.
 
         Args:
             g: the graph.

@@ -56,7 +56,7 @@ class Encoder(ABC):
     def encoded(
         self, g: Graph, times: Products, memory: Value, mask: Value, summary: Value
     ) -> Encoded:
-        """Return what is attended to, with the first states: see `Encoded`."""
+        """Return the memory, its mask and the first states: see `Encoded`."""
         if not self.attends:
             memory = g.axis(summary, 1)
             mask = g.expand(g.constant(np.ones((1, 1, 1), bool)), g.size(summary, 0), 1, 1)
@@ -155,7 +155,7 @@ def _folded(
 
 
 def _pool_after(layers: list[keras.Layer], norm: keras.Layer) -> list[int]:
-    """Return what is pooled after a normalisation and its activation; nothing where none is."""
+    """Return the size of the pooling after a normalisation and its activation, [] without one."""
     after = layers[layers.index(norm) + 2]
     return list(after.pool_size) if isinstance(after, keras.layers.MaxPooling2D) else []
 

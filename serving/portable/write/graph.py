@@ -365,7 +365,7 @@ class Graph:
 
 
 def _dtype_of(value: Any) -> str:
-    """Return the dtype of a constant of which nobody says it: an array's own."""
+    """Return the dtype of a constant without a declared one: an array's own."""
     dtype = np.asarray(value).dtype
     if isinstance(value, np.ndarray) or dtype.kind == "b":
         return str(dtype)

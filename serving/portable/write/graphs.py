@@ -61,7 +61,7 @@ class Model:
         return self._named({**self.decoder.shapes(), **copied})
 
     def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
-        """Return what depends on the memory alone, and the first state, `(B, …)` by name."""
+        """Return tensors that depend on the memory alone, and the first state, `(B, …)` by name."""
         encoded = self.encoder(g, Products(g, self._bits, self._tables), source)
         memory = self.decoder.prepare(g, encoded.memory, encoded.mask)
         if self.copying:
@@ -282,7 +282,7 @@ def write_folder(
 
 
 def _about_source(run: Run) -> dict[str, Any]:
-    """Return what the manifest says of a source that is no text."""
+    """Return the manifest's entry `source`, of images or histories."""
     config, source = run.config, cast(Any, run.source)
     if config.source == "image":
         size = {"height": config.image_height, "width": config.image_width}

@@ -86,7 +86,7 @@ def search(
 
 
 class _Grown(NamedTuple):
-    """All continuations of the beam, `(B, W, W)`: of each hypothesis its best tokens.
+    """The beam's continuations, `(B, W, W)`: the W best tokens of each hypothesis.
 
     `length` is `(B, W)`. `covered` is how much each place was looked at, `(B, W, S)`, or None.
     """
@@ -152,7 +152,7 @@ class _Turn:
             self._penalty = g.cast(width > 1, "float32") * coverage_penalty
 
     def start(self, memory: Values, state: Values, limits: Value) -> Values:
-        """Return what there is before the first turn: a hypothesis for each sentence."""
+        """Return the state before the first turn: one empty hypothesis for each sentence."""
         g = self._g
         start = {
             "last": g.expand(g.constant(START_ID, "int64"), self._batch),
@@ -217,7 +217,7 @@ class _Turn:
         return _Beam(scores, parents, rows, total, gained, length, word, token, finished, now_ended)
 
     def _put_out(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
-        """Return what `_follow` reads, with a row for each sentence of the batch."""
+        """Return this turn's inputs of `_follow`, with a row for each sentence of the batch."""
         g = self._g
         who = g.axis(now["who"], 1)
         code = g("ScatterND", self._stays, who, beam.parents * self._vocabulary + beam.said)

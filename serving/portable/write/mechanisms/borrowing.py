@@ -44,7 +44,7 @@ class _Borrowing(Mechanism):
         return self._inner.shapes()
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return what the scores want."""
+        """Return the prepared tensors of the scores."""
         return self._inner.prepare(g, memory, mask)
 
 
@@ -66,7 +66,7 @@ class Local(_Borrowing):
         return {**super().shapes(), "size": (1, 1), "time": (1,)}
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return what the scores want, and of local-p the number of valid places `(B, 1, 1)`."""
+        """Return the prepared tensors of the scores; local-p adds the valid places, `(B, 1, 1)`."""
         prepared = super().prepare(g, memory, mask)
         if self._position:
             prepared["size"] = g.over("ReduceSum", g.cast(mask, "float32"), 2, keep=True)
@@ -158,7 +158,7 @@ class Chunkwise(Monotonic):
         return {**super().shapes(), **chunk}
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return what both scores want."""
+        """Return the prepared tensors of both scores."""
         chunk = self._chunk.prepare(g, memory, mask)
         return {
             **super().prepare(g, memory, mask),

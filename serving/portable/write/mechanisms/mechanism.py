@@ -56,7 +56,7 @@ BY_NAME: dict[str, Callable[[Graph, Value, Value], Value]] = {
 
 
 def _ordered(g: Graph, scores: Value, mask: Value) -> tuple[Value, Value, Value]:
-    """Return the scores less their highest, the same from the greatest on, and ranks from 1."""
+    """Return scores − max, the same sorted descending, and ranks 1…K."""
     hidden = g("Where", mask, scores, -1e30)
     z = g("Max", hidden - g.over("ReduceMax", hidden, -1, keep=True), -2.0)
     length = g("Shape", z, start=-1)
@@ -106,14 +106,14 @@ class Mechanism:
         return {}
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return what depends on the memory `(B, S, dim)` alone, `(B, …)` by name.
+        """Return tensors that depend on the memory `(B, S, dim)` alone, `(B, …)` by name.
 
         The mask is boolean `(B, 1, S)`.
         """
         return {}
 
     def start(self, g: Graph, memory: Value) -> Values:
-        """Return what is remembered before the first step, `(B, …)` by name."""
+        """Return the state before the first step, `(B, …)` by name."""
         return {}
 
     def score(self, g: Graph, times: Products, query: Value, memory: Values, rows: Rows) -> Value:
@@ -126,9 +126,9 @@ class Mechanism:
     def weigh(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Value, Values]:
-        """Return weights of the shape of the scores, and what is remembered now.
+        """Return weights of the scores' shape, and the next state.
 
-        Arguments as of `score`; `memory` has `mask`, too, and `state` is what was remembered,
+        Arguments as of `score`; `memory` has `mask`, too, and `state` is that of the step before,
         `(B·n, …)`.
         """
         scores = self.score(g, times, query, memory, rows)
@@ -236,7 +236,7 @@ class History(Additive):
     def weigh(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Value, Values]:
-        """Return the weights, and those or their sum so far."""
+        """Return the weights, and the next history: these weights, or the sum of all so far."""
         history = state["history"]
         length = g.size(history, 1)
         features = rows.apart(self._features(g, history), length, self.units)
