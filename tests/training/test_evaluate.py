@@ -52,6 +52,7 @@ def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
     assert 0 < low <= result["aer"] <= high <= 1
     assert json.loads(printed.splitlines()[-1]) == result
     assert f"bleu  {result['bleu']:<8.4g}runs of words shared with a reference" in printed
+    assert f"aer_interval  {low:.4g} to {high:.4g}\n" in printed
 
 
 def test_rates_of_few_words_have_intervals(tiny_run, monkeypatch):

@@ -242,6 +242,8 @@ def report(options: argparse.Namespace) -> None:
         write_json(options.output, result)
     for key, value in result.items():
         text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        if isinstance(value, tuple):
+            text = "{:.4g} to {:.4g}".format(*value)
         print(f"{key:>24}  {text:8}{METRICS[key].meaning if key in METRICS else ''}".rstrip())
     print(json.dumps(result))
 
