@@ -29,6 +29,7 @@ _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}-]+")
 _INSIDE = "'’\u200c\u200d"  # of words, beside letters; Persian and Indic ones have joiners
 APOSTROPHES = "'’ʼ‘`´′"
+_SEPARATORS = {"commas": ",", "semicolons": ";", "bars": "|"}  # that are no tabs
 _TONE = 7  # of MeloTTS's English: of a phone without stress; 8 to 10 are those of stress 0 to 2
 
 
@@ -80,6 +81,10 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     rows: dict[str, list[list[str]]] = {}
     lines = dict(_lines(path))
     tab = "\t" if any("\t" in line for line in lines.values()) else " "
+    for separator, sign in _SEPARATORS.items() if tab == " " else ():
+        found = [line for line in lines.values() if re.match(rf"[^\s{sign}]+\s*[{sign}]\s*\S", line)]
+        if len(found) > 0.9 * len(lines):
+            raise ValueError(f"{path}: {separator} stand where tabs should: {shown(found[0])}")
     plain = [
         tab.join(re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in line.split(tab, 1))
         for line in lines.values()

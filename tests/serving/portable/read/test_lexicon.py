@@ -365,10 +365,15 @@ def test_phones_that_a_voice_lacks_are_listed_once_with_their_words(run, tmp_pat
         (["--format", "tsv", "--phones", "{wrong}"], 1, "expected a token and its number, as in"),
         (["--format", "tsv", "--phones", "{empty}"], 1, "has no tokens"),
         (["--format", "tsv", "--lexicon", "{latin}"], 1, "line 2: expected a text in UTF-8"),
+        (["--format", "tsv", "--lexicon", "{wide}"], 1, "iconv -f UTF-16 -t UTF-8"),
+        (["--format", "tsv", "--lexicon", "{commas}"], 1, "commas stand where tabs should"),
+        (["--format", "tsv", "--map", "{bars}"], 1, "bars stand where tabs should"),
     ],
 )
 def test_a_mistake_is_one_line(words, status, message, run, tmp_path):
     contents = {"wrong": b"cat\tK AE T\ncat K AE T\n", "empty": b"\n", "latin": b"a\tA\n\xe9\tE\n"}
+    contents |= {"commas": b"cat,K AE T\ndog,D AO G\n", "bars": b"K | k\nAE | a\n"}
+    contents["wide"] = "cat\tK AE T\n".encode("utf-16")
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     paths = {name: tmp_path / name for name in contents}
