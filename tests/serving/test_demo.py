@@ -109,9 +109,9 @@ def test_a_demo_goes_through_all_stages(name, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(demo, "server", server)
     asks = dataclasses.replace(task, ask=lambda *arguments: questions.append(arguments))
     monkeypatch.setitem(demo.DEMOS, name, asks)
-    demo.main([name, "--output", str(tmp_path), "--seed", "5"])
+    demo.main([name, "--output", str(tmp_path)])
     wanted = ["training.train", "training.evaluate", "serving.export", "serving.check", name]
     assert reached == wanted
-    assert questions == [(name, "localhost:1", tmp_path, 5)]
+    assert questions == [(name, "localhost:1", tmp_path)]
     assert "[5/5]" in capsys.readouterr().out
     override(load_preset(task.preset), task.settings)
