@@ -61,7 +61,7 @@ MISTAKES = [
     ("training.train", [*CMUDICT, "--data", "prepared:NEW"], "NEW is not a prepared corpus"),
     ("training.train_arrays", ["NEW"], "is not prepared"),
     ("training.train_arrays", [], "arguments are required: "),
-    ("training.evaluate", ["--run", "NEW"], "is not a run"),
+    ("training.evaluate", ["--run", "NEW"], "no config.toml; python -m training.train makes one"),
     ("training.evaluate", ["--run", "RUNS"], "has no config.toml. Did you mean RUN?"),
     ("training.evaluate", ["--run", "RUN", "--length-penalty", "-1"], "at least 0. Received: -1"),
     ("training.evaluate", ["--run", "RUN", "--output", "NEW/a.json"], "there is no directory"),

@@ -124,7 +124,9 @@ class RunFiles:
         """
         if not self.config.is_file():
             below = sorted(self.path.glob(f"*/{self.config.name}"))
-            hint = f". Did you mean {below[0].parent}?" if below else ""
+            hint = "; python -m training.train makes one"
+            if below:
+                hint = f". Did you mean {below[0].parent}?"
             raise RunError(f"{self.path} is not a run: it has no {self.config.name}{hint}")
         if not self.best.is_file():
             raise RunError(f"{self.path} has no trained weights yet: {self.best.name} is missing")
