@@ -51,8 +51,7 @@ def has_gpu() -> bool:
     imported, has read its flags.
     """
     device = os.environ.get("KERAS_ATTENTION_DEVICE")
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]  # -1 ends the list
-    if device or first.strip() in ("", "-1"):
+    if device or os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() in ("", "-1"):
         return device == "gpu"
     return Path("/dev/dxg").exists() or any(Path("/dev").glob("nvidia[0-9]*"))  # WSL2, Linux
 

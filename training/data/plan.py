@@ -220,10 +220,8 @@ class Plan:
             source, labels, group = self._with_joined(source, labels - 1)
         longest = self.batching.rounded(longest)
         sizes = -(-source // unit), -(-labels // unit)
-        choices = [unit * widths for widths in choose_widths(*sizes, few or _FREE_BUCKETS)]
-        for widths in choices:
-            widths[-1] = longest
-        choices = [np.minimum(widths, longest) for widths in choices]
+        made = choose_widths(*sizes, few or _FREE_BUCKETS)
+        choices = [np.vstack([np.minimum(unit * each[:-1], longest), longest]) for each in made]
         self._widths = self._choose(choices, source, labels, group)
         if few and not self.batching.batch_shapes:  # no shape pays
             return self._make_buckets()
@@ -262,8 +260,8 @@ class Plan:
     ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """Return which pairs `(n, k)` of each example fit in it, and the lengths of examples."""
         longest = self.batching.max_source_length, self.batching.max_target_length
-        sides = (source, target)
-        fits = [np.cumsum(side, 1) <= most for side, most in zip(sides, longest, strict=True)]
+        pairs = zip((source, target), longest, strict=True)
+        fits = [np.cumsum(side, 1) <= most for side, most in pairs]
         present = np.logical_and(*fits)
         return present, (np.where(present, source, 0).sum(1), np.where(present, target, 0).sum(1))
 
@@ -285,8 +283,7 @@ class Plan:
                 counts = np.bincount(places, minlength=len(shapes) * len(kinds)) * pairs
                 made = []
                 for n, kind in zip(counts.reshape(len(shapes), -1).T, kinds, strict=True):
-                    examples = np.rint(n / kind).astype(np.int64)
-                    many, left = _count_batches(examples, self._sizes(shapes, kind))
+                    many, left = _count_batches(np.rint(n / kind), self._sizes(shapes, kind))
                     # Parts of joined pairs are whole batches; here they are of a sample.
                     many[-1] += left > 0 and (kind == 1 or self.batching.batch_tokens > 0)
                     made.append(many)
@@ -318,8 +315,7 @@ class Plan:
             present, lengths = self._joined(*(side[rows] for side in self.lengths))
             rows, keys = np.where(present, rows, np.int32(-1)), self._key(*lengths)
         size = self._sizes(self._widths, group)
-        counts = np.bincount(self._bucket_of[keys], minlength=len(size))
-        many, left = _count_batches(counts, size)
+        many, left = _count_batches(np.bincount(self._bucket_of[keys], minlength=len(size)), size)
         again = rows[:0]
         if left and many.any():  # the last batch is filled
             again = rows[rng.integers(0, len(rows), size[-1] - left)]

@@ -214,8 +214,7 @@ def make_schedule(learning_rate: float, warmup_steps: int, steps: int) -> Any:
 def as_reckoned(config: Config, batches: Batches) -> Config:
     """Return the configuration that trains these batches: without XLA where no shape pays."""
     reckoned = batches.plan.reckoned
-    without = reckoned is not None and reckoned.graph is not None
-    return replace(config, jit_compile=False) if without else config
+    return replace(config, jit_compile=False) if reckoned and reckoned.graph else config
 
 
 def configure_keras(config: Config) -> None:
