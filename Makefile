@@ -32,8 +32,8 @@ demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-f
 	$(BIN)/python -m serving.demo $(or $(TASK),$(PAIR)) --output $(if $(TASK),demo/$(TASK),$(DEMO))
 
 # Each program that XLA compiles runs once. The workers share the cores: an op splits its work in vain.
-test test-slow: export XLA_FLAGS = --xla_backend_optimization_level=0
-test test-slow: export TF_NUM_INTRAOP_THREADS = 1
+test test-slow test-lab: export XLA_FLAGS = --xla_backend_optimization_level=0
+test test-slow test-lab: export TF_NUM_INTRAOP_THREADS = 1
 PYTEST = $(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch --ignore tests/benchmarks --ignore tests/lab --ignore tests/choices
 test: $(STAMP)  ## run the tests on TensorFlow
 	$(PYTEST) -m "not slow"
