@@ -149,7 +149,8 @@ def _is_other(lines: Sequence[str], dictionary: bool) -> bool:
         rare = any(sum(c in text for text in column) < len(column) / 200 for c in {*name} - {" "})
         other.append((several and " " not in name) or rare)
     if dictionary:
-        return other[1] and head[1] not in {x for _, phones in others for x in phones.split()}
+        symbols = {symbol for _, phones in others for symbol in phones.split()}
+        return other[1] and not symbols & {*head[1].split()} and " " not in head[1]
     return all(new or name.lower() in _HEADER for new, name in zip(other, head, strict=True))
 
 

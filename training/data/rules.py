@@ -66,7 +66,7 @@ LATIN1 = (
 )
 
 # Notes of pronouncing dictionaries, which are no part of words and phones.
-COMMENT = re.compile(r"^(?:;;;|##|(?:#|;|//) ).*|\s+(?:#|;|//)(?=\s*\S).*")
+COMMENT = re.compile(r"^(?:;;;|##|(?:#|;|//) ).*|\s+(?:#|//)(?=\s*\S).*")
 VARIANT = re.compile(r"(?<=\S)\s*(?:\(\d+\)|\[[^\[\]]*\])$")  # word(2), word[en]
 APART = re.compile(r"^\(\d+\)\s+")  # WORD  (2), behind the space
 PROBABILITIES = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|[01]\t)+")
@@ -102,7 +102,7 @@ def clean(text: str) -> str:
 class Notes(NamedTuple):
     """The notes of a pronouncing dictionary."""
 
-    comments: bool = True  # whether "#", ";" and "//" begin comments; else they are phones
+    comments: bool = True  # whether "#" and "//" begin comments; else they are phones
     numbers: int = 0  # of nearly all entries, before the phones
 
     @classmethod

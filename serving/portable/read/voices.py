@@ -82,7 +82,9 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     lines = dict(_lines(path))
     tab = "\t" if any("\t" in line for line in lines.values()) else " "
     for separator, sign in _SEPARATORS.items() if tab == " " else ():
-        found = [line for line in lines.values() if re.match(rf"[^\s{sign}]+\s*[{sign}]\s*\S", line)]
+        found = [
+            line for line in lines.values() if re.match(rf"[^\s{sign}]+\s*[{sign}]\s*\S", line)
+        ]
         if len(found) > 0.9 * len(lines):
             raise ValueError(f"{path}: {separator} stand where tabs should: {shown(found[0])}")
     plain = [

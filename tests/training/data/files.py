@@ -39,7 +39,7 @@ DICTIONARIES = {
     "in quotes": '"read"\t"R IY D"\n"read(2)"\t"R EH D"\n"d\'or"\t"D AO R"\n"c"\t"S IY"\n',
     "words and numbers apart": "read  R IY D\nread  (2)  R EH D\nd'or  D AO R\nc  S IY\n",
     "tabs and spaces": "read \t R IY D\nread(2)\t  R EH D \nd'or\tD AO R\nc\tS IY\n",
-    "comments of other signs": "// a\n; b\nread R IY D ; present\nread R EH D // past\n"
+    "comments of other signs": "// a\n; b\nread R IY D # now\nread R EH D // past\n"
     "d'or D AO R\nc S IY\n",
     "languages": "read[en]\tR IY D\nread[en]\tR EH D\nd'or[fr]\tD AO R\nc\tS IY\n",
     "lexiconp of whole numbers": "read 1 R IY D\nread 0.25 R EH D\nd'or 1 D AO R\nc 0 S IY\n",

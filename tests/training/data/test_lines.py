@@ -101,6 +101,8 @@ def test_a_header_of_a_dictionary_is_told(tmp_path, capsys, header):
     path = write(tmp_path / "list.tsv", f"{header}\n" + "ab\tA B\nba\tB A\na\tA\n" * 31)
     read_split(f"tsv:{path}")
     assert f"line 1, {header.replace(chr(9), ' TAB ')}, is learned" in capsys.readouterr().out
+    write(path, "aq\tA Q\n" + "ab\tA B\nba\tB A\n" * 31)
+    read_split(f"tsv:{path}")
     write(path, "a\tA\n" + "ab\tA B\nba\tB A\n" * 31)
     read_split(f"tsv:{path}")
     assert capsys.readouterr().out == ""
