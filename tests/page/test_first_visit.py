@@ -64,7 +64,9 @@ def test_an_image_of_the_examples_is_read(browser, bright):
     card = Card(examples=tuple(images))
     with tab_on(browser, PageSettings(bright, "bright", card=card)) as tab:
         tab.emulate_media(reduced_motion="reduce")
-        for column, button in zip((0, 2), tab.locator("#examples button").all(), strict=True):
+        buttons = tab.locator("#examples button")
+        expect(buttons).to_have_count(2)
+        for column, button in zip((0, 2), buttons.all(), strict=True):
             if column:
                 button.click()
             expect(tab.locator("#said")).to_contain_text("abcde")
