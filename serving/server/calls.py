@@ -93,10 +93,14 @@ class _Line:
 
 
 class Workers:
-    """Light requests in `places`, in others heavy ones; at most `most` run or wait."""
+    """Light requests in `places` and one, in others heavy ones; at most `most` run or wait."""
 
     def __init__(self, places: int, most: int):
-        self._light, self._heavy, self._most = _Line(THREADS, places), _Line(places, places), most
+        self._light, self._heavy, self._most = (
+            _Line(THREADS, places + 1),
+            _Line(places, places),
+            most,
+        )
 
     def busy(self) -> int:
         """How many requests run or wait."""
