@@ -23,8 +23,7 @@ T = TypeVar("T")
 Run = Callable[[Arrays, Sequence[str], Waiting], Arrays]
 # A request of more is heavy: by `tensors.cost`, or already by the bytes of its message.
 LIGHT_COST, _LIGHT_BYTES = 2**8, 2**16
-THREADS = 64
-_HEAVY_ROWS = 64  # of a batch of several requests
+THREADS, _HEAVY_ROWS = 64, 64  # the second: of a batch of several requests
 _MOST_CLIENTS = 2**12  # whose shares are known; then all begin anew
 _PATIENCE_SECONDS = 1.0  # until a light request no longer waits for runs that last
 POLL_SECONDS = 0.25  # between looks whether anybody waits still
@@ -96,11 +95,8 @@ class Workers:
     """Light requests in `places` and one, in others heavy ones; at most `most` run or wait."""
 
     def __init__(self, places: int, most: int):
-        self._light, self._heavy, self._most = (
-            _Line(THREADS, places + 1),
-            _Line(places, places),
-            most,
-        )
+        self._light, self._heavy = _Line(THREADS, places + 1), _Line(places, places)
+        self._most = most
 
     def busy(self) -> int:
         """How many requests run or wait."""
