@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install-backends test coverage test-slow test-mechanisms test-guides test-benchmarks test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo install-backends test coverage test-slow test-mechanisms test-guides test-benchmarks test-gpu test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,8 +54,8 @@ test-choices: $(STAMP)  ## train on kinds of own data by the default settings, a
 test-lab: $(STAMP)  ## run the experiments of lab/ on tiny sizes
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/lab
 
-test-benchmarks: $(STAMP)  ## run every benchmark on tiny sizes
-	$(BIN)/python -m pytest -q -n 2 tests/benchmarks
+test-benchmarks: $(STAMP)  ## run the benchmarks on tiny sizes
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/benchmarks
 
 # The Python that has the GPU's JAX, PyTorch or TensorFlow: make verify-gpu BACKEND=torch GPU_PYTHON=python3
 verify-gpu:  ## measure a GPU: one report (BACKEND=jax|torch|tensorflow, MINUTES=9, GPU_PYTHON=python3)
@@ -105,9 +105,9 @@ test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mech
 test-guides: $(STAMP)  ## run the commands of the guide to own data as they stand, which takes minutes
 	EVERY_GUIDE=1 $(BIN)/python -m pytest -q tests/test_guide_commands.py
 
-# Pictures and messages of constructors are the same on every backend.
+# Pictures and messages are the same on every backend.
 OF_BACKENDS = tests/keras_attention --ignore tests/keras_attention/test_plot.py \
-  --ignore tests/keras_attention/test_bad_arguments.py tests/backends tests/benchmarks/test_gpu.py tests/test_readme.py
+  --ignore tests/keras_attention/test_mistakes.py tests/backends tests/test_readme.py
 
 # Most tests build small functions and run them once: compiling quickly is all, and each only once.
 test-jax: export KERAS_BACKEND = jax
@@ -122,6 +122,12 @@ test-torch: export KERAS_BACKEND = torch
 test-torch: export OMP_NUM_THREADS = 1
 test-torch: $(BACKENDS)/installed
 	$(BACKENDS)/bin/python -m pytest -q $(OF_BACKENDS)
+
+# The nightly workflow runs it: few changes touch what it holds, and each backend takes minutes.
+test-gpu: $(BACKENDS)/installed  ## run the report of a GPU on every backend, on tiny sizes, and count the programs of a training
+	$(BIN)/python -m pytest -q -m slow tests/benchmarks
+	KERAS_BACKEND=jax $(BACKENDS)/bin/python -m pytest -q -m slow tests/benchmarks/test_gpu.py
+	KERAS_BACKEND=torch $(BACKENDS)/bin/python -m pytest -q -m slow tests/benchmarks/test_gpu.py
 
 lint: $(STAMP)  ## check format, style and types
 	$(BIN)/ruff format --check .

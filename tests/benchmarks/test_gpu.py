@@ -35,6 +35,7 @@ TENSORFLOW = os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow"
 CASES = ("tatoeba-en-fr", "stock-512", "gnmt-greedy", "cold", "warm")
 
 
+@pytest.mark.slow
 def test_every_step_gives_rows(tmp_path):
     only = [
         *CASES,

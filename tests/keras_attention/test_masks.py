@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, AttentionRNN, HoistedRNN, losses
+from keras_attention import (
+    AdditiveAttention,
+    AttentionRNN,
+    HoistedRNN,
+    SinePositionEncoding,
+    losses,
+)
 from tests.keras_attention.helpers import array, assert_close, few, mask, normal, randomize
 from tests.keras_attention.test_losses import FORMULAS
 
@@ -40,15 +46,30 @@ def test_masks_may_be_lists_and_attention_masks_may_have_axes_of_1(rng):
     assert_close(prepared.mask, columns)
 
 
-def test_lengths_in_place_of_a_mask_are_told_how_to_become_one(rng):
+def test_what_is_no_mask_is_told(rng):
     layer, value = AdditiveAttention(7), normal(rng, B, TV, DIM)
     layer(value, value)
-    for call in (
-        lambda: layer.prepare(value, mask=np.array([5, 3])),
-        lambda: layer(value, value, value_mask=[5, 3]),
+    masks = [np.ones((B, TQ), bool), np.ones((B, TV), bool)]
+    lengths, several = r"arange\(5\) < lengths\[:, None\]", r"^\w+ expected one \w*mask \(2, 5\)"
+    for call, told in (
+        (lambda: layer.prepare(value, mask=np.array([5, 3])), lengths),
+        (lambda: layer(value, value, value_mask=[5, 3]), lengths),
+        (lambda: layer(value, value, value_mask=masks), several),
+        (lambda: SinePositionEncoding()(value, mask=[None, masks[1]]), several),
     ):
-        with pytest.raises(ValueError, match=r"arange\(5\) < lengths\[:, None\]"):
+        with pytest.raises(ValueError, match=told) as error:
             call()
+        assert "\n" not in str(error.value)
+
+
+def test_masks_may_stand_in_their_places_in_a_model(rng):
+    query, value = normal(rng, B, TQ, DIM), normal(rng, B, TV, DIM)
+    masks = np.arange(TQ) < np.array([[2], [3]]), np.arange(TV) < np.array([[5], [4]])
+    symbols = [keras.Input(x.shape[1:], dtype=x.dtype.name) for x in (query, value, *masks)]
+    layer = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(7))
+    found = keras.Model(symbols, layer(*symbols))([query, value, *masks])
+    expected = layer(query, value, inputs_mask=masks[0], memory_mask=masks[1])
+    assert_close(found, array(expected))
 
 
 def test_a_prepared_memory_has_the_mask_that_a_tensor_carries(rng):
