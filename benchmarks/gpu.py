@@ -211,9 +211,7 @@ def main() -> None:
     if options.step:
         sys.path.insert(0, str(Path(__file__).parents[1]))
         if options.backend == "tensorflow":
-            from training.command.native import set_gpu_flags
-
-            set_gpu_flags()
+            import training.command.startup  # noqa: F401
         for row in measure(options.step, options):
             print(json.dumps({"step": options.step, **row}), flush=True)
         return

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from training.command.errors import UserError
-from training.command.extras import need
-from training.command.native import keep_programs
+from training.command.native import need
 from training.command.options import SEARCH, Parser, add_options, count, file_to_write, main_guard
 from training.data import corpus
 from training.data.splits import Texts, check_split
@@ -54,7 +53,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     _check(options)
     need("training")
-    keep_programs()
     import training.command.startup  # noqa: F401
 
     from training.score.evaluation import report

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from training.command.errors import ConfigError, UsageError, UserError
-from training.command.extras import need
+from training.command.native import need
 from training.command.options import Parser, main_guard, positive_int
 from training.presets.options import add_configuration, configuration, default_output
 from training.runs.files import RunFiles

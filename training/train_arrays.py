@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 
 from training.command.errors import UserError
-from training.command.native import keep_programs, set_gpu_flags
+from training.command.native import keep_programs
 from training.command.options import Parser, going_on, main_guard
 from training.runs.files import RunFiles, summary
 
@@ -47,10 +47,11 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     check_backend()
     RunFiles(options.run).check_prepared()
-    if (os.environ.get("KERAS_BACKEND") or "tensorflow") == "tensorflow":
-        set_gpu_flags()
-        keep_programs()
     with going_on("the same command goes on"):
+        if (os.environ.get("KERAS_BACKEND") or "tensorflow") == "tensorflow":
+            keep_programs()
+            import training.command.startup  # noqa: F401
+
         from training.fit.arrays import train_arrays  # Keras and its backend take seconds
         from training.fit.distributed import joined
 

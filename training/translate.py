@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.command.errors import UsageError
-from training.command.extras import need
-from training.command.native import keep_programs
+from training.command.native import need
 from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import progress
 from training.data.pair_files import decoded
@@ -57,7 +56,6 @@ def main(arguments: list[str] | None = None) -> None:
     settings.check([RunFiles(path).trained() for path in options.runs])
     texts = [_lines(path.read_bytes(), path) for path in options.files]
     need("training")
-    keep_programs()
     import training.command.startup  # noqa: F401
 
     from training.decode.texts import make_nbest, say_cut

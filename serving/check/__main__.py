@@ -23,7 +23,7 @@ from pathlib import Path
 
 from serving.api.printing import printable
 from training.command.errors import UserError
-from training.command.extras import need
+from training.command.native import need
 from training.command.options import Parser, main_guard
 from training.command.progress import ReportStage, stages
 from training.runs.files import RunFiles

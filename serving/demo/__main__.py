@@ -24,7 +24,7 @@ from pathlib import Path
 
 from serving.api.errors import ServingError
 from training.command.errors import UserError
-from training.command.extras import need
+from training.command.native import need
 from training.command.options import Parser, folder_to_write, main_guard
 
 LIST = "made-by-the-demo.txt"  # names what a later demo may replace

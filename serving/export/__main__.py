@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from training.command.extras import need
+from training.command.native import need
 from training.command.options import (
     SEARCH,
     Parser,

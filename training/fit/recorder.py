@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,7 +15,6 @@ import keras
 from keras_attention import backend
 from training.command.errors import RunError
 from training.command.files import read_json, write_json
-from training.command.native import has_gpu
 from training.command.progress import progress
 from training.config.schema import Config
 from training.data.plan import Statistics
@@ -163,8 +164,10 @@ def _device() -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     if keras.distribution.list_devices("gpu"):
         return "GPU"
-    unused = has_gpu() and not backend.wanted_device()
-    return "cpu, beside a GPU that it does not find: see docs/guides/gpu.md" if unused else "cpu"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip()[:1] in ("", "-")
+    if hidden or backend.wanted_device() or not any(Path("/dev").glob("nvidia[0-9]*")):
+        return "cpu"
+    return "cpu, beside a GPU that it does not find: see docs/guides/gpu.md"
 
 
 def train_epochs(

@@ -1,5 +1,6 @@
 """What a run says it keeps is what its weights are, however often it goes on."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -145,10 +146,17 @@ def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
 
 
 @pytest.mark.parametrize(
-    ("driver", "device", "said"), [(True, "", True), (True, "gpu", False), (False, "", False)]
+    ("driver", "device", "visible", "said"),
+    [
+        (True, "", "0,1", True),
+        (True, "gpu", "0", False),
+        (False, "", "0", False),
+        *((True, "", hidden, False) for hidden in ("", " ", "-1", "-1,0")),
+    ],
 )
-def test_a_gpu_that_is_not_found_is_told(monkeypatch, driver, device, said):
-    monkeypatch.setattr(recorder, "has_gpu", lambda: driver)
+def test_a_gpu_that_is_not_found_is_told(monkeypatch, driver, device, visible, said):
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: ["/dev/nvidia0"] if driver else [])
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", device)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setattr(keras.distribution, "list_devices", lambda kind=None: [])
     assert ("a GPU that it does not find" in recorder._device()) is said
