@@ -81,7 +81,7 @@ def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:
     if not files_of(spec):
         pairs = load(spec, "train").pairs()
         return len(pairs), pairs
-    count, drawn = survey(spec, read_blocks(spec), remember=True)
+    count, drawn, _ = survey(spec, read_blocks(spec))
     pairs = parse(drawn, skipped := Skipped()).pairs()
     if drawn.lines == count:
         skipped.check(spec)

@@ -147,16 +147,15 @@ def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) ->
             first += data.count(b"\n")
 
 
-def print_notes(first: Block) -> None:
-    """Print which parts of a file are not read, and whether its first line looks like a header."""
+def notes_on(first: Block) -> tuple[str, ...]:
+    """Return which parts of a file are not read, and a first line that looks like a header."""
     head = first._replace(data=first.data[: first.data.index(b"\n") + 1])
-    notes = [
+    headers = [
         f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair"
         for _, columns in rows_of(head, Skipped())
         if first.form.header or is_header(columns)
     ]
-    for line in (*first.form.notes, *notes):
-        print(line, flush=True)
+    return (*first.form.notes, *headers)
 
 
 def text_block(spec: str, split: Split) -> Block:
@@ -193,7 +192,8 @@ def read_split(spec: str, form: Form | None = None) -> Split:
     split, skipped = Split([], []), Skipped()
     for block in read_blocks(spec, form=form):
         if form is None and block.first == 1:
-            print_notes(block)
+            for note in notes_on(block):
+                print(note, flush=True)
         part = parse(block, skipped)
         split.sources.extend(part.sources)
         split.references.extend(part.references)
@@ -323,41 +323,36 @@ SAMPLE_BYTES = 20_000_000
 MOST_AMBIGUOUS = 0.5  # share of lines, in a file of three columns, whose source has other targets
 
 
-_remembered: dict[tuple[str, str], tuple[int, Block]] = {}
-
-
 def stamps(files: Iterable[Path]) -> dict[str, list[int]]:
     """Return size and time of files that are there, by their paths."""
     stats = {str(file): file.stat() for file in files if file.exists()}
     return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
 
 
-def survey(spec: str, blocks: Iterator[Block], remember: bool = False) -> tuple[int, Block]:
-    """Count the lines of blocks, and draw about SAMPLE_BYTES of them, each as probable, in order.
+class Survey(NamedTuple):
+    """What a pass over the lines of a SPEC finds."""
 
-    Prints the notes on files. With `remember` the next call does not read an unchanged file again.
+    lines: int  # how many there are
+    sample: Block  # about SAMPLE_BYTES of them, each line as probable, in order
+    notes: tuple[str, ...]  # for people: parts that are not read
+
+
+def survey(spec: str, blocks: Iterable[Block]) -> Survey:
+    """Count the lines of a SPEC's blocks, and draw a sample.
+
     Raises CorpusError where the first block has no pair; a third column, which is not read, tells
     apart targets of one source; or as `read_blocks`.
     """
-    key = spec.partition(":")[0], str(stamps(file.absolute() for file in files_of(spec)))
-    result = _remembered.pop(key, None) or _survey(spec, blocks)
-    if remember:
-        _remembered[key] = result
-    lines, drawn = result
-    return lines, drawn._replace(spec=spec) if files_of(spec) else drawn
-
-
-def _survey(spec: str, blocks: Iterator[Block]) -> tuple[int, Block]:
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
     rows: list[bytes] = []
+    first: Block | None = None
 
     def drawn(rows: Iterable[bytes], share: float) -> list[bytes]:
         return [row for row in rows if rng.random() < share]
 
     for block in blocks:
-        if not lines:
-            if files_of(spec):
-                print_notes(block)
+        if first is None:
+            first = block
             parse(block, skipped := Skipped())
             if not skipped.usable:
                 skipped.check(spec)
@@ -368,21 +363,22 @@ def _survey(spec: str, blocks: Iterator[Block]) -> tuple[int, Block]:
         while size > 2 * SAMPLE_BYTES:
             rows, share = drawn(rows, 0.5), share / 2
             size = sum(map(len, rows))
-    if not lines:
+    if first is None:
         raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
     rows = drawn(rows, SAMPLE_BYTES / max(1, size)) or rows[:1]
-    sample = Block(block.spec, 1, b"\n".join(rows) + b"\n", block.form)
-    if sample.spec.startswith("tsv:"):
-        _check_columns(sample)
-    return lines, sample
+    sample = first._replace(first=1, data=b"\n".join(rows) + b"\n")
+    notes = notes_on(first) if files_of(spec) else ()
+    if spec.startswith("tsv:") and _has_further_columns(sample):
+        notes = (*notes, f"{spec}: columns after the second are not read")
+    return Survey(lines, sample, notes)
 
 
-def _check_columns(sample: Block) -> None:
-    """Print that a third column is not read; a CorpusError where targets depend on it."""
+def _has_further_columns(sample: Block) -> bool:
+    """Whether most pairs have a third column; a CorpusError where targets depend on it."""
     rows = [row for _, row in rows_of(sample, Skipped()) if len(row) > 1 and row[0] and row[1]]
     wide = [row for row in rows if any(row[2:])]
     if len(wide) <= len(rows) / 2:
-        return
+        return False
     targets: dict[str, set[str]] = {}
     for source, target, *_ in wide:
         targets.setdefault(source, set()).add(target)
@@ -394,4 +390,4 @@ def _check_columns(sample: Block) -> None:
             f"and without them {ambiguous:,} of {len(wide):,} lines have a source with several "
             "targets: put what tells them apart into the source"
         )
-    print(f"{sample.spec}: columns after the second are not read", flush=True)
+    return True

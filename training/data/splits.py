@@ -9,16 +9,17 @@ but for sources that are measured on.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.config.schema import Config
 from training.data import corpus
-from training.data.lines import Block, files_of, read_blocks, stamps, survey, text_block
+from training.data.lines import Block, Survey, files_of, read_blocks, stamps, survey, text_block
 from training.data.named import corpora
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 
@@ -53,13 +54,13 @@ class Texts(NamedTuple):
                 raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
         return [] if corpus.is_prepared(self.data) else [self.data, *self.extra]
 
-    def blocks(self, spec: str) -> Iterator[Block]:
-        """Yield the lines of a SPEC that is learned from."""
+    def reader(self, spec: str) -> Callable[[], Iterable[Block]]:
+        """Return a function to the lines of a SPEC that is learned from; a name is read once."""
         if files_of(spec):
-            return read_blocks(spec)
+            return functools.partial(read_blocks, spec)
         limit = self.limit if spec == self.data else 0
-        split = corpus.load(spec, "train", limit=limit or None, seed=self.seed)
-        return iter([text_block(spec, split)])
+        block = text_block(spec, corpus.load(spec, "train", limit=limit or None, seed=self.seed))
+        return lambda: [block]
 
     def files(self) -> list[Path]:
         """Return the files of the data, of extra data and of dev."""
@@ -136,25 +137,29 @@ def held_out(texts: Texts, lines: int) -> Shares:
 class Divided(NamedTuple):
     """The division of a run's texts into training, dev and test."""
 
-    lines: int  # of all that is learned from
-    samples: dict[str, Block]  # some lines of each SPEC that is learned from
+    readers: dict[str, Callable[[], Iterable[Block]]]  # of each SPEC that is learned from
+    surveys: dict[str, Survey]  # of the same
     shares: Shares
     measured: dict[str, Split]  # dev and test, where they are no shares of the data
+    stamp: dict[str, Any]  # see `Texts.stamped`
 
 
 def divide(texts: Texts) -> Divided:
-    """Count the lines that are learned from, draw some of each SPEC, and read dev and test.
+    """Survey each SPEC that is learned from, print the notes on it, and read dev and test.
 
     Raises CorpusError where a SPEC cannot be read, or has no pair.
     """
-    surveys = {spec: survey(spec, texts.blocks(spec)) for spec in texts.learned()}
-    shares = held_out(texts, surveys[texts.data][0] if surveys else 0)
+    readers = {spec: texts.reader(spec) for spec in texts.learned()}
+    surveys = {spec: survey(spec, blocks()) for spec, blocks in readers.items()}
+    for each in surveys.values():
+        for note in each.notes:
+            print(note, flush=True)
+    shares = held_out(texts, surveys[texts.data].lines if surveys else 0)
     measured = {} if shares[0] else {"dev": load_split(texts, "dev")[0]}
     if not shares[1] and (texts.test or texts.extra):
         with nullcontext() if texts.test else suppress(CorpusError):  # a corpus may have none
             measured["test"] = load_split(texts, "test")[0]
-    samples = {spec: drawn for spec, (_, drawn) in surveys.items()}
-    return Divided(sum(lines for lines, _ in surveys.values()), samples, shares, measured)
+    return Divided(readers, surveys, shares, measured, texts.stamped())
 
 
 def dev_share(lines: int) -> float:

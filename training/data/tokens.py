@@ -7,6 +7,7 @@ worker processes, and appended to the arrays. Memory does not grow with the corp
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections import Counter
@@ -80,7 +81,7 @@ def write_tokens(folder: Path, config: Config, tokenizers: Path | None = None) -
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if is_prepared(config.data):
-        tokenizers = Prepared(config.data).path
+        tokenizers = Path(config.data.partition(":")[2])
     _write(folder, Texts.of(config), Tokenizing.of(config), tokenizers)
     return Prepared(folder)
 
@@ -94,9 +95,10 @@ def _write(
 ) -> None:
     """Make the pass over all texts; arguments are those of `prepare_corpus`."""
     files = tokenizer_files(folder)
-    lines, drawn, shares, measured = divide(texts)
+    readers, surveys, shares, measured, stamp = divide(texts)
+    lines = sum(each.lines for each in surveys.values())
     if processes is None:
-        size = sum(file.stat().st_size for spec in drawn for file in files_of(spec))
+        size = sum(file.stat().st_size for spec in readers for file in files_of(spec))
         processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
 
     def job(spec: str) -> BlockEncoding:
@@ -107,7 +109,7 @@ def _write(
             files, (0.0, 0.0) if extra else shares, sources, extra, texts.data, tokenizing.copying
         )
 
-    samples = [(block, job(spec)) for spec, block in drawn.items()]
+    samples = [(each.sample, job(spec)) for spec, each in surveys.items()]
     if tokenizers is None:
         _train_tokenizers(tokenizing, samples, processes)
     else:
@@ -126,10 +128,10 @@ def _write(
         writers = [
             stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
         ]
-        for spec in drawn:
+        for spec, blocks in readers.items():
             skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](dev=[], test=[])
-            blocks = ((block, each) for each in [job(spec)] for block in texts.blocks(spec))
-            for sides, of_splits, others in run(encode_block, blocks):
+            tasks = zip(blocks(), itertools.repeat(job(spec)))
+            for sides, of_splits, others in run(encode_block, tasks):
                 for writer, ids in zip(writers, sides, strict=True):
                     writer.add(*ids)
                 for name, pairs in of_splits.items():
@@ -171,8 +173,7 @@ def _write(
     }
     manifest = {"data": texts.data, **counts, "settings": settings}
     manifest |= {"unusable": left_out.unusable, "left_out": left_out.reasons}
-    manifest |= texts.stamped()
-    write_manifest(folder, manifest)
+    write_manifest(folder, manifest | stamp)
 
 
 def _held_out_splits(

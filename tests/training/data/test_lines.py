@@ -17,8 +17,8 @@ from training.data.pair_files import CorpusError
 PAIRS = [('He said "hi".', "Il dit « salut »."), ("Go!", 'Va "vite" !'), ("No", "Non")] * 31
 
 
-def surveyed(spec, **options):
-    return survey(spec, read_blocks(spec), **options)
+def surveyed(spec, size=1 << 20):
+    return survey(spec, read_blocks(spec, size))
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
@@ -28,8 +28,8 @@ def test_quotes_of_spreadsheets_are_no_part_of_a_text(tmp_path, quoting, mark, c
     csv.writer(text, delimiter="\t", quoting=quoting).writerows(PAIRS)
     path = write(tmp_path / "pairs.tsv", mark + text.getvalue())
     assert read_split(f"tsv:{path}").pairs() == PAIRS
-    surveyed(f"tsv:{path}")
     assert "in quotes" in capsys.readouterr().out
+    assert "in quotes" in surveyed(f"tsv:{path}").notes[0]
 
 
 @pytest.mark.parametrize("within", ["\n", "\r\n", "\t", '"\n\t'])
@@ -53,8 +53,7 @@ def test_quotes_of_texts_stay(tmp_path, capsys):
     pairs = [('"Hi," he said', '"Oui", dit-il'), ('"All of it."', '"Tout."'), ("No", "Non")] * 31
     path = write(tmp_path / "pairs.tsv", "".join(f"{a}\t{b}\n" for a, b in pairs))
     assert read_split(f"tsv:{path}").pairs() == pairs
-    surveyed(f"tsv:{path}")
-    assert capsys.readouterr().out == ""
+    assert (surveyed(f"tsv:{path}").notes, capsys.readouterr().out) == ((), "")
     pairs = [
         ("One", "Un"),
         ('"I came.', "Je vins."),
@@ -139,11 +138,10 @@ def test_a_large_file_without_pairs_is_not_read_whole(tmp_path, content):
     assert time.process_time() - started < 15
 
 
-def test_a_third_column_is_said_or_refused(tmp_path, capsys):
+def test_a_third_column_is_said_or_refused(tmp_path):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i}\tt{i}\tCC {i}\n" for i in range(97)))
-    surveyed(f"tsv:{path}")
-    surveyed(f"multiref:{path}")
-    assert capsys.readouterr().out == f"tsv:{path}: columns after the second are not read\n"
+    assert surveyed(f"tsv:{path}").notes == (f"tsv:{path}: columns after the second are not read",)
+    assert surveyed(f"multiref:{path}").notes == ()
     rows = [f"lemma{i % 13}\tform{i}\tV;{i % 7}\n" for i in range(91)]
     write(path, "".join(rows))
     with pytest.raises(CorpusError, match="91 of 91 lines have a source with several targets"):
@@ -164,9 +162,8 @@ def test_blocks_have_all_lines_in_their_order(tmp_path, size):
 def test_a_sample_is_drawn_evenly(tmp_path, monkeypatch):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i:06d}\tt\n" for i in range(20_011)))
     assert sample_pairs(f"tsv:{path}")[0] == 20_011
-    path.touch()  # what is remembered of a file is of its time
     monkeypatch.setattr("training.data.lines.SAMPLE_BYTES", 20_000)
-    lines, drawn = survey(f"tsv:{path}", read_blocks(f"tsv:{path}", 5003))
+    lines, drawn, _ = surveyed(f"tsv:{path}", 5003)
     assert lines == 20_011
     rows = [int(line[1:7]) for line in drawn.data.splitlines()]
     assert 1500 < len(rows) < 2500
@@ -269,16 +266,3 @@ def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
     write(path, "Hello.\tSalut.\n" + rows)
     read_split(f"tsv:{path}")
     assert "line 1" not in capsys.readouterr().out
-
-
-def test_a_file_is_surveyed_and_told_once_by_whatever_path(tmp_path, monkeypatch, capsys):
-    """A command chooses settings by the path as typed, and learns from the absolute one."""
-    path = write(tmp_path / "pairs.tsv", "source\ttarget\n" + "a text\tein Text\n" * 97)
-    monkeypatch.chdir(tmp_path)
-    assert sample_pairs("tsv:pairs.tsv")[0] == 98
-    assert capsys.readouterr().out.count("line 1") == 1
-    lines, drawn = survey(f"tsv:{path}", read_blocks(f"tsv:{path}"))
-    assert (lines, drawn.spec, drawn.lines) == (98, f"tsv:{path}", 98)
-    assert capsys.readouterr().out == ""
-    survey(f"tsv:{path}", read_blocks(f"tsv:{path}"))  # it was remembered for one call
-    assert capsys.readouterr().out.count("line 1") == 1
