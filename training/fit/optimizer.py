@@ -120,79 +120,60 @@ class TokenCrossentropy(keras.losses.Loss):
         return ops.sum(losses * valid) / ops.maximum(ops.sum(valid), 1.0)
 
 
-class Perplexity(keras.metrics.Metric):
+class Perplexity(keras.metrics.Mean):
     """`exp` of the mean cross-entropy over all tokens that are not padding."""
 
     def __init__(self) -> None:
         super().__init__(name="perplexity")
-        self.total = self.add_weight(initializer="zeros", name="total")
-        self.tokens = self.add_weight(initializer="zeros", name="tokens")
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Any = None) -> None:
         """Add a batch of labels `(B, T)` and logits `(B, T, V)`."""
         labels = ops.cast(y_true, "int32")
-        valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
-        self.total.assign_add(ops.sum(token_losses(labels, y_pred) * valid))
-        self.tokens.assign_add(ops.sum(valid))
+        super().update_state(token_losses(labels, y_pred), ops.not_equal(labels, PAD_ID))
 
     def result(self) -> Tensor:
         """Return the perplexity so far."""
-        return ops.exp(self.total / ops.maximum(self.tokens, 1.0))
+        return ops.exp(super().result())
 
 
 class ClippedAdam(keras.optimizers.Adam):
-    """Adam on gradients whose norm, over all weights, is at most `clip_norm`.
+    """Keras's Adam with `global_clipnorm` (Pascanu et al. 2012, arXiv 1211.5063, section 3.2).
 
-    It is Adam with `global_clipnorm` (Pascanu et al. 2012, arXiv 1211.5063, section 3.2).
+    On TensorFlow outside XLA a weight is updated by one operation, where Keras has a dozen. A norm
+    that is not finite makes the weights NaN, and training stops.
     """
 
     def __init__(self, learning_rate: Any, clip_norm: float) -> None:
-        super().__init__(learning_rate)
-        self.clip_norm = clip_norm
+        super().__init__(learning_rate, global_clipnorm=clip_norm)
 
-    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
-        """Update the weights; a weight's gradient may be None."""
-        dense = [g for g in grads if g is not None]
-        if backend.for_gpu():  # one vector: two kernels, where a sum for each takes one or two
-            dense = [ops.concatenate([ops.reshape(g, (-1,)) for g in dense])]
-        squares = [ops.sum(ops.square(g)) for g in dense]
-        norm = ops.sqrt(ops.sum(ops.stack(squares)))
-        # Written so that a norm that is not finite makes the update nan, and training stops.
-        scale = self.clip_norm / ops.maximum(norm, self.clip_norm) + (norm - norm)
-        scaled = [None if g is None else g * scale for g in grads]
-        plain = backend.under_xla() or keras.backend.backend() != "tensorflow"
-        variables = trainable_variables
-        if plain or variables is None or None in scaled or any(v.constraint for v in variables):
-            super().apply(scaled, variables)
+    def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
+        """Scale the gradients; on a GPU by the norm of one vector, which takes two kernels."""
+        if not backend.for_gpu():
+            return super()._clip_gradients(grads)
+        norm = ops.norm(ops.concatenate([ops.reshape(g, (-1,)) for g in grads]))
+        scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm) + (norm - norm)
+        return [gradient * scale for gradient in grads]
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """Update one weight."""
+        if backend.under_xla() or keras.backend.backend() != "tensorflow":
+            super().update_step(gradient, variable, learning_rate)
             return
-        if not self.built:
-            self.build(variables)
-        self._update(scaled, variables)
-
-    def _update(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-        """Do Adam's step on TensorFlow by one operation a weight, where Keras has a dozen."""
         import tensorflow as tf
 
-        first, second = (
-            [x for x in self.variables if x.name.endswith(f"_{name}")]
-            for name in ("momentum", "velocity")
+        index, step = self._get_variable_index(variable), ops.cast(self.iterations + 1, "float32")
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=self.beta_1**step,
+            beta2_power=self.beta_2**step,
+            lr=ops.cast(learning_rate, "float32"),
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=tf.convert_to_tensor(gradient),
         )
-        step = ops.cast(self.iterations + 1, "float32")
-        rate = ops.cast(self.learning_rate, "float32")
-        for gradient, weight, m, v in zip(gradients, variables, first, second, strict=True):
-            tf.raw_ops.ResourceApplyAdam(
-                var=weight.value.handle,
-                m=m.value.handle,
-                v=v.value.handle,
-                beta1_power=self.beta_1**step,
-                beta2_power=self.beta_2**step,
-                lr=rate,
-                beta1=self.beta_1,
-                beta2=self.beta_2,
-                epsilon=self.epsilon,
-                grad=tf.convert_to_tensor(gradient),
-            )
-        self.iterations.assign_add(1)
 
 
 def make_schedule(learning_rate: float, warmup_steps: int, steps: int) -> Any:
