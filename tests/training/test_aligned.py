@@ -20,7 +20,7 @@ LENGTHS = 5, 3, 1
 def decoder(rng):
     cell = keras.layers.GRUCell(UNITS)
     layer = AlignedDecoder(cell, VOCABULARY, embedding_size=3, units=13, attention_units=17)
-    layer.build((BATCH, TOKENS), (BATCH, PLACES, WIDTH))
+    layer(np.zeros((BATCH, TOKENS), "int32"), np.zeros((BATCH, PLACES, WIDTH), "float32"))
     for weight in layer.weights:
         weight.assign(normal(rng, *weight.shape))
     return layer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention import HoistedRNN, backend
@@ -61,8 +62,7 @@ class AlignedDecoder(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.cell, self.vocab_size, self.embedding_size = cell, vocab_size, embedding_size
-        self.units, self.attention_units, self.rate = units, attention_units, dropout
+        self.cell, self.vocab_size = cell, vocab_size
         initializer = keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV)
         options = {"dtype": self.dtype_policy}
         self.embedding = keras.layers.Embedding(
@@ -76,17 +76,9 @@ class AlignedDecoder(keras.layers.Layer):
         self.of_memory = keras.layers.Dense(units, **options)
         self.output_layer = keras.layers.Dense(vocab_size, **options)
         self.dropout = keras.layers.Dropout(dropout, **options)
-
-    def build(self, tokens_shape: Any, memory_shape: Any) -> None:
-        """Make the weights."""
-        size, width = keras_cells.output_size(self.cell), memory_shape[-1]
-        self.embedding.build(tokens_shape)
-        self.rnn.build((*tokens_shape, self.embedding_size))
-        layers = self.query, self.key, self.score, self.of_state, self.of_memory, self.output_layer
-        widths = size, width, self.attention_units, size, width, self.units
-        for layer, inputs in zip(layers, widths, strict=True):
-            layer.build((None, inputs))
-        self.ways = self.add_weight((FARTHEST + 1,), _one_place_on, name="ways")
+        # One step right is preferred at first: it is learned sooner than any other way.
+        first = keras.initializers.Constant(2.0 * (np.arange(FARTHEST + 1) == 1))
+        self.ways = self.add_weight((FARTHEST + 1,), first, name="ways")
 
     def call(
         self,
@@ -190,15 +182,6 @@ class AlignedDecoder(keras.layers.Layer):
         """Return log-probabilities that let the first place be the one before, `(B, S)`."""
         first = ops.arange(ops.shape(prepared["closed"])[1]) == 0
         return ops.where(first, 0.0, NEVER) + ops.zeros_like(prepared["closed"])
-
-    def compute_output_spec(self, tokens: Any, memory: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the symbolic log-probabilities."""
-        return keras.KerasTensor((*tokens.shape, self.vocab_size), "float32")
-
-
-def _one_place_on(shape: Any, dtype: Any = None) -> Tensor:
-    """Return initial weights that prefer one step right, which is learned sooner than any other."""
-    return ops.cast(2 * ops.one_hot(1, shape[0]), dtype)
 
 
 def _moved(moves: Tensor, places: Tensor) -> Tensor:
