@@ -105,9 +105,11 @@ test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mech
 test-guides: $(STAMP)  ## run the commands of the guide to own data as they stand, which takes minutes
 	EVERY_GUIDE=1 $(BIN)/python -m pytest -q tests/test_guide_commands.py
 
-# Pictures and messages are the same on every backend.
-OF_BACKENDS = tests/keras_attention --ignore tests/keras_attention/test_plot.py \
-  --ignore tests/keras_attention/test_mistakes.py tests/backends tests/test_readme.py
+# Formulas are operations of Keras: TensorFlow's tests hold them to NumPy, `test_agreement` holds all backends to
+# the same values and gradients. These hold what a backend does in its own way: derivatives, loops, compilers, exports.
+OF_BACKENDS = $(addprefix tests/keras_attention/, backend fast search/test_loop.py search/test_search.py \
+  $(patsubst %,test_%.py,agreement distributions empty examples guides jax_export layers masks onnx pointer \
+  recurrent_mechanisms states threads)) tests/backends tests/test_readme.py
 
 # Most tests build small functions and run them once: compiling quickly is all, and each only once.
 test-jax: export KERAS_BACKEND = jax

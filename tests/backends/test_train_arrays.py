@@ -19,9 +19,10 @@ sys.modules |= {"tensorflow": None, "tensorflow_text": None}
 from training.train_arrays import main
 main(sys.argv[1:])
 """
-# The run read by TensorFlow: the perplexity of its best weights on the prepared dev set.
-SCORE = """
+# The run read by TensorFlow: exported, and the perplexity of its weights on the prepared dev set.
+SCORE_AND_EXPORT = """
 import sys
+from serving.export.__main__ import main
 from training.fit.optimizer import Perplexity
 from training.runs.files import RunFiles
 from training.runs.run import load_run
@@ -31,6 +32,7 @@ batches = read_batches(run.config, RunFiles(sys.argv[1]).tokens)[1]
 perplexity = Perplexity()
 for inputs, labels in batches.epoch():
     perplexity.update_state(labels, run.model(inputs, training=False))
+main(["--run", sys.argv[1], "--output", sys.argv[2]])
 print(float(perplexity.result()))
 """
 
@@ -57,11 +59,10 @@ def test_what_another_backend_trains_tensorflow_scores_alike_and_exports(tmp_pat
     history = json.loads((run / "history.json").read_text())
     assert [record["epoch"] for record in history] == [1, 2]
     assert history[-1]["val_perplexity"] < history[0]["val_perplexity"]
-    scored = float(python("tensorflow", "-c", SCORE, str(run)))
+    model = tmp_path / "models" / "tiny"
+    scored = float(python("tensorflow", "-c", SCORE_AND_EXPORT, str(run), str(model)))
     best = min(record["val_perplexity"] for record in history)
     assert scored == pytest.approx(best, rel=1e-4)
-    model = tmp_path / "models" / "tiny"
-    python("tensorflow", "-m", "serving.export", "--run", str(run), "--output", str(model))
     assert list(model.glob("*/saved_model.pb"))
 
 

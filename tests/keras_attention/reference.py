@@ -64,16 +64,14 @@ def join_masks(
     """All masks as one `(B, Tq, Tv)`."""
     result = np.ones(shape, bool)
     for b, i, j in np.ndindex(*shape):
-        if query_mask is not None and not query_mask[b, i]:
-            result[b, i, j] = False
-        if value_mask is not None and not value_mask[b, j]:
-            result[b, i, j] = False
-        if key_mask is not None and not key_mask[b, j]:
-            result[b, i, j] = False
-        if attention_mask is not None and not attention_mask[b, i, j]:
-            result[b, i, j] = False
-        if causal and j > i:
-            result[b, i, j] = False
+        for mask, place in (
+            (query_mask, (b, i)),
+            (value_mask, (b, j)),
+            (key_mask, (b, j)),
+            (attention_mask, (b, i, j)),
+        ):
+            result[b, i, j] &= mask is None or mask[place]
+        result[b, i, j] &= not causal or j <= i
     return result
 
 
@@ -115,57 +113,49 @@ CELLS = {
 
 
 def attention_rnn(
-    cells, inputs, memory, score, order, output_kernel=None, feeding=False, masks=(None, None),
-    initial=None,
-):  # fmt: skip
+    cells, inputs, memory, score, *, order, size, read_out, gate, feeding, masks, initial
+):
     """Run a decoder.
 
     Args:
-        cells: list of `(step, weights, number of states, units)`, bottom first.
+        cells: list of `(step, weights, sizes of the states)`, bottom first.
         inputs: `(B, T, dim)`; memory: `(B, S, dim)`.
         score: `(query vector, key vector) -> float`.
+        size: width of the outputs.
+        read_out: from `[c_t; s_t]` and the step's inputs to the output.
+        gate: from queries `(B, .)` to the factors of their contexts.
         masks: of the inputs `(B, T)` and the memory `(B, S)`, or None.
         initial: flat list of states, or None for zeros.
 
     Returns:
-        Outputs `(B, T, ·)`, weights `(B, T, S)`, the last states as a flat list.
+        Outputs `(B, T, size)`, weights `(B, T, S)`, the last states as a flat list.
     """
     inputs_mask, memory_mask = masks
     batch, time = inputs.shape[:2]
-    top = cells[-1][3]
-    size = memory.shape[-1] + top if output_kernel is None else output_kernel.shape[-1]
-    if initial is None:
-        initial = [np.zeros((batch, units)) for _, _, count, units in cells for _ in range(count)]
-    states, i = [], 0
-    for _, _, count, _ in cells:
-        states.append([np.array(s, "float64") for s in initial[i : i + count]])
-        i += count
-    last = np.zeros((batch, size))
-    outputs = np.zeros((batch, time, size))
+    widths = [width for _, _, sizes in cells for width in sizes]
+    flat = iter([np.zeros((batch, width)) for width in widths] if initial is None else initial)
+    states = [[np.array(next(flat), "float64") for _ in sizes] for _, _, sizes in cells]
+    last, outputs = np.zeros((batch, size)), np.zeros((batch, time, size))
     all_weights = np.zeros((batch, time, memory.shape[1]))
     allowed = None if memory_mask is None else memory_mask[:, None, :]
 
+    def look(query):
+        context, weights = attend(score, query[:, None], memory, mask=allowed)
+        return gate(query) * context[:, 0], weights[:, 0]
+
     for t in range(time):
-
-        def look(query):
-            context, weights = attend(score, query[:, None], memory, mask=allowed)
-            return context[:, 0], weights[:, 0]
-
-        x = inputs[:, t].astype("float64")
-        if feeding:
-            x = np.concatenate([x, last], -1)
+        y = inputs[:, t].astype("float64")
+        x = np.concatenate([y, last], -1) if feeding else y
         if order == "bahdanau":
             context, weights = look(states[-1][0])
             x = np.concatenate([x, context], -1)
         new_states = []
-        for (step, w, _, _), state in zip(cells, states, strict=True):
+        for (step, w, _), state in zip(cells, states, strict=True):
             x, new = step(x, state, w)
             new_states.append(new)
         if order == "luong":
             context, weights = look(x)
-        output = np.concatenate([context, x], -1)
-        if output_kernel is not None:
-            output = np.tanh(output @ output_kernel)
+        output = read_out(np.concatenate([context, x], -1), y)
         valid = np.ones(batch, bool) if inputs_mask is None else inputs_mask[:, t]
         for b in np.flatnonzero(valid):
             outputs[b, t], all_weights[b, t], last[b] = output[b], weights[b], output[b]

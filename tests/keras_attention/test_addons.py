@@ -67,7 +67,6 @@ def test_a_wrapper_of_addons_computes_the_same_here(case):
     assert_close(weights, np.array(gold["weights"]), 1e-4)
 
 
-@pytest.mark.tensorflow
 def test_a_checkpoint_is_read_by_its_prefix(rng, tmp_path):
     import tensorflow as tf
 

@@ -53,7 +53,6 @@ def test_a_call_reaches_its_formula_within_five_hops(rng):
     assert depths[scores.additive.__code__] <= 5
 
 
-@pytest.mark.tensorflow
 def test_the_way_of_a_call_is_short(rng):
     query, memory = (keras.ops.convert_to_tensor(normal(rng, B, n, DIM)) for n in (3, S))
     mask = keras.ops.convert_to_tensor(np.arange(S) < np.array([[S], [3]]))
@@ -165,7 +164,6 @@ def test_a_score_is_not_borrowed_of_a_layer_that_does_more(kind):
             borrow(kind(UNITS, True))
 
 
-@pytest.mark.tensorflow
 def test_the_exported_step_asks_the_layer(rng):
     """Each override takes away the constant that stands for what it overrides, and no more."""
     from training.decode.constant.step import ConstantStep, has_constant_step

@@ -1,7 +1,7 @@
 """In float64 everything is as exact as float64 is: against NumPy, to twelve digits.
 
-On TensorFlow alone: products of `keras.ops` are in float32 on PyTorch, and JAX has float64 where a
-whole process has it.
+On TensorFlow: products of `keras.ops` are in float32 on PyTorch, and JAX has float64 where a whole
+process has it.
 """
 
 import keras
@@ -9,12 +9,9 @@ import pytest
 
 from keras_attention import mechanisms
 from tests.keras_attention import reference, test_mechanisms, zoo
-from tests.keras_attention.helpers import assert_close, few, mask
+from tests.keras_attention.helpers import assert_close, mask
 
 EXACT = 1e-12
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="of TensorFlow alone"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +27,7 @@ def normal(rng, *shape):
     return rng.normal(size=shape)
 
 
-@pytest.mark.parametrize("name", few(test_mechanisms.CASES, *test_mechanisms.FEW))
+@pytest.mark.parametrize("name", test_mechanisms.CASES)
 def test_mechanisms_with_places_and_a_past(rng, name):
     t = test_mechanisms
     layer = t.built(t.CASES[name][0], rng)

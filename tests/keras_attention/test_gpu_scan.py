@@ -4,10 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="a loop of TensorFlow"
-)
-
 BATCH, DIM, UNITS = 3, 5, 7
 
 

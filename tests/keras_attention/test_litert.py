@@ -19,7 +19,6 @@ from keras_attention import (
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports from TensorFlow"),
     # TensorFlow's interpreter warns of the one that will take its place.
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -303,7 +303,6 @@ def test_a_state_of_another_mechanism_is_told():
     assert_told(lambda: other(inputs, memory, initial_state=state), words)
 
 
-@pytest.mark.tensorflow
 def test_ragged_tensors_are_told_to_be_padded():
     import tensorflow as tf
 

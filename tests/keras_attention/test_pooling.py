@@ -8,7 +8,6 @@ from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
     array,
     assert_close,
-    few,
     mask,
     normal,
     randomize,
@@ -34,8 +33,8 @@ def test_integers_are_read_as_numbers(rng, layer):
     assert_close(layer(value), array(layer(value.astype("float32"))))
 
 
-@pytest.mark.parametrize("masked", few([False, True], True))
-@pytest.mark.parametrize("heads", few([1, 3], 3))
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("distribution", ["softmax", "sparsemax"])
 def test_heads_follow_the_formula(rng, heads, masked, distribution):
     layer = AttentionPooling(12, distribution, num_heads=heads)

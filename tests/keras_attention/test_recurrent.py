@@ -1,15 +1,25 @@
-"""The attention RNN against a NumPy loop over time."""
+"""The attention RNN against a NumPy loop over time, with whatever Keras takes for a cell."""
+
+import itertools
 
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
-from keras_attention import AdditiveAttention, AttentionRNN, MultiplicativeAttention
+from keras_attention import (
+    AdditiveAttention,
+    AttentionCell,
+    AttentionPooling,
+    AttentionRNN,
+    LocalAttention,
+    MultiplicativeAttention,
+    beam_search,
+)
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
     array,
     assert_close,
-    few,
     mask,
     normal,
     randomize,
@@ -18,7 +28,29 @@ from tests.keras_attention.helpers import (
 
 B, T, S, DIM, DV, UNITS, OUT = 2, 5, 3, 7, 11, 13, 17
 
-CELLS = {
+
+class Narrow(keras.layers.Layer):
+    """A user's own cell: two states, of which the output is a part; nothing that is optional."""
+
+    state_size = (UNITS, 3)
+    output_size = 5
+
+    def build(self, shape):
+        self.kernel = self.add_weight((shape[-1] + UNITS, UNITS), name="kernel")
+
+    def call(self, inputs, states):
+        h, count = states
+        h = ops.tanh(ops.matmul(ops.concatenate([inputs, h], -1), self.kernel))
+        return h[:, :5] + ops.sum(count, -1, keepdims=True), [h, count + 1]
+
+
+def narrow(x, states, w):
+    h = np.tanh(np.concatenate([x, states[0]], -1) @ w["kernel"])
+    return h[:, :5] + states[1].sum(-1, keepdims=True), [h, states[1] + 1]
+
+
+STEPS = {**reference.CELLS, "Narrow": narrow}
+OF_KERAS = {
     "SimpleRNN": lambda **kwargs: keras.layers.SimpleRNNCell(UNITS, **kwargs),
     "GRU": lambda **kwargs: keras.layers.GRUCell(UNITS, **kwargs),
     "LSTM": lambda **kwargs: keras.layers.LSTMCell(UNITS, **kwargs),
@@ -29,74 +61,100 @@ CELLS = {
         [keras.layers.LSTMCell(UNITS, **kwargs)]
     ),
 }
+CELLS = {**OF_KERAS, "narrow": Narrow}
+FED = {
+    "bahdanau": {"input_feeding": True, "units": OUT},
+    "luong": {"input_feeding": True, "order": "luong"},
+}
+WAYS = {
+    **{f"{name}, fed": options for name, options in FED.items()},
+    "bahdanau": {},
+    "luong": {"order": "luong", "units": OUT},
+    "deep": {"units": OUT, "readout": "deep"},
+    "luong, deep, fed": {**FED["luong"], "units": OUT, "readout": "deep"},
+    "gate": {"gate": True},
+    "luong, gate": {"order": "luong", "gate": True, "units": OUT, "activation": "relu"},
+}
+# Every cell with what feeds all back; the other ways with one in turn.
+PAIRS = [*itertools.product(CELLS, list(WAYS)[:2]), *zip(CELLS, list(WAYS)[2:], strict=True)]
 
 
-def built(rng, cell="GRU", attention=None, **kwargs):
-    attention = attention or MultiplicativeAttention("general")
-    layer = AttentionRNN(CELLS[cell](), attention, return_attention_scores=True, **kwargs)
+def built(rng, cell="GRU", **options):
+    layer = AttentionRNN(
+        CELLS[cell](), MultiplicativeAttention("general"), return_attention_scores=True, **options
+    )
     layer.build((None, None, DIM), (None, None, DV))
     randomize(layer, rng, 0.3)
     return layer
 
 
-def expected(layer, inputs, memory, **kwargs):
-    cells = []
-    for cell in getattr(layer.cell, "cells", [layer.cell]):
-        count = len(keras.tree.flatten(cell.state_size))
-        step = reference.CELLS[type(cell).__name__]
-        cells.append((step, weights_of(cell), count, cell.units))
-    kernel = weights_of(layer.attention)["kernel"]
+def expected(layer, inputs, memory, masks=(None, None), initial=None):
+    """What the formulas give with the layer's weights."""
+    cells = [
+        (STEPS[type(cell).__name__], weights_of(cell), keras.tree.flatten(cell.state_size))
+        for cell in getattr(layer.cell, "cells", [layer.cell])
+    ]
+    w, of_scores = weights_of(layer), weights_of(layer.attention)["kernel"]
+
+    def read_out(pair, y):
+        """`tanh(W [c; s])`, or the greater of each pair of `C_o c + U_o s + V_o y`."""
+        if not layer.units:
+            return pair
+        if layer.readout == "deep":
+            hidden = np.concatenate([pair, y], -1) @ w["output_kernel"]
+            return np.maximum(hidden[:, 0::2], hidden[:, 1::2])
+        hidden = pair @ w["output_kernel"]
+        return np.tanh(hidden) if layer.activation is keras.activations.tanh else hidden.clip(0)
+
+    def gate(query):
+        if not layer.gate:
+            return 1.0
+        return reference.sigmoid(query @ w["gate_kernel"] + w["gate_bias"])
+
     return reference.attention_rnn(
         cells,
         inputs,
         memory,
-        lambda q, k: reference.general(q, k, kernel),
-        layer.order,
-        None if layer.units is None else array(layer.output_kernel.value).astype("float64"),
-        layer.input_feeding,
-        **kwargs,
+        lambda q, k: reference.general(q, k, of_scores),
+        order=layer.order,
+        size=layer.output_size,
+        read_out=read_out,
+        gate=gate,
+        feeding=layer.input_feeding,
+        masks=masks,
+        initial=initial,
     )
 
 
-WAYS = {
-    "bahdanau": ("bahdanau", False, None),
-    "bahdanau feeding": ("bahdanau", True, OUT),
-    "luong": ("luong", False, OUT),
-    "luong feeding": ("luong", True, None),
-}
+def data(rng):
+    return normal(rng, B, T, DIM), normal(rng, B, S, DV)
 
 
-@pytest.mark.parametrize(("order", "feeding", "units"), WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("cell", few(CELLS, "stacked"))
-def test_sequence_follows_the_formula(rng, cell, order, feeding, units):
-    layer = built(rng, cell, order=order, units=units, input_feeding=feeding, return_state=True)
-    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+@pytest.mark.parametrize(("cell", "way"), PAIRS)
+def test_sequence_follows_the_formula(rng, cell, way):
+    layer, (inputs, memory) = built(rng, cell, **WAYS[way], return_state=True), data(rng)
     masks = mask(rng, B, T), mask(rng, B, S)
     outputs, state, weights = layer(inputs, memory, inputs_mask=masks[0], memory_mask=masks[1])
-    states = keras.tree.flatten(state.cell)
     wanted = expected(layer, inputs, memory, masks=masks)
     assert_close((outputs, weights), wanted[:2])
-    assert_close(states, wanted[2])
+    assert_close(keras.tree.flatten(state.cell), wanted[2])
     assert not array(weights)[~(masks[0][:, :, None] & masks[1][:, None, :])].any()
     assert not array(outputs)[~masks[0]].any()
 
 
-@pytest.mark.parametrize("cell", few(["LSTM", "stacked"], "stacked"))
+@pytest.mark.parametrize("cell", ["LSTM", "stacked"])
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
 def test_initial_states_start_the_cell(rng, cell, order):
-    layer = built(rng, cell, order=order)
-    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
-    sizes = keras.tree.flatten(layer.cell.state_size)
-    initial = [normal(rng, B, size) for size in sizes]
+    layer, (inputs, memory) = built(rng, cell, order=order), data(rng)
+    initial = [normal(rng, B, size) for size in keras.tree.flatten(layer.cell.state_size)]
     result = layer(inputs, memory, initial_state=initial)
     assert_close(result, expected(layer, inputs, memory, initial=initial)[:2])
 
 
-@pytest.mark.parametrize("feeding", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_without_return_sequences_the_last_valid_output_comes_back(rng, masked, feeding):
-    layer = built(rng, units=OUT, input_feeding=feeding, return_sequences=False)
-    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+@pytest.mark.parametrize("way", ["luong", "bahdanau, fed", "deep"])
+def test_without_return_sequences_the_last_valid_output_comes_back(rng, masked, way):
+    layer, (inputs, memory) = built(rng, **WAYS[way], return_sequences=False), data(rng)
     valid = np.array([[True, False, True, False, False], [False, True, True, True, True]])
     valid = valid if masked else None
     output, weights = layer(inputs, memory, inputs_mask=valid)
@@ -108,8 +166,7 @@ def test_without_return_sequences_the_last_valid_output_comes_back(rng, masked, 
 @pytest.mark.parametrize("sequences", [False, True])
 def test_masked_steps_give_zeros_whatever_the_activation_of_0_is(rng, sequences):
     layer = built(rng, return_sequences=sequences, units=OUT, activation="sigmoid")
-    valid = np.array([[False] * T, [True] * T])
-    output = array(layer(normal(rng, B, T, DIM), normal(rng, B, S, DV), inputs_mask=valid)[0])
+    output = array(layer(*data(rng), inputs_mask=np.array([[False] * T, [True] * T]))[0])
     assert not output[0].any()
     assert output[1].all()
 
@@ -126,13 +183,40 @@ def test_implicit_masks_of_inputs_and_memory_are_obeyed(rng):
     assert_close(outputs._keras_mask, masks[0])
 
 
+def test_a_cell_called_again_and_again_is_the_layer(rng):
+    options = WAYS["luong, deep, fed"]
+    layer, (inputs, memory) = built(rng, **options), data(rng)
+    cell = AttentionCell(CELLS["GRU"](), MultiplicativeAttention("general"), **options)
+    cell = AttentionCell.from_config(cell.get_config())
+    cell.build((None, DIM), (None, None, DV))
+    cell.set_weights(layer.get_weights())
+    outputs, state = array(layer(inputs, memory)[0]), None
+    for t in range(T):
+        output, _, state = cell(inputs[:, t], memory, state)
+        assert_close(output, outputs[:, t])
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_the_call_decides_whether_weights_come_back(rng, default):
+    inputs, memory = data(rng)
+    layer = AttentionRNN(CELLS["GRU"](), AdditiveAttention(5), return_attention_scores=default)
+    outputs, weights = layer(inputs, memory, return_attention_scores=True)
+    assert tuple(weights.shape) == (B, T, S)
+    assert_close(layer(inputs, memory, return_attention_scores=False), array(outputs))
+    assert isinstance(layer(inputs, memory), tuple) == default
+    symbols = keras.Input((T, DIM)), keras.Input((S, DV))
+    assert isinstance(layer(*symbols, return_attention_scores=not default), tuple) != default
+
+
+# Dropout of the cell.
+
+
 def test_the_cells_dropout_is_one_mask_a_sequence(rng):
     cell = keras.layers.SimpleRNNCell(
         UNITS, kernel_initializer="ones", recurrent_initializer="zeros", dropout=0.5, seed=3
     )
     layer = AttentionRNN(cell, MultiplicativeAttention("general"))
-    inputs = np.full((B, T, DIM), 0.01, "float32")
-    memory = np.full((B, S, DV), 0.01, "float32")
+    inputs, memory = (np.full((B, n, width), 0.01, "float32") for n, width in ((T, DIM), (S, DV)))
     outputs = array(layer(inputs, memory, training=True))
     assert_close(outputs, np.repeat(outputs[:, :1], T, 1))
     assert (outputs != array(layer(inputs, memory, training=True))).any()
@@ -140,12 +224,81 @@ def test_the_cells_dropout_is_one_mask_a_sequence(rng):
 
 
 @pytest.mark.parametrize(
-    ("cell", "order"), [*((cell, "bahdanau") for cell in few(CELLS, "stacked")), ("GRU", "luong")]
+    ("cell", "order"), [*((x, "bahdanau") for x in OF_KERAS), ("GRU", "luong")]
 )
 def test_both_dropouts_of_every_cell_work_in_training(rng, cell, order):
     made = CELLS[cell](dropout=0.3, recurrent_dropout=0.3, seed=3)
     layer = AttentionRNN(made, AdditiveAttention(UNITS, dropout=0.3), order, input_feeding=True)
-    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    inputs, memory = data(rng)
     trained = array(layer(inputs, memory, training=True))
     assert np.isfinite(trained).all()
     assert (trained != array(layer(inputs, memory))).any()
+
+
+def dropping(order="bahdanau"):
+    cell = keras.layers.SimpleRNNCell(UNITS, dropout=0.5, recurrent_dropout=0.5, seed=3)
+    return AttentionRNN(cell, MultiplicativeAttention("general"), order)
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+def test_inference_draws_no_dropout_masks_and_leaves_none(rng, order):
+    inputs, memory = data(rng)
+    fresh, used = dropping(order), dropping(order)
+    for layer in (fresh, used):
+        layer.build(inputs.shape, memory.shape)
+        randomize(layer, np.random.default_rng(5))
+    used(inputs[:1], memory[:1])
+    prepared = used.prepare(ops.convert_to_tensor(memory[:1]))
+    used.step(ops.convert_to_tensor(inputs[:1, 0]), prepared, used.initial_state(prepared))
+    for _ in range(2):
+        trained = array(fresh(inputs, memory, training=True))
+        assert_close(used(inputs, memory, training=True), trained)
+    assert (trained != array(used(inputs, memory, training=True))).any()
+    assert used.cell.dropout == used.cell.recurrent_dropout == 0.5
+
+
+def test_a_cell_with_dropout_is_searched(rng):
+    layer, output = dropping(), keras.layers.Dense(5)
+    memory = normal(rng, B, S, DV)
+    output(layer(normal(rng, B, 1, 5), memory))
+    prepared = layer.prepare(ops.convert_to_tensor(memory))
+
+    def step(tokens, state):
+        vector, weights, state = layer.step(ops.one_hot(tokens, 5), prepared, state)
+        return ops.log_softmax(output(vector)), weights, state
+
+    state = layer.initial_state(prepared)
+    found = beam_search(step, state, batch_size=B, start_id=1, end_id=2, max_length=4)
+    assert np.isfinite(array(found.scores)).all()
+
+
+# Kernels: of each layer that has some, how many.
+RULED = {
+    "additive": (lambda **k: AdditiveAttention(5, **k), 3),
+    "general": (lambda **k: MultiplicativeAttention("general", **k), 1),
+    "local": (lambda **k: LocalAttention(MultiplicativeAttention(), predictive=True, **k), 2),
+    "pooling": (lambda **k: AttentionPooling(5, **k), 2),
+    "rnn": (
+        lambda **k: AttentionRNN(CELLS["GRU"](), AdditiveAttention(5), units=OUT, gate=True, **k),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_kernels_are_regularized_and_constrained(rng, name):
+    make, count = RULED[name]
+    options = {
+        "kernel_initializer": "random_normal",
+        "kernel_regularizer": keras.regularizers.L2(0.25),
+        "kernel_constraint": "non_neg",
+    }
+    layer = type(make()).from_config(make(**options).get_config())
+    inputs = [normal(rng, B, T, DV), normal(rng, B, S, DV)][: 1 if name == "pooling" else 2]
+    layer(*inputs)
+    kernels = [w for w in layer.weights if w.constraint is not None]
+    assert len(kernels) == count
+    squares = sum(0.25 * (array(w.value) ** 2).sum() for w in kernels)
+    assert_close(sum(array(x) for x in layer.losses), squares)
+    for w in kernels:
+        assert_close(w.constraint(w.value), np.maximum(array(w.value), 0))

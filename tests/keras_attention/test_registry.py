@@ -1,11 +1,7 @@
 import runpy
 from pathlib import Path
 
-import pytest
-
 from keras_attention import AdditiveAttention, MultiplicativeAttention, mechanisms
-
-pytestmark = pytest.mark.tensorflow
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -27,7 +27,6 @@ def test_additive_repeats_a_single_sentence(rng, batches):
     assert_close(gradients(loss, [query, key, scale]), expected)
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("known", [False, True])
 def test_additive_repeats_a_sentence_of_unknown_batches(rng, known, monkeypatch):
     import tensorflow as tf

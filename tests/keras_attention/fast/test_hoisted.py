@@ -5,6 +5,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attention import (
     AdditiveAttention,
@@ -16,7 +17,15 @@ from keras_attention import (
     fast_paths,
 )
 from keras_attention.fast import loop
-from tests.keras_attention.helpers import array, assert_close, mask, normal
+from tests.keras_attention.helpers import (
+    array,
+    assert_close,
+    mask,
+    normal,
+    randomize,
+    weight_gradients,
+    weighted_sum,
+)
 
 pytestmark = pytest.mark.tensorflow
 B, T, S, DIM, UNITS = 2, 5, 3, 7, 10
@@ -224,21 +233,55 @@ def test_forward_mode_is_refused_in_one_line_or_right(rng, name):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("sequences", [False, True])
-@pytest.mark.parametrize("backwards", [False, True])
-def test_masks_do_to_outputs_what_keras_does(rng, zeros, sequences, backwards):
-    options = {
-        "zero_output_for_mask": zeros,
-        "return_sequences": sequences,
-        "go_backwards": backwards,
-        "return_state": True,
-    }
-    cell = keras.layers.GRUCell(UNITS)
-    ours, theirs = HoistedRNN(cell, **options), keras.layers.RNN(cell, **options)
-    inputs, initial = normal(rng, 5, 4, DIM), normal(rng, 5, UNITS)
+# Each cell with masks of either kind.
+@pytest.mark.parametrize("options", [*itertools.product([False, True], repeat=3)])
+def test_a_hoisted_rnn_is_that_of_keras_whatever_is_masked(rng, options):
+    names = ("zero_output_for_mask", "return_sequences", "go_backwards")
+    options = {**dict(zip(names, options, strict=True)), "return_state": True}
+    cell = list(CELLS)[sum(options.values()) % 3]
+    theirs = keras.layers.RNN(CELLS[cell](UNITS), **options)
+    ours = HoistedRNN(CELLS[cell](UNITS), name=theirs.name, **options)
+    inputs = normal(rng, 5, 4, DIM)
+    initial = [normal(rng, 5, UNITS) for _ in range(1 + (cell == "LSTM"))]
+    for layer in (theirs, ours):
+        layer.build(inputs.shape)
+    randomize(theirs, rng, 0.3)
+    ours.set_weights(theirs.get_weights())
     valid = np.array([[0, 0, 0, 0], [0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 1], [1, 1, 1, 1]], bool)
-    for mask_ in (valid, None):
-        found = ours(inputs, initial_state=initial, mask=mask_)
-        expected = theirs(inputs, initial_state=initial, mask=mask_)
-        assert_close(list(found), [array(x) for x in expected])
+    for each in (valid, None):
+        expected = array(list(theirs(inputs, initial_state=initial, mask=each)))
+        upstream = [normal(rng, *x.shape) for x in expected]
+        assert_close(list(ours(inputs, initial_state=initial, mask=each)), expected)
+
+        def total(layer, mask=each, upstream=upstream):
+            found = layer(inputs, initial_state=initial, mask=mask)
+            return sum(weighted_sum(x, u) for x, u in zip(found, upstream, strict=True))
+
+        slopes = [weight_gradients(layer, lambda x=layer: total(x)) for layer in (ours, theirs)]
+        for found, wanted in zip(*(each.values() for each in slopes), strict=True):
+            assert_close(found, wanted, 1e-4)
+
+
+@pytest.mark.parametrize("cell", ["LSTM", "GRU"])
+def test_in_half_precision_a_state_keeps_what_adds_up_slowly(cell):
+    # A thousandth of the state is added at each step: bfloat16 would round it away.
+    steps, units = 97, 3
+    policy = "mixed_bfloat16"
+    ours = HoistedRNN(CELLS[cell](units, dtype=policy), return_state=True, dtype=policy)
+    ours.build((None, steps, DIM))
+    kernel, recurrent, bias = (np.zeros(w.shape, "float32") for w in ours.get_weights())
+    slope, start = 1 / (1 + np.exp(7)), 0.5
+    initial = [np.full((B, units), start)]
+    if cell == "LSTM":  # c += sigmoid(-7) tanh(9), and h = c / 2 at the end
+        bias[:] = np.repeat([-7, 99, 9, 99], units)
+        wanted = start + steps * slope
+        initial = [np.zeros((B, units)), *initial]
+    else:  # h += sigmoid(-7) (tanh(9) - h)
+        bias[0] = np.repeat([7, 0, 9], units)
+        wanted = 1 - (1 - start) * (1 - slope) ** steps
+    ours.set_weights([kernel, recurrent, bias])
+    inputs = ops.zeros((B, steps, DIM), "bfloat16")
+    initial = [ops.convert_to_tensor(x, "bfloat16") for x in initial]
+    last = array(ops.cast(ours(inputs, initial_state=initial)[-1], "float32"))
+    assert_close(last, np.full((B, units), wanted), 1e-2)
+    assert abs(wanted - start) > 0.03

@@ -10,8 +10,7 @@ from tests.keras_attention.decoders import END, LENGTH, START, B, Decoder, S
 from tests.keras_attention.helpers import array, assert_close
 
 
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
+@pytest.mark.parametrize(("find", "weights"), [(greedy_search, True), (beam_search, False)])
 def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find, weights):
     decoder, batches = Decoder(rng), []
     options = {"batch_size": B, "start_id": START, "end_id": END, "length_penalty": 0.7}

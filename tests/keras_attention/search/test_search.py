@@ -80,6 +80,7 @@ def test_the_search_stops_when_nothing_better_can_come(rng):
     np.testing.assert_array_equal(short.scores, full.scores)
 
 
+@pytest.mark.tensorflow
 def test_a_search_goes_on_where_an_open_hypothesis_is_as_good_as_one_that_has_ended():
     """Half of the probability ends, and half goes on: an end is the best of all sequences."""
     table = ops.convert_to_tensor(np.log([[0.5, 1e-9, 0.5]] * 3).astype("float32"))
@@ -92,12 +93,10 @@ def test_a_search_goes_on_where_an_open_hypothesis_is_as_good_as_one_that_has_en
 
 
 # Found by drawing: a later beam of worse hypotheses pushes the best of the sentence out.
-LOST = few(
-    [(18, -1.0, 2, 1.0, 0), (14, -1.0, 3, 1.0, 0), (31, 1.0, 3, 1.5, 0), (56, -2.0, 2, 1.0, 0)],
-    (18, -1.0, 2, 1.0, 0),
-)
+LOST = [(18, -1.0, 2, 1.0, 0), (14, -1.0, 3, 1.0, 0), (31, 1.0, 3, 1.5, 0), (56, -2.0, 2, 1.0, 0)]
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize(("seed", "end_bias", "width", "penalty", "sentence"), LOST)
 def test_a_search_is_never_worse_than_what_it_has_finished(
     seed, end_bias, width, penalty, sentence
@@ -120,6 +119,7 @@ def test_a_search_is_never_worse_than_what_it_has_finished(
     assert_close(found.scores[sentence, 0], score(best))
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("floatx", ["float16", "float64"])
 def test_a_search_does_not_depend_on_the_floats_that_keras_makes(rng, floatx):
     decoder, before = Decoder(rng), keras.config.floatx()
@@ -133,6 +133,7 @@ def test_a_search_does_not_depend_on_the_floats_that_keras_makes(rng, floatx):
     assert result.scores.dtype == result.log_probs.dtype == "float32"
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("find", [greedy_search, beam_search])
 def test_weights_are_left_out_on_request_and_without_attention(rng, find):
     decoder = Decoder(rng)
@@ -169,6 +170,26 @@ def test_a_compiled_search_finds_the_same(rng, find):
     weights = np.split(found.attention_weights, [length], axis=time)
     assert_close(weights[0], np.split(expected.attention_weights, [length], axis=time)[0])
     assert not weights[1].any()
+
+
+@pytest.mark.parametrize(("find", "most"), [(greedy_search, 8), (beam_search, 5)])
+def test_limits_below_a_bound_are_compiled_to_the_same(rng, monkeypatch, find, most):
+    """No multiple, and one, of the steps of an iteration on a GPU."""
+    decoder, limits = Decoder(rng, length=8), np.array([most, 1, 3], "int32")
+    expected = search(decoder, find, max_length=limits)
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
+
+    def bounded(limits):
+        options = {"batch_size": B, "start_id": START, "end_id": END, "pad_id": PAD}
+        options |= {"max_length": limits, "max_steps": most}
+        return find(decoder.step, decoder.state(), **options)
+
+    found = array(compiled(bounded)(ops.convert_to_tensor(limits)))
+    steps = expected.ids.shape[-1]
+    assert (found.ids[..., steps:] == PAD).all()
+    assert_close((found.scores, found.lengths), (expected.scores, expected.lengths))
+    assert_close(found.ids[..., :steps], expected.ids)
+    assert_close(found.log_probs[..., :steps], expected.log_probs)
 
 
 def attention_decoder(rng):
@@ -261,6 +282,7 @@ def test_a_search_lives_in_a_saved_model(rng, tmp_path, find):
     assert empty["ids"].shape[0] == 0
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("find", [greedy_search, beam_search])
 def test_a_shortlist_of_the_best_tokens_is_enough(rng, find):
     decoder = Decoder(rng)
