@@ -22,7 +22,6 @@ from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data import corpus
-from training.data.named import corpora
 from training.data.pair_files import Split
 from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
@@ -85,8 +84,7 @@ def load(config: Config, options: argparse.Namespace) -> Split:
     """Read the sentences that all translate: those that training left out, if none are named."""
     if not options.data:
         return load_split(Texts.of(config), options.split, limit=options.limit)[0]
-    split = corpus.load(options.data, options.split, limit=options.limit)
-    return corpora.in_target_script(config.data, split)
+    return corpus.load(options.data, options.split, limit=options.limit, script_of=config.data)
 
 
 def compare(

@@ -20,7 +20,6 @@ from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data import corpus
-from training.data.named import corpora
 from training.data.pair_files import Split
 from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
@@ -64,7 +63,7 @@ def load_sets(config: Config) -> dict[str, Split]:
     pair = re.search(r"en-\w+$", data)
     real = f"multi30k-{pair[0]}" if pair else ""
     if real in corpus.NAMES:
-        sets["real"] = corpora.in_target_script(data, corpus.load(real, "test"))
+        sets["real"] = corpus.load(real, "test", script_of=data)
     else:
         print(f"No real sentences are known for {data}.")
     sets["joined"] = join(single, PER_BUCKET)

@@ -20,7 +20,6 @@ from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data import corpus
-from training.data.named import corpora
 from training.data.pair_files import Split
 from training.data.splits import Texts, load_split
 from training.data.token_ids import WORD, replace_words
@@ -71,7 +70,7 @@ def run(options: argparse.Namespace) -> dict:
         raise UserError(
             f"{options.split} expected names that all references repeat. Received: none"
         )
-    seen = words_of(load_split(config, "train")[0])
+    seen = words_of(load_split(Texts.of(config), "train")[0])
     sets = {"known": known, "new": renamed(known, seen)}
     rows = []
     for name, found in runs.items():
@@ -88,7 +87,7 @@ def load(config: Config, options: argparse.Namespace) -> Split:
     """Read the sentences to translate."""
     if not options.data:
         return load_split(Texts.of(config), options.split)[0]
-    return corpora.in_target_script(config.data, corpus.load(options.data, options.split))
+    return corpus.load(options.data, options.split, script_of=config.data)
 
 
 def named(split: Split) -> NamedSplit:

@@ -10,13 +10,24 @@ is asked for; `training.data.splits` makes some of them.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from training.command.errors import UsageError
-from training.data.lines import SPECS, Skipped, files_of, parse, read_blocks, read_split, survey
+from training.data.lines import (
+    SPECS,
+    Block,
+    Skipped,
+    files_of,
+    parse,
+    read_blocks,
+    read_split,
+    survey,
+    text_block,
+)
 from training.data.named import corpora
 from training.data.named.corpora import NAMES
 from training.data.pair_files import CorpusError, Split, merge_sources, sample
@@ -30,12 +41,18 @@ class SpecError(CorpusError, UsageError):
     """A SPEC without any data."""
 
 
-def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
+Reader = Callable[[], Iterable[Block]]
+
+
+def load(
+    spec: str, split: str, *, limit: int | None = None, seed: int = 0, script_of: str = ""
+) -> Split:
     """Read one split of a corpus: `train`, `dev`, `test`, or another that it has.
 
     In every split but `train`, lines with the same source are one sentence with several references.
-    Of more than `limit` sentences a random sample is taken. Raises CorpusError where the corpus or
-    the split is not there, or a file cannot be read as one.
+    Of more than `limit` sentences a random sample is taken. References are written in the script of
+    the targets of `script_of`, another corpus. Raises CorpusError where the corpus or the split is
+    not there, or a file cannot be read as one.
     """
     if files_of(spec):
         loaded = read_split(spec)
@@ -47,7 +64,18 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
         raise unknown("corpus", spec, ", ".join(TEXT_SPECS), NAMES)
     if split != "train":
         loaded = merge_sources(loaded)
-    return sample(loaded, limit, seed)
+    return corpora.in_target_script(script_of, sample(loaded, limit, seed))
+
+
+def reader(spec: str, limit: int | None = None, seed: int = 0) -> Reader:
+    """Return a function to the lines of a SPEC for training.
+
+    A named corpus, of which `limit` pairs are drawn, is read once.
+    """
+    if files_of(spec):
+        return functools.partial(read_blocks, spec)
+    block = text_block(spec, load(spec, "train", limit=limit, seed=seed))
+    return lambda: [block]
 
 
 def check(spec: str, split: str | None = None, *, source: str = "text") -> None:

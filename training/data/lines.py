@@ -215,11 +215,12 @@ def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
 
 def _form(path: Path) -> Form:
     """Return the form of a file's columns, remembered until it changes."""
-    return _form_of(path.expanduser(), str(stamps([path])))
+    path = path.expanduser()
+    return _form_of(path, path.stat().st_size, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(64)
-def _form_of(path: Path, _: str) -> Form:
+def _form_of(path: Path, *_: int) -> Form:
     with open_data(path) as file:
         return form_of(_cut(_checked(file, path), BLOCK_BYTES), str(path))
 
@@ -321,12 +322,6 @@ def _decoded(data: bytes, bad: dict[int, str]) -> list[str]:
 
 SAMPLE_BYTES = 20_000_000
 MOST_AMBIGUOUS = 0.5  # share of lines, in a file of three columns, whose source has other targets
-
-
-def stamps(files: Iterable[Path]) -> dict[str, list[int]]:
-    """Return size and time of files that are there, by their paths."""
-    stats = {str(file): file.stat() for file in files if file.exists()}
-    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
 
 
 class Survey(NamedTuple):

@@ -9,18 +9,15 @@ but for sources that are measured on.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.config.schema import Config
 from training.data import corpus
-from training.data.lines import Block, Survey, files_of, read_blocks, stamps, survey, text_block
-from training.data.named import corpora
+from training.data.lines import Survey
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 
 HELD_OUT = ("dev", "test")
@@ -54,34 +51,32 @@ class Texts(NamedTuple):
                 raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
         return [] if corpus.is_prepared(self.data) else [self.data, *self.extra]
 
-    def reader(self, spec: str) -> Callable[[], Iterable[Block]]:
-        """Return a function to the lines of a SPEC that is learned from; a name is read once."""
-        if files_of(spec):
-            return functools.partial(read_blocks, spec)
-        limit = self.limit if spec == self.data else 0
-        block = text_block(spec, corpus.load(spec, "train", limit=limit or None, seed=self.seed))
-        return lambda: [block]
-
-    def files(self) -> list[Path]:
-        """Return the files of the data, of extra data and of dev."""
-        specs = self.learned() or [self.data]
-        return [*(f for spec in specs for f in corpus.files_of_training(spec)), *files_of(self.dev)]
+    def readers(self) -> dict[str, corpus.Reader]:
+        """Return functions to the lines of each SPEC that is learned from."""
+        own = {self.data: (self.limit or None, self.seed)}
+        return {spec: corpus.reader(spec, *own.get(spec, ())) for spec in self.learned()}
 
     def stamped(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return `digest`, the SHA-256 of all files, and `files`, their sizes and times.
+        """Return `digest`, the SHA-256 of the files of data and dev, and `files`, their stamps.
 
-        Where sizes and times are those of `before`, an earlier manifest, its digest is taken.
-        Raises CorpusError where a file is missing.
+        Where the stamps, sizes and times, are those of `before`, an earlier manifest, so is the
+        digest. Raises CorpusError where a file is missing.
         """
-        files = self.files()
-        stamped = stamps(files)
-        if before is not None and before["files"] == stamped:
-            return {"digest": before["digest"], "files": stamped}
+        specs = self.learned() or [self.data]
+        files = [file for spec in specs for file in corpus.files_of_training(spec)]
+        files += corpus.files_of(self.dev)
         digest = hashlib.sha256()
-        for path in files:
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        return {"digest": digest.hexdigest(), "files": stamped}
+        try:
+            stats = {str(file): file.stat() for file in files}
+            stamps = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+            if before is not None and before["files"] == stamps:
+                return {"digest": before["digest"], "files": stamps}
+            for path in files:
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise CorpusError(f"Cannot read {error.filename}: {error.strerror}") from None
+        return {"digest": digest.hexdigest(), "files": stamps}
 
 
 def load_split(
@@ -96,10 +91,9 @@ def load_split(
     is_other = bool(setting) and _share(texts, name) is None
     spec = setting if is_other else texts.data
     if is_other or not corpus.is_file(spec):
-        loaded = corpus.load(spec, name, limit=limit, seed=seed)
-        read = {"data": spec, "split": "all" if corpus.is_file(spec) else name}
-        return corpora.in_target_script(texts.data, loaded), read
-    lines = 0 if texts.dev else sum(block.lines for block in read_blocks(texts.data))
+        loaded = corpus.load(spec, name, limit=limit, seed=seed, script_of=texts.data)
+        return loaded, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
+    lines = 0 if texts.dev else sum(block.lines for block in corpus.reader(texts.data)())
     shares = held_out(texts, lines)
     check_split(texts, name)
     every = corpus.load(texts.data, "train")
@@ -137,7 +131,7 @@ def held_out(texts: Texts, lines: int) -> Shares:
 class Divided(NamedTuple):
     """The division of a run's texts into training, dev and test."""
 
-    readers: dict[str, Callable[[], Iterable[Block]]]  # of each SPEC that is learned from
+    readers: dict[str, corpus.Reader]  # of each SPEC that is learned from
     surveys: dict[str, Survey]  # of the same
     shares: Shares
     measured: dict[str, Split]  # dev and test, where they are no shares of the data
@@ -149,8 +143,8 @@ def divide(texts: Texts) -> Divided:
 
     Raises CorpusError where a SPEC cannot be read, or has no pair.
     """
-    readers = {spec: texts.reader(spec) for spec in texts.learned()}
-    surveys = {spec: survey(spec, blocks()) for spec, blocks in readers.items()}
+    readers = texts.readers()
+    surveys = {spec: corpus.survey(spec, blocks()) for spec, blocks in readers.items()}
     for each in surveys.values():
         for note in each.notes:
             print(note, flush=True)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.training.data.files import one_line, write
 from training.data.corpus import SpecError, load, sample_pairs
-from training.data.named.corpora import in_target_script
 from training.data.pair_files import CorpusError
 
 
@@ -158,9 +157,9 @@ def test_tatoeba_chinese_is_read_in_one_script_and_files_as_they_stand(folders):
 
     as_it_stands = load(f"tsv:{file}", "dev")
     assert [pair[1] for pair in as_it_stands.pairs()] == [mixed for _, mixed, _ in rows]
-    for_its_model = in_target_script("tatoeba-en-zh", as_it_stands)
+    for_its_model = load(f"tsv:{file}", "dev", script_of="tatoeba-en-zh")
     assert for_its_model.references == [[text] for text in one_script]
-    assert in_target_script("tatoeba-en-fr", as_it_stands) == as_it_stands
+    assert load(f"tsv:{file}", "dev", script_of="tatoeba-en-fr") == as_it_stands
 
 
 @pytest.mark.parametrize("language", ["fr", "zh"])

@@ -15,7 +15,7 @@ from tests.training.conftest import tiny_config
 from training import prepare
 from training.command.errors import ConfigError, RunError, UserError
 from training.config.schema import load_config, override
-from training.data import splits, tokens
+from training.data import corpus, tokens
 from training.data.batches import read_batches
 from training.data.corpus import load
 from training.data.encoding import check_targets, workers
@@ -32,7 +32,7 @@ from training.runs.start import open_run, prepare_run
 
 @pytest.fixture(autouse=True)
 def many_blocks(monkeypatch):
-    monkeypatch.setattr(splits, "read_blocks", partial(read_blocks, size=7001))
+    monkeypatch.setattr(corpus, "read_blocks", partial(read_blocks, size=7001))
 
 
 @pytest.fixture(scope="module")

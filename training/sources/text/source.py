@@ -44,10 +44,8 @@ class TextSource(Source):
     ) -> Split:
         """Read sentence pairs, their targets in the script of the run's training data."""
         from training.data import corpus
-        from training.data.named import corpora
 
-        loaded = corpus.load(spec, split, limit=limit, seed=seed)
-        return corpora.in_target_script(config.data, loaded)
+        return corpus.load(spec, split, limit=limit, seed=seed, script_of=config.data)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TextSource:
