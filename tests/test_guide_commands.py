@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.demo import __main__ as demo
 from tests.serving.conftest import free_port
 from training.command.errors import UserError
 
@@ -53,6 +54,11 @@ PAGES = ("../../README.md", *(f"../{path.name}" for path in DOCS.glob("*.md")))
 PAGES += tuple(path.name for path in GUIDES.glob("*.md"))
 PAGES += tuple(f"../{path.parent.name}/{path.name}" for path in DOCS.glob("s[ce]*/*.md"))
 COMMANDS = [(guide, *command) for guide in PAGES for command in commands(guide)]
+for name, one in demo.DEMOS.items():
+    values = {**vars(one), "name": name, "output": ".", "port": 1}
+    for line in (*demo.STAGES.values(), demo.SERVE, *one.questions):
+        module, *words = shlex.split(line.format(**values))
+        COMMANDS.append((f"demo {name}", module, words))
 
 
 class Taken(Exception):

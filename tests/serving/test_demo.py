@@ -1,8 +1,5 @@
 """The demos: their stages, and up to the first one what they may delete."""
 
-import contextlib
-import dataclasses
-
 import pytest
 
 from serving.demo import __main__ as demo
@@ -15,8 +12,8 @@ def stages(monkeypatch):
     """Every stage is interrupted after it has written; returns the stages reached."""
     reached = []
 
-    def command(module, *arguments):
-        reached.append(module)
+    def command(line, asks=False):
+        reached.append(line.split()[0])
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "command", command)
@@ -91,27 +88,30 @@ def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path, stages):
 
 
 @pytest.mark.parametrize("name", sorted(demo.DEMOS))
-def test_a_demo_goes_through_all_stages(name, monkeypatch, tmp_path, capsys):
-    reached, questions = [], []
+def test_a_demo_goes_through_all_stages_and_stops_its_server(name, monkeypatch, tmp_path, capsys):
+    reached, output = [], tmp_path / "a b"
+    monkeypatch.setattr(demo, "SERVE", "http.server 0")
 
-    def command(module, *arguments):
-        reached.append(module)
-        if module == "training.evaluate":
-            (tmp_path / "evaluation.json").write_text('{"exact": 12.5, "auc": 0.9, "per": 3.0}')
+    def command(line, asks=False):
+        reached.append(line.split()[0])
+        if reached[-1] == "serving.export":
+            extra = output / "models" / name / "1" / "assets.extra"
+            extra.mkdir(parents=True, exist_ok=True)
+            (extra / "manifest.json").write_text('{"examples": ["id,time"]}')
+        return "\n".join(demo.DEMOS[name].answers) if asks else ""
 
-    @contextlib.contextmanager
-    def server(model, path, log):
-        reached.append(model)
-        yield "localhost:1"
-
-    task = demo.DEMOS[name]
     monkeypatch.setattr(demo, "command", command)
-    monkeypatch.setattr(demo, "server", server)
-    asks = dataclasses.replace(task, ask=lambda *arguments: questions.append(arguments))
-    monkeypatch.setitem(demo.DEMOS, name, asks)
-    demo.main([name, "--output", str(tmp_path)])
-    wanted = ["training.train", "training.evaluate", "serving.export", "serving.check", name]
-    assert reached == wanted
-    assert questions == [(name, "localhost:1", tmp_path)]
+    demo.main([name, "--output", str(output)])
+    asked = [line.split()[0] for line in demo.DEMOS[name].questions]
+    stages = ["training.train", "training.evaluate", "serving.export", "serving.check"]
+    assert reached == [*stages, *asked]
     assert "[5/5]" in capsys.readouterr().out
-    override(load_preset(task.preset), task.settings)
+    settings = demo.DEMOS[name].settings.replace("--set", "").split()
+    override(load_preset(demo.DEMOS[name].preset), settings)
+
+
+def test_another_answer_than_is_expected_ends_the_demo(monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "SERVE", "http.server 0")
+    monkeypatch.setattr(demo, "command", lambda line, asks=False: "Elle mange une pomme verte.")
+    with pytest.raises(UserError, match="expected the answer Il n'aime pas les pommes"):
+        demo.main(["--output", str(tmp_path)])
