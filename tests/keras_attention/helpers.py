@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from tests.keras_attention import reference
+
 
 def few(cases, *kept):
     """The cases on TensorFlow; on another backend those that meet an operation of its own.
@@ -22,6 +24,26 @@ def array(x):
 def weights_of(layer):
     """The layer's weights by name, float64."""
     return {w.name: array(w.value).astype("float64") for w in layer.weights}
+
+
+def score_of(layer, head=0):
+    """The score of a head, as a function of the vectors that it reads of query and key, float64."""
+    w = weights_of(layer)
+
+    def part(x, axis=-1):
+        return np.split(x, layer.num_heads, axis)[head]
+
+    if not hasattr(layer, "score"):
+        scale, bias = part(w["scale"]), part(w["bias"]) if "bias" in w else 0.0
+        if layer.normalize:
+            scale = w["gain"] * scale / np.sqrt((scale**2).sum())
+        kernels = part(w["query_kernel"]), part(w["key_kernel"])
+        return lambda q, k: reference.additive(q, k, *kernels, scale, bias)
+    factor = w.get("scale", 1.0)
+    if layer.score == "general":
+        kernel = part(w["kernel"], 0)
+        return lambda q, k: factor * reference.general(q, k, kernel)
+    return lambda q, k: factor * getattr(reference, layer.score)(q, k)
 
 
 def normal(rng, *shape):

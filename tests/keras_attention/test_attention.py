@@ -21,30 +21,25 @@ from tests.keras_attention.helpers import (
     mask,
     normal,
     randomize,
+    score_of,
     weight_gradients,
     weighted_sum,
     weights_of,
 )
 
-B, TQ, TV, DQ, DV, DK, UNITS = 2, 3, 5, 7, 11, 13, 17
+B, TQ, TV, DQ, DV, DK, UNITS = 2, 3, 5, 6, 21, 15, 12
 
 
 def built(layer, rng, query_width=DQ, key_width=DV):
-    """The layer with random weights, and its score as a function of two float64 vectors."""
     layer.build((B, TQ, query_width), (B, TV, DV), (B, TV, key_width))
     randomize(layer, rng)
-    w = weights_of(layer)
-    if isinstance(layer, MultiplicativeAttention):
-        scale = w.get("scale", 1.0)
-        if layer.score == "general":
-            return layer, lambda q, k: scale * reference.general(q, k, w["kernel"])
-        return layer, lambda q, k: scale * getattr(reference, layer.score)(q, k)
-    scale = w["scale"]
-    if layer.normalize:
-        scale = w["gain"] * scale / np.sqrt((scale**2).sum())
-    return layer, lambda q, k: reference.additive(
-        q, k, w["query_kernel"], w["key_kernel"], scale, w.get("bias", 0.0)
-    )
+    return layer, score_of(layer)
+
+
+class InTurn(AdditiveAttention):
+    """Its queries attend one after the other."""
+
+    sequential = True
 
 
 LAYERS = {
@@ -53,22 +48,45 @@ LAYERS = {
     "general": lambda **kwargs: MultiplicativeAttention("general", **kwargs),
     "scaled general": lambda **kwargs: MultiplicativeAttention("general", use_scale=True, **kwargs),
     "additive": lambda **kwargs: AdditiveAttention(UNITS, **kwargs),
+    "additive in turn": lambda **kwargs: InTurn(UNITS, **kwargs),
     "additive with bias": lambda **kwargs: AdditiveAttention(UNITS, use_bias=True, **kwargs),
     "normalised additive": lambda **kwargs: AdditiveAttention(UNITS, normalize=True, **kwargs),
 }
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("with_key", [False, True])
-def test_layer_follows_the_formula(rng, name, with_key):
-    size = DK if with_key else DV
-    width = size if name in ("dot", "scaled_dot") else DQ
-    layer, score = built(LAYERS[name](), rng, width, size)
+@pytest.mark.parametrize(("heads", "with_key"), [(1, False), (1, True), (3, True)])
+def test_each_head_follows_the_formula_with_its_part_and_the_contexts_are_joined(
+    rng, name, heads, with_key
+):
+    size, products = DK if with_key else DV, ("dot", "scaled_dot")
+    width = size if name in products else DQ
+    layer, _ = built(LAYERS[name](num_heads=heads), rng, width, size)
     query, value, key = normal(rng, B, TQ, width), normal(rng, B, TV, DV), normal(rng, B, TV, DK)
-    inputs = [query, value, key] if with_key else [query, value]
-    expected = reference.attend(score, *inputs)
-    assert_close(layer(*inputs, return_attention_scores=True), expected)
-    assert_close(layer(*inputs), expected[0])
+    inputs, allowed = [query, value, *([key] if with_key else [])], mask(rng, B, TQ, TV)
+    parts = {
+        "query": np.split(query, heads, -1) if "additive" not in name else [query] * heads,
+        "key": np.split(inputs[-1], heads, -1) if name in products else [inputs[-1]] * heads,
+        "value": np.split(value, heads, -1),
+    }
+
+    def expected(allowed=None):
+        of_heads = [
+            reference.attend(score_of(layer, h), q, v, k, allowed)
+            for h, (q, k, v) in enumerate(zip(*parts.values(), strict=True))
+        ]
+        contexts, weights = zip(*of_heads, strict=True)
+        return np.concatenate(contexts, -1), np.stack(weights, 1) if heads > 1 else weights[0]
+
+    result = layer(*inputs, attention_mask=allowed, return_attention_scores=True)
+    assert_close(result, expected(allowed))
+    context, weights = expected()
+    assert_close(layer(*inputs), context)
+    memory = layer.prepare(*map(ops.convert_to_tensor, inputs[1:]))
+    beams = query.reshape(B * TQ, -1)  # all queries at once, as beams that share a memory row
+    found = layer.step(ops.convert_to_tensor(beams), memory, ())[:2]
+    weights = weights.swapaxes(1, 2) if heads > 1 else weights
+    assert_close(found, [context.reshape(B * TQ, -1), weights.reshape(B * TQ, *found[1].shape[1:])])
 
 
 # The causal mask joins every other combination: each pair of the five is met both ways.

@@ -23,9 +23,8 @@ BACKEND = keras.backend.backend()
 
 
 def learns(test):
-    """Mark a test of models that learn for minutes, on PyTorch for a few steps alone."""
-    reason = "learns for many minutes in eager loops: TensorFlow and JAX show it"
-    return pytest.mark.slow(pytest.mark.skipif(BACKEND == "torch", reason=reason)(test))
+    """Mark a test of models that learn for minutes; other backends take a few steps alone."""
+    return pytest.mark.slow(pytest.mark.tensorflow(test))
 
 
 def run(guide):
@@ -50,7 +49,7 @@ def names(tmp_path_factory):
         return fit(model, *arguments, **options | {"epochs": 1, "steps_per_epoch": 3})
 
     with pytest.MonkeyPatch.context() as patch:
-        if BACKEND == "torch":
+        if BACKEND != "tensorflow":
             patch.setattr(keras.Model, "fit", fit_briefly)
         patch.chdir(tmp_path_factory.mktemp("own-model"))
         return run("own-model.md")
@@ -71,7 +70,6 @@ def test_the_decoder_learns_and_writes_what_it_has_not_lost_by_saving(names):
 
 
 @learns
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="strings are TensorFlow's")
 def test_a_saved_model_takes_strings_and_gives_strings(names):
     assert list(names[2]["spoken"]) == [b"trois deux un", b"huit neuf"]
     texts = names[2]["english"][:5]

@@ -4,18 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import (
-    AdditiveAttention,
-    AttentionPooling,
-    AttentionRNN,
-    CoverageAttention,
-    HoistedRNN,
-    LocalAttention,
-    LocationAttention,
-    MultiplicativeAttention,
-    SinePositionEncoding,
-    fast_paths,
-)
+from keras_attention import SinePositionEncoding, fast_paths
+from tests.keras_attention import zoo
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,37 +13,19 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-QUERY, MEMORY = ("query", (None, 7)), ("memory", (None, 11))
-EVERY_LENGTH = {
-    "additive": (lambda: AdditiveAttention(13), [QUERY, MEMORY]),
-    "multiplicative": (lambda: MultiplicativeAttention("general"), [QUERY, MEMORY]),
-    "sparsemax": (
-        lambda: MultiplicativeAttention("general", distribution="sparsemax"),
-        [QUERY, MEMORY],
-    ),
-    "location": (lambda: LocationAttention(17), [QUERY, MEMORY]),
-    "local": (lambda: LocalAttention(MultiplicativeAttention("general"), 2), [QUERY, MEMORY]),
-    "predictive": (
-        lambda: LocalAttention(MultiplicativeAttention("general"), 2, predictive=True),
-        [QUERY, MEMORY],
-    ),
-    "heads": (lambda: AdditiveAttention(22, num_heads=11), [QUERY, MEMORY]),
-    "pooling": (lambda: AttentionPooling(5), [QUERY]),
-    "positions": (SinePositionEncoding, [("memory", (None, 6))]),
-}
-IN_TURN = {
-    "coverage": (lambda: CoverageAttention(5), [QUERY, MEMORY]),
-    "recurrent": (
-        lambda: AttentionRNN(keras.layers.GRUCell(5), MultiplicativeAttention("general")),
-        [QUERY, MEMORY],
-    ),
-    "hoisted": (lambda: HoistedRNN(keras.layers.GRUCell(5)), [QUERY]),
-}
+EVERY_LENGTH = ("additive", "normalized_additive", "general", "general entmax", "location")
+EVERY_LENGTH += ("local_m", "local_p", "pooling", "positions")
+IN_TURN = ("coverage", "rnn bahdanau", "hoisted")
 
 
-def made(layer, inputs):
-    inputs = [keras.Input(shape, name=name) for name, shape in inputs]
-    return keras.Model(inputs, layer(*inputs))
+def made(name):
+    """A model of a layer, and the widths of its inputs by name."""
+    positions = name == "positions"
+    shapes = [(None, 6)] if positions else zoo.shapes(name)
+    layer = SinePositionEncoding() if positions else zoo.LAYERS[name]()
+    inputs = [keras.Input((None, shape[-1]), name=f"input_{n}") for n, shape in enumerate(shapes)]
+    model = keras.Model(inputs, zoo.call(name, layer, inputs)[0])
+    return model, {x.name: x.shape[-1] for x in inputs}
 
 
 def converted(model, path):
@@ -69,20 +41,17 @@ def converted(model, path):
 
 @pytest.mark.parametrize("name", EVERY_LENGTH)
 def test_what_attends_to_all_at_once_runs_at_every_length(rng, tmp_path, name):
-    layer, inputs = EVERY_LENGTH[name]
-    model = made(layer(), inputs)
+    model, widths = made(name)
     run = converted(model, tmp_path / "model.tflite")
-    for batch, *lengths in ((3, 2, 5), (2, 5, 13), (1, 1, 2), (2, 3, 1)):
-        given = {
-            key: rng.normal(size=(batch, length, shape[-1])).astype("float32")
-            for (key, shape), length in zip(inputs, lengths, strict=False)
+    for batch, *lengths in ((3, 2, 5), (2, 5, 7), (1, 1, 2), (2, 3, 1)):
+        inputs = {
+            key: rng.normal(size=(batch, length, width)).astype("float32")
+            for (key, width), length in zip(widths.items(), lengths, strict=False)
         }
-        expected = np.asarray(model(given))
-        np.testing.assert_allclose(run(given), expected, rtol=1e-5, atol=3e-6)
+        np.testing.assert_allclose(run(inputs), np.asarray(model(inputs)), rtol=1e-5, atol=3e-6)
 
 
 @pytest.mark.parametrize("name", IN_TURN)
 def test_loops_are_refused_without_operations_of_tensorflow(tmp_path, name):
-    layer, inputs = IN_TURN[name]
     with pytest.raises(Exception, match="TensorListReserve"):
-        converted(made(layer(), inputs), tmp_path / "model.tflite")
+        converted(made(name)[0], tmp_path / "model.tflite")

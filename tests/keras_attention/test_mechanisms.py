@@ -25,6 +25,7 @@ from tests.keras_attention.helpers import (
     mask,
     normal,
     randomize,
+    score_of,
     weighted_sum,
     weights_of,
 )
@@ -32,26 +33,12 @@ from tests.keras_attention.helpers import (
 B, TQ, TV, DQ, DV, UNITS = 2, 5, 7, 3, 11, 13
 
 
-def general(layer):
-    kernel = weights_of(layer)["kernel"]
-    return lambda q, k: reference.general(q, k, kernel)
-
-
-def additive(layer):
-    w = weights_of(layer)
-    scale = w["scale"]
-    if layer.normalize:
-        scale = w["gain"] * scale / np.sqrt((scale**2).sum())
-    rest = w["query_kernel"], w["key_kernel"], scale, w.get("bias", 0.0)
-    return lambda q, k: reference.additive(q, k, *rest)
-
-
 # One query: (layer, query (dq,), memory (Tv, dv), what is remembered, allowed (Tv,), valid places)
 # -> weights, what is remembered next.
 
 
 def local(layer, q, memory, t, allowed, valid):
-    score, width = general(layer.attention), layer.half_width
+    score, width = score_of(layer.attention), layer.half_width
     first = np.argmax(valid)  # places count from here
     center = first + t
     if layer.predictive:
@@ -92,7 +79,7 @@ def coverage(layer, q, memory, covered, allowed, size):
 
 
 def monotonic(layer, q, memory, last, allowed, size):
-    score, bias = additive(layer.attention), weights_of(layer)["score_bias"]
+    score, bias = score_of(layer.attention), weights_of(layer)["score_bias"]
     scores = [score(q, k) + bias for k in memory]
     weights = reference.monotonic(scores, last, allowed, layer.mode == "hard")
     return weights, weights
@@ -110,7 +97,7 @@ def chunkwise_formula(u, stops, size, allowed):
 
 def mocha(layer, q, memory, last, allowed, size):
     stops, _ = monotonic(layer, q, memory, last, allowed, size)
-    u = [general(layer.chunk_attention)(q, k) for k in memory]
+    u = [score_of(layer.chunk_attention)(q, k) for k in memory]
     return chunkwise_formula(u, stops, layer.chunk_size, allowed), stops
 
 
@@ -190,61 +177,51 @@ def run(name, layer, query, memory, query_mask, allowed, value_mask):
     return weights @ memory, weights
 
 
+MASKS = {
+    "query_mask": (B, TQ),
+    "value_mask": (B, TV),
+    "attention_mask": (B, TQ, TV),
+    "use_causal_mask": None,
+}
+
+
 @pytest.mark.parametrize(
     ("name", "masks"),
     [
-        *itertools.product(CASES, ["all"]),
-        *itertools.product(CASES, ["none"]),
-        *itertools.product(
-            ["location-sensitive", "chunks of 3"], ["value", "query", "attention", "causal"]
-        ),
+        *((name, tuple(MASKS)) for name in CASES),
+        *itertools.product(["location-sensitive", "chunks of 3"], [(name,) for name in MASKS]),
     ],
 )
 def test_weights_follow_the_formula_under_every_mask(rng, name, masks):
     layer = built(CASES[name][0], rng)
     query, memory = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
-    every = masks == "all"
-    given = {
-        "query_mask": mask(rng, B, TQ) if every or masks == "query" else None,
-        "value_mask": mask(rng, B, TV) if every or masks == "value" else None,
-        "attention_mask": mask(rng, B, TQ, TV) if every or masks == "attention" else None,
-    }
-    causal = every or masks == "causal"
-    shape = (B, TQ, TV)
-    allowed = reference.join_masks(shape, **given, causal=causal)
-    valid = np.ones((B, TQ), bool) if given["query_mask"] is None else given["query_mask"]
-    expected = run(name, layer, query, memory, valid, allowed, given["value_mask"])
+    given = {key: mask(rng, *MASKS[key]) for key in masks if MASKS[key]}
+    causal = "use_causal_mask" in masks
+    allowed = reference.join_masks((B, TQ, TV), **given, causal=causal)
+    valid = given.get("query_mask", np.ones((B, TQ), bool))
+    expected = run(name, layer, query, memory, valid, allowed, given.get("value_mask"))
     result = layer(query, memory, **given, use_causal_mask=causal, return_attention_scores=True)
     assert_close(result, expected, 2e-5)
     assert not array(result[1])[~allowed].any()
 
 
-@pytest.mark.parametrize("length", [2, 1])
 @pytest.mark.parametrize("name", CASES)
-def test_a_short_memory_and_a_batch_of_one_work(rng, name, length):
-    layer = built(CASES[name][0], rng, length)
-    query, memory = normal(rng, 1, TQ, DQ), normal(rng, 1, length, DV)
-    valid, allowed = np.ones((1, TQ), bool), np.ones((1, TQ, length), bool)
-    expected = run(name, layer, query, memory, valid, allowed, None)
-    assert_close(layer(query, memory, return_attention_scores=True), expected, 2e-5)
+def test_memories_of_any_length_and_a_batch_of_one_need_no_mask(rng, name):
+    for length in (TV, 2, 1):
+        layer = built(CASES[name][0], rng, length)
+        query, memory = normal(rng, 1, TQ, DQ), normal(rng, 1, length, DV)
+        valid, allowed = np.ones((1, TQ), bool), np.ones((1, TQ, length), bool)
+        expected = run(name, layer, query, memory, valid, allowed, None)
+        assert_close(layer(query, memory, return_attention_scores=True), expected, 2e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_beams_keep_a_state_each(rng, name):
     layer, beams = built(CASES[name][0], rng), 3
-    query, memory, allowed = (
-        normal(rng, B * beams, TQ, DQ),
-        normal(rng, B, TV, DV),
-        mask(rng, B, TV),
-    )
-    expected = array(
-        layer(
-            query,
-            np.repeat(memory, beams, 0),
-            value_mask=np.repeat(allowed, beams, 0),
-            return_attention_scores=True,
-        )
-    )
+    query, memory = normal(rng, B * beams, TQ, DQ), normal(rng, B, TV, DV)
+    allowed = mask(rng, B, TV)
+    repeated, masks = (np.repeat(x, beams, 0) for x in (memory, allowed))
+    expected = array(layer(query, repeated, value_mask=masks, return_attention_scores=True))
     prepared = layer.prepare(ops.convert_to_tensor(memory), mask=ops.convert_to_tensor(allowed))
     state = layer.initial_state(prepared)
     if not isinstance(state, tuple):

@@ -4,22 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import (
-    AdditiveAttention,
-    AttentionPooling,
-    AttentionRNN,
-    CoverageAttention,
-    HoistedRNN,
-    LocalAttention,
-    LocationAttention,
-    LocationSensitiveAttention,
-    MonotonicAttention,
-    MonotonicChunkwiseAttention,
-    MultiplicativeAttention,
-    PointerGenerator,
-    SinePositionEncoding,
-    greedy_search,
-)
+from keras_attention import PointerGenerator, SinePositionEncoding, greedy_search
 from tests.keras_attention import zoo
 
 # Exporters warn of one another, and of parts of themselves.
@@ -45,66 +30,55 @@ def agrees(run, model, inputs):
 
 
 # Lengths that are not known, tried at others than the one that Keras traces, which is 1.
-
-OPEN = {
-    "additive": lambda: AdditiveAttention(13),
-    "multiplicative": lambda: MultiplicativeAttention("general"),
-    "location": lambda: LocationAttention(17),
-    "local": lambda: LocalAttention(MultiplicativeAttention("general"), 2, predictive=True),
-}
-IN_TURN = {
-    "coverage": lambda: CoverageAttention(5),
-    "location-sensitive": lambda: LocationSensitiveAttention(5, filters=2, kernel_size=3),
-    "monotonic": lambda: MonotonicAttention(AdditiveAttention(5)),
-    "chunkwise": lambda: MonotonicChunkwiseAttention(AdditiveAttention(5), AdditiveAttention(3)),
-    "recurrent": lambda: AttentionRNN(keras.layers.GRUCell(5), AdditiveAttention(3)),
-    "last of recurrent": lambda: AttentionRNN(
-        keras.layers.GRUCell(5), AdditiveAttention(3), order="luong", return_sequences=False
-    ),
-}
+AT_ONCE = ("additive", "general entmax", "location", "local_p")
+IN_TURN = ("coverage", "location_sensitive", "monotonic", "chunkwise", "rnn luong", "rnn heads")
 
 
-def pair(rng, steps, length, batch=2):
-    sizes = (batch, steps, 7), (batch, length, 11)
-    return [rng.normal(size=size).astype("float32") for size in sizes]
+def pair(rng, name, steps, length, batch=3):
+    lengths = zip((steps, length), zoo.widths(name), strict=True)
+    return [rng.normal(size=(batch, *size)).astype("float32") for size in lengths]
 
 
-def attending(layer, steps):
-    query, memory = keras.Input((steps, 7)), keras.Input((None, 11))
-    return keras.Model([query, memory], layer(query, memory))
+def attending(name, steps):
+    query, memory = zoo.widths(name)
+    inputs = [keras.Input((steps, query)), keras.Input((None, memory))]
+    return keras.Model(inputs, zoo.call(name, zoo.LAYERS[name](), inputs)[0])
 
 
 @from_torch
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("name", AT_ONCE)
 def test_attention_to_all_at_once_is_exported_for_every_length(rng, tmp_path, name):
-    model = attending(OPEN[name](), None)
-    run = exported(model, pair(rng, 2, 3), tmp_path / "model.onnx")
-    for sizes in ((5, 3), (1, 13), (2, 1)):
-        agrees(run, model, pair(rng, *sizes, batch=3))
+    model = attending(name, None)
+    run = exported(model, pair(rng, name, 2, 3), tmp_path / "model.onnx")
+    for sizes in ((5, 3), (1, 7), (2, 1)):
+        agrees(run, model, pair(rng, name, *sizes))
 
 
 @from_torch
 @pytest.mark.parametrize("name", IN_TURN)
 def test_what_goes_step_by_step_needs_known_steps_and_takes_every_memory(rng, tmp_path, name):
-    model = attending(IN_TURN[name](), None)
-    model(pair(rng, 2, 3))
+    model = attending(name, None)
+    model(pair(rng, name, 2, 3))
     with pytest.raises(ValueError, match=r"expected a known number of steps .* Received: an unkn"):
         model.export(str(tmp_path / "open.onnx"), format="onnx", verbose=False)
     for steps in (1, 3):
-        model = attending(IN_TURN[name](), steps)
-        run = exported(model, pair(rng, steps, 3), tmp_path / f"{steps}.onnx")
+        model = attending(name, steps)
+        run = exported(model, pair(rng, name, steps, 3), tmp_path / f"{steps}.onnx")
         for length in (1, 5, 13):
-            agrees(run, model, pair(rng, steps, length, batch=3))
+            agrees(run, model, pair(rng, name, steps, length))
 
 
 @from_torch
-def test_other_layers_are_exported_for_every_length_or_refused(rng, tmp_path):
-    value = keras.Input((None, 7))
-    model = keras.Model(value, AttentionPooling(5)(value))
-    run = exported(model, pair(rng, 2, 1)[:1], tmp_path / "model.onnx")
-    agrees(run, model, pair(rng, 5, 1)[:1])
-    model = keras.Model(value, HoistedRNN(keras.layers.GRUCell(5))(value))
-    model(pair(rng, 2, 1)[0])
+@pytest.mark.parametrize("name", ["pooling", "hoisted"])
+def test_layers_of_one_sequence_are_exported_for_every_length_or_refused(rng, tmp_path, name):
+    _, width = zoo.widths(name)
+    value = keras.Input((None, width))
+    model = keras.Model(value, zoo.LAYERS[name]()(value))
+    first, other = (rng.normal(size=(2, n, width)).astype("float32") for n in (2, 5))
+    model(first)
+    if name == "pooling":
+        agrees(exported(model, [first], tmp_path / "model.onnx"), model, [other])
+        return
     with pytest.raises(ValueError, match="HoistedRNN expected a known number of steps"):
         model.export(str(tmp_path / "open.onnx"), format="onnx", verbose=False)
 

@@ -23,6 +23,7 @@ from tests.keras_attention.helpers import (
     mask,
     normal,
     randomize,
+    score_of,
     weights_of,
 )
 
@@ -94,7 +95,7 @@ def expected(layer, inputs, memory, masks=(None, None), initial=None):
         (STEPS[type(cell).__name__], weights_of(cell), keras.tree.flatten(cell.state_size))
         for cell in getattr(layer.cell, "cells", [layer.cell])
     ]
-    w, of_scores = weights_of(layer), weights_of(layer.attention)["kernel"]
+    w = weights_of(layer)
 
     def read_out(pair, y):
         """`tanh(W [c; s])`, or the greater of each pair of `C_o c + U_o s + V_o y`."""
@@ -115,7 +116,7 @@ def expected(layer, inputs, memory, masks=(None, None), initial=None):
         cells,
         inputs,
         memory,
-        lambda q, k: reference.general(q, k, of_scores),
+        score_of(layer.attention),
         order=layer.order,
         size=layer.output_size,
         read_out=read_out,

@@ -18,7 +18,7 @@ from keras_attention import (
     distributions,
     mechanisms,
 )
-from tests.keras_attention.helpers import few
+from tests.keras_attention.helpers import few, randomize
 
 B, TQ, TV, DQ, DV, UNITS, OUT = 2, 3, 5, 7, 11, 13, 17
 # Widths of query and value where a score wants the same, or heads divide them.
@@ -159,6 +159,4 @@ def arrays(name, rng, batch=B):
 
 def fixed_weights(layer):
     """Give the layer weights that are the same in every run and on every backend."""
-    rng = np.random.default_rng(7)
-    for w in layer.trainable_weights:
-        w.assign(rng.normal(size=w.shape, scale=0.35).astype("float32"))
+    randomize(layer, np.random.default_rng(7), 0.35)

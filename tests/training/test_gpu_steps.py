@@ -39,13 +39,13 @@ CONFIGS = {  # of each preset its architecture; learning rates as they are
 }
 
 
-# Below, between and at multiples of 4. XLA compiles for each pair, which takes most of the time.
-LENGTHS = {"tatoeba-en-fr": ((3, 7), (8, 4))}
+def train(name, jit_compile, steps, dropout=0.0):
+    """Return the losses of a small model of a preset, for sentences of one pair of lengths.
 
-
-def train(name, jit_compile, steps, lengths=None, dropout=0.0):
-    """Return the losses of a small model of a preset, for sentences of these lengths in turn."""
-    lengths = lengths or LENGTHS.get(name, ((3, 7),))
+    XLA compiles for each pair, which takes most of the time: one preset has multiples of the steps
+    of an iteration, the others lengths below and between them.
+    """
+    lengths = (8, 4) if name == "tatoeba-en-fr" else (3, 7)
     keras.utils.clear_session()
     config = load_preset(name) if name in PRESETS else Config()
     settings = {**CONFIGS[name], "batch_size": BATCH, "dropout": dropout, "warmup_steps": 3}
@@ -54,10 +54,10 @@ def train(name, jit_compile, steps, lengths=None, dropout=0.0):
     model = build_model(config, VOCABULARY, VOCABULARY)
     compile_model(model, config, steps)
     rng, losses = np.random.default_rng(7), []
-    for step in range(steps):
+    for _ in range(steps):
         source, target = (
             rng.integers(END_ID + 1, VOCABULARY, (BATCH, length)).astype("int32")
-            for length in lengths[step % len(lengths)]
+            for length in lengths
         )
         source[1, -1:] = target[2, -1:] = 0  # padding
         if config.source == "image":
@@ -68,22 +68,15 @@ def train(name, jit_compile, steps, lengths=None, dropout=0.0):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_losses_are_those_of_the_graph(monkeypatch, name):
+def test_losses_and_dropout_are_those_of_the_plain_loop(monkeypatch, name):
     steps = 20 if name in PRESETS else 7
+    dropout = 0.2 if name == "cmudict" else 0.0  # XLA draws other numbers than the graph
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "cpu")
-    graph = train(name, False, steps)
+    plain = train(name, dropout > 0, steps, dropout)
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
-    np.testing.assert_allclose(train(name, True, steps), graph, rtol=1e-4)
+    np.testing.assert_allclose(train(name, True, steps, dropout), plain, rtol=1e-4)
     if name in PRESETS:
-        assert graph[-2] < graph[0]
-
-
-def test_dropout_draws_what_it_draws_otherwise(monkeypatch):
-    options = {"lengths": [(5, 6)], "dropout": 0.3}
-    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "cpu")
-    plain = train("tatoeba-en-fr", True, 5, **options)
-    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
-    np.testing.assert_allclose(train("tatoeba-en-fr", True, 5, **options), plain, rtol=1e-4)
+        assert plain[-2] < plain[0]
 
 
 def on_both_devices(monkeypatch, function):
