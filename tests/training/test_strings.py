@@ -26,7 +26,7 @@ OTHER_PHONES = [" ".join([*word("abcdeɑ"), "t͡ʃ"]) for _ in WORDS]
 BACKWARDS = [text[::-1] for text in WORDS]
 LETTERS = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 ADDITIVE = ["attention=additive"]
-LOW = ["epochs=150", "keep_by=score", "learning_rate=2e-3"]
+LOW = ["epochs=100", "batch_size=16", "keep_by=score", "learning_rate=2e-3"]
 DAYS = [datetime.date.fromordinal(RNG.randrange(712_000, 754_000)) for _ in WORDS]
 DATES = [
     day.strftime("%A, the %dth of %B %Y" if n % 7 else "%d.%m.%Y") for n, day in enumerate(DAYS)
@@ -34,6 +34,11 @@ DATES = [
 ISO = [day.isoformat() for day in DAYS]
 SENTENCES = [" ".join(word("abcdefgh") for _ in range(7)) for _ in WORDS]
 CODES = [(RNG.randrange(100, 10**6), RNG.choice("ABCDEF"), RNG.randrange(10, 99)) for _ in WORDS]
+DIGITS = ["nought", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+NUMBERS = [str(n) for n in RNG.sample(range(100, 1000), len(WORDS))]
+GERMAN = [f"{DIGITS[int(a)]}hundert{DIGITS[int(c)]}und{DIGITS[int(b)]}zig" for a, b, c in NUMBERS]
+RIGHT = [" ".join(RNG.choices(WORDS[:41], k=4)) for _ in WORDS]
+NOISY = [text.replace(RNG.choice("abcde"), RNG.choice("fgh"), 1) for text in RIGHT]
 TAGS = [" ".join(RNG.choice(["DET", "NOUN", "VERB"]) for _ in range(7)) for _ in WORDS]
 
 
@@ -54,6 +59,13 @@ def chosen(sources, targets):
         (WORDS, WORDS, ("g2p-medium", [*LETTERS, *LOW])),
         (DATES, ISO, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),
         (PHONES, WORDS, ("g2p-medium", [*LETTERS, *LOW])),
+        (NUMBERS, GERMAN, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),  # crossed within words
+        (NOISY, RIGHT, ("g2p-low", [])),  # as many words, but letters tell them
+        (
+            WORDS,
+            [text[:1] for text in WORDS],
+            ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE]),
+        ),  # labels
         (WORDS * 66, WORDS * 66, ("g2p-high", [*LETTERS, "epochs=30"])),
         (SENTENCES, TAGS, (None, ["target_tokenizer=symbols", "metric=symbols"])),
     ],
@@ -69,6 +81,25 @@ def test_codes_in_a_template_are_spelled_though_its_words_are_few():
     assert chosen(sources, targets) == ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])
     names = [f"the one with the name {b} is in the list" for _, b, _ in CODES]
     assert chosen(sources, names)[1][0] != LETTERS[0]
+
+
+AMOUNTS = [f"{n % 10}x{n},{n % 7}" for n in (RNG.randrange(100, 10**4) for _ in WORDS)]
+SAID = [
+    f"{DIGITS[int(a[0])]} times {''.join(DIGITS[int(n)] for n in a[2:-2])} and {a[-1]} cents"
+    for a in AMOUNTS
+]
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "settings"),
+    [
+        (AMOUNTS, SAID, LETTERS),
+        (AMOUNTS, SENTENCES, []),  # nothing of which is explained
+        ([" ".join(word) for word in WORDS], ["-".join(word * 9) for word in WORDS], LETTERS),
+    ],
+)
+def test_long_targets_are_spelled_where_one_side_is_no_sentence(sources, targets, settings):
+    assert chosen(sources, targets)[1][:3] == settings
 
 
 def test_sentences_with_names_and_numbers_stay_sentences():

@@ -33,9 +33,9 @@ from training.sources.kinds import SOURCE_KINDS, check_data
 
 FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
 FEW_WORDS = 1_500  # pairs: in fewer, symbols that follow are learned as g2p-low learns 800 words
-MOST_LETTERS, MOST_WORDS = 40, 3  # of a target that is a short string
+MOST_WORDS = 3  # of a text that is a string, no sentence
 MOST_SOURCE_LETTERS = 60  # of a source that is one
-MOST_SPELLED = 200  # letters of a text that holds codes
+MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that is copied from
 _USES = 5  # of a letter of a large alphabet, where targets follow
 _SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 _AS_SYMBOLS = ["target_tokenizer=symbols", "metric=symbols"]
@@ -53,25 +53,26 @@ class Chosen(NamedTuple):
 def choose(traits: Traits, count: int) -> Chosen:
     """Choose how so many pairs are learned.
 
-    Targets of few symbols between spaces, as phones are, are learned symbol by symbol. Short ones,
-    and those that hold what their sources hold, such as numbers and codes, are spelled letter by
-    letter, and can say what no pair has. Their sources are read by letters. Other pairs are
-    sentences. Attention is hard monotonic where targets follow their sources, else additive.
+    Targets of few symbols between spaces, as phones are, are learned symbol by symbol. Those of
+    few words, those of sources of few words whose letters explain them, such as amounts, and those
+    that hold what their sources hold, such as codes, are spelled letter by letter, and can say what
+    no pair has. Their sources are read by letters. Other pairs are sentences. Attention is hard
+    monotonic where targets follow their sources, else additive.
     """
     source, target = traits[:2]
-    copies = traits.copied >= MANY_COPY
-    symbols = target.closed and target.mean >= 2 and not copies
+    copies, symbols = traits.copied >= MANY_COPY, traits.symbols
+    explained = traits.crossed is not None and not symbols
     readable = source.readable and (
         source.letters <= MOST_SOURCE_LETTERS
-        or (source.letters <= MOST_SPELLED and (copies or source.closed))
+        or (source.letters <= MOST_SPELLED and (copies or explained or source.closed))
     )
-    short = target.letters <= MOST_LETTERS and target.words <= MOST_WORDS
     few = target.alphabet <= LARGEST_ALPHABET or (target.uses >= _USES and traits.follows)
-    spelled = few and (short or (copies and target.letters <= MOST_SPELLED))
+    short = target.words <= MOST_WORDS or (explained and source.words <= MOST_WORDS)
+    spelled = few and (short or copies) and target.letters <= MOST_SPELLED
     if count < FEWEST or not (symbols or spelled):
         return Chosen("learned as sentences", None, [])
     tags = symbols and source.mean > MOST_WORDS and traits.alike >= NEARLY_ALL
-    if tags or not readable:
+    if (tags and traits.crossed is None) or not readable:
         if symbols:
             return Chosen("learned as sentences to symbols", None, _AS_SYMBOLS)
         hint = "--set target_tokenizer=letters would spell the targets, which are short"
@@ -80,7 +81,8 @@ def choose(traits: Traits, count: int) -> Chosen:
     settings = [] if symbols else _SPELLED
     if not (symbols and traits.follows and (count < FEW_WORDS or size != "low")):
         if size == "low":
-            settings = [*settings, "epochs=150", "keep_by=score", "learning_rate=2e-3"]
+            settings = [*settings, "epochs=100", "batch_size=16"]  # few pairs make few steps
+            settings += ["keep_by=score", "learning_rate=2e-3"]
         else:
             settings = [*settings, f"epochs={40 if size == 'medium' else 30}"]
         size = "high" if size == "high" else "medium"

@@ -17,9 +17,9 @@ LEAST_USES = 2  # of a letter of a larger alphabet, on average
 FEW_NEW = 0.01  # of held-out words, in a closed vocabulary
 MANY_COPY = 0.5  # of pairs, where words are copied
 MOST_COPY = 0.8  # of new words: in sentences of a language most are no copies
-# Nothing was seen between: spelling to phones has 0 to 1 % crossed in nine languages, dates, codes
-# and words reversed 29 to 100.
-FOLLOWS = 0.1
+# Nothing was seen between 2 and 8 %: spelling to phones has 0 to 1 % crossed in 22 languages, names
+# in a row of which two change places 8, German numbers 14, dates and codes 25 to 100.
+FOLLOWS = 0.05
 LEAST_COPIED = 3  # letters of a word that stands on both sides
 LEAST_POINTS = 0.5  # a pair, by which the order is known
 _MOST = 10_000  # pairs measured
@@ -86,6 +86,11 @@ class Traits(NamedTuple):
             yield "order", f"{kept}: {self.crossed:.0%} of places are crossed"
 
     @property
+    def symbols(self) -> bool:
+        """Whether targets are symbols between spaces, two and more, and no copies."""
+        return self.target.closed and self.target.mean >= 2 and self.copied < MANY_COPY
+
+    @property
     def follows(self) -> bool:
         """Whether targets follow their sources from left to right."""
         return self.crossed is not None and self.crossed < FOLLOWS
@@ -116,12 +121,16 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
         )
         new, explained = new + len(unseen), explained + sum(word in there for word in unseen)
     share_copied = copied / len(held) if explained >= MOST_COPY * new else 0.0
-    forms = [pairs] if parts == pairs else [pairs, parts]
-    # Of words, or else of letters; whole ones, or else their parts, of which tones come late.
-    orders = (crossed(each, split) for split in (str.split, list) for each in forms)
-    share = next((share for share, points in orders if points >= LEAST_POINTS), None)
     alike = sum(len(text.split()) == len(said.split()) for text, said in pairs) / len(pairs)
-    return Traits(source, target, share_copied, alike, share)
+    traits = Traits(source, target, share_copied, alike, None)
+    if target.closed and target.mean < 2:  # a label has no order
+        return traits
+    forms = [pairs] if parts == pairs else [pairs, parts]  # letters' parts: tones come late
+    # Runs of letters tell what changes places within words, too, as in "fünfundzwanzig".
+    splits = (str.split, list) if traits.symbols else (_runs, list, str.split)
+    orders = (crossed(each, split) for split in splits for each in forms)
+    share = next((share for share, points in orders if points >= LEAST_POINTS), None)
+    return traits._replace(crossed=share)
 
 
 def crossed(
@@ -130,8 +139,8 @@ def crossed(
     """Measure whether targets, cut by `split`, follow their sources.
 
     Each token of a target is explained by the letters, 1 to 3, of sources that predict it best
-    (Dice over pairs above 0.6), or by itself where it is a word of the source. Where both stand
-    once in a pair, their places are a point.
+    (Dice over pairs above 0.6; of equals those that it holds), or by itself where it stands in the
+    source. Where both stand once in a pair, their places are a point.
 
     Return the share of pairs of points that run the other way, and how many points a pair has
     that can be compared.
@@ -151,20 +160,21 @@ def crossed(
         work += len(places) * len(tokens)
         if work > _WORK:
             break
-    best: dict[str, tuple[float, str]] = {}
+    best: dict[str, tuple[float, bool, str]] = {}
     common = 0.5 * len(data)  # what stands in most pairs says nothing
     for (letters, token), count in both.items():
         dice = 2 * count / (of_source[letters] + of_target[token])
         rare = of_source[letters] < common and of_target[token] < common
-        if count >= 5 and rare and dice > best.get(token, (0.6, ""))[0]:
-            best[token] = dice, letters
+        found = dice, letters in token, letters
+        if count >= 5 and rare and found[:2] > best.get(token, (0.6, True))[:2]:
+            best[token] = found
     other = total = points = 0
     for source, places, tokens, said in data:
         line = list[float]()
         for token in said:
             word = token.strip(punctuation)
-            if tokens[token] == 1 and token in best and len(places[best[token][1]]) == 1:
-                line.append(places[best[token][1]][0])
+            if tokens[token] == 1 and token in best and len(places[best[token][-1]]) == 1:
+                line.append(places[best[token][-1]][0])
             elif tokens[token] == 1 and len(word) >= LEAST_COPIED and source.count(word) == 1:
                 line.append(source.index(word) + len(word) / 2)
         points += len(line) if len(line) > 1 else 0  # one alone has no order
@@ -189,6 +199,10 @@ def _side(texts: Sequence[str]) -> Side:
         vocabulary=len(known.union(held)),
         new=sum(word not in known for word in held) / max(1, len(held)),
     )
+
+
+def _runs(text: str) -> list[str]:
+    return [text[place : place + 3] for place in range(len(text) - 2)]
 
 
 def _made_of(word: str, text: str) -> bool:
