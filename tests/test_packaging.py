@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -208,3 +209,19 @@ def test_no_text_names_a_distribution_other_than_ours():
             if path != Path(__file__):
                 other = named_distributions(path.read_text(encoding="utf-8")) - ours
                 assert not other, path
+
+
+def test_versions_are_the_same_in_every_file_that_names_them():
+    names = "CITATION.cff", "Makefile", "setup.py", "packaging/client/setup.py", "pyproject.toml"
+    cited, makefile, setup, client, project = ((ROOT / name).read_text() for name in names)
+    version = re.search(r"^version: (\S+)", cited, re.MULTILINE)[1]
+    assert f'version="{version}"' in setup
+    pythons = re.findall(r"Language :: Python :: ([\d.]+)", setup)
+    workflows = "".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml"))
+    assert set(re.findall(r'python(?:-version)?: "([\d.]+)"', workflows)) == set(pythons)
+    assert re.findall(r"python(3\.\d+)", makefile.partition(";")[0]) == pythons
+    for text in (setup, client):
+        assert f'python_requires=">={pythons[0]}"' in text
+    tools = tomllib.loads(project)["tool"]
+    assert tools["mypy"]["python_version"] == pythons[0]
+    assert tools["ruff"]["target-version"] == f"py{pythons[0].replace('.', '')}"

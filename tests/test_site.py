@@ -1,4 +1,4 @@
-"""The site: every public name has its place, formulas are typeset, figures are small and whole."""
+"""The site: every public name has its place, formulas are typeset, what is made is up to date."""
 
 import inspect
 import tomllib
@@ -41,6 +41,17 @@ def test_a_formula_is_typeset(name, monkeypatch):
     said = "".join(tree.itertext())
     assert "\\" not in said  # no command that was not understood
     assert "=" in said
+
+
+def test_the_notebooks_are_those_that_the_guides_make(monkeypatch):
+    """Their code runs as the guides' tests run it."""
+    monkeypatch.syspath_prepend(DOCS / "_site")
+    import notebooks
+
+    for name, extra in notebooks.INSTALLED.items():
+        guide = (DOCS / "guides" / f"{name}.md").read_text(encoding="utf-8")
+        written = (DOCS / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8")
+        assert written == notebooks.notebook(guide, extra), "run python docs/_site/notebooks.py"
 
 
 def test_the_page_of_arguments_is_that_of_the_docstrings_and_has_them_all(monkeypatch):
