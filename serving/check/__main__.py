@@ -10,13 +10,12 @@ prints one line for each finding. The exit status is 0 only where there is none.
 asks a server of the same version all questions of the check, and compares its answers with those of
 the C++ session here.
 
-An ONNX export is asked in onnxruntime: whether its graphs are valid, each row is answered as alone,
-and with `--run` translations are those of its run.
+An ONNX export is asked in onnxruntime: its graphs are valid, each row is answered as alone, and
+with `--run` as its run answers it.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from serving.api.printing import printable
 from training.command.errors import UserError
 from training.command.native import need
 from training.command.options import Parser, main_guard
-from training.command.progress import ReportStage, stages
+from training.command.progress import stages
 from training.runs.files import RunFiles
 
 
@@ -52,30 +51,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{version_dir} holds no saved_model.pb: expected a version directory{hint}"
         )
     need("serving")
+    good = f"{options.version_dir}: ready to {'use' if onnx else 'serve'}"
     with stages("starting the runtime") as tell:
-        findings, good = _check(options, version_dir, onnx, tell)
+        if onnx:
+            from serving.check.onnx import check_folder  # no TensorFlow
+
+            findings = check_folder(version_dir, options.run, tell)
+        elif options.against:
+            from serving.check.against import Server, compare
+
+            server = Server(options.against, options.model or version_dir.parent.name, options.rest)
+            count, findings = compare(version_dir, server, tell)
+            good = f"{version_dir}: {options.against} answers all {count} requests alike"
+        else:
+            from serving.check.version import check_version  # TensorFlow takes seconds
+
+            findings = check_version(version_dir, tell)
     print("\n".join(map(printable, findings)) or good)
     return 1 if findings else 0
-
-
-def _check(
-    options: argparse.Namespace, version_dir: Path, onnx: bool, tell: ReportStage
-) -> tuple[list[str], str]:
-    """Return the findings, and the line that is printed where there are none."""
-    if onnx:
-        from serving.check.onnx import check_folder  # no TensorFlow
-
-        findings = check_folder(version_dir, options.run, tell)
-        return findings, f"{options.version_dir}: ready to use"
-    if options.against:
-        from serving.check.against import Server, compare
-
-        server = Server(options.against, options.model or version_dir.parent.name, options.rest)
-        count, findings = compare(version_dir, server, tell)
-        return findings, f"{version_dir}: {options.against} answers all {count} requests alike"
-    from serving.check.version import check_version  # TensorFlow takes seconds
-
-    return check_version(version_dir, tell), f"{options.version_dir}: ready to serve"
 
 
 def _parser() -> Parser:

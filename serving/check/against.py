@@ -23,25 +23,23 @@ from tensorflow_serving.apis import (
 )
 
 from serving.api.printing import first_line
+from serving.check.answers import TOLERANCE, different
 from serving.check.questions import (
-    HARD_TEXTS,
+    BROKEN_IMAGE,
     TEXTS,
-    images,
     is_batched,
     make_inputs,
     predicting,
     reads_images,
+    rows_of,
     takes_texts,
 )
-from serving.check.version import different
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
 from training.command.progress import ReportStage
 
 _SECONDS = 60.0  # of a request
-_TOLERANCE = 1e-4
 _NOT_THERE = 999_983  # a version that nobody serves
-_UNKNOWN = "FAILED_PRECONDITION"  # status for a signature that the model lacks
 _MOST_BYTES = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 Answer = Mapping[str, np.ndarray] | str  # outputs, or the name of a status
@@ -96,7 +94,7 @@ class _Asking:
 
     def questions(self) -> Iterator[tuple[str, Ask]]:
         """Yield each question in words, and the function that asks it."""
-        signatures = predicting(self._session).items()
+        signatures = predicting(self._session.signatures).items()
         inputs: Mapping[str, np.ndarray] = {}
         yield "status", self._status
         yield "metadata", self._metadata
@@ -132,13 +130,8 @@ class _Asking:
         here = self._session.signatures
         if set(there.signature_def) != set(here):
             return f"signatures {sorted(there.signature_def)}; expected {sorted(here)}"
-        for name, signature in here.items():
-            for side in ("inputs", "outputs"):
-                if _described(getattr(there.signature_def[name], side)) != _described(
-                    getattr(signature, side)
-                ):
-                    return f"{side} of signature {name} differ"
-        return ""
+        differing = (name for name in sorted(here) if there.signature_def[name] != here[name])
+        return next((f"signature {name} differs" for name in differing), "")
 
     def _answer(self, name: str, inputs: Mapping[str, np.ndarray]) -> str:
         """Return the difference between the server's answer and the session's."""
@@ -169,14 +162,13 @@ class _Asking:
         more = {**inputs, "not_there": np.zeros(1)}
         fewer = dict(list(inputs.items())[1:])
         version: dict[str, Any] = {"version": {"value": _NOT_THERE}}
-        nothing: dict[str, Any] = {}
-        for what, arguments, spec, status in (
-            ("an input too many", (name, more), nothing, "INVALID_ARGUMENT"),
-            ("an input too few", (name, fewer), nothing, "INVALID_ARGUMENT"),
-            ("an unknown signature", (f"{name}_not_there", inputs), nothing, _UNKNOWN),
-            ("an unknown version", (name, inputs), version, "NOT_FOUND"),
+        for what, signature, given, spec, status in (
+            ("an input too many", name, more, {}, "INVALID_ARGUMENT"),
+            ("an input too few", name, fewer, {}, "INVALID_ARGUMENT"),
+            ("an unknown signature", f"{name}_not_there", inputs, {}, "FAILED_PRECONDITION"),
+            ("an unknown version", name, inputs, version, "NOT_FOUND"),
         ):
-            ask = partial(self._refused, status, *arguments, **spec)
+            ask = partial(self._refused, status, signature, given, **spec)
             yield f"signature {name} with {what}", ask
 
     def _refused(self, status: str, *arguments: Any, **spec: Any) -> str:
@@ -220,22 +212,16 @@ class _Asking:
 
 
 def _batches(signature: meta_graph_pb2.SignatureDef) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Yield inputs of one row, of batches, of none, and odd ones, in words."""
-    rows, inputs = images() if reads_images(signature) else TEXTS, partial(make_inputs, signature)
-    yield "a batch of 1", inputs(rows[:1])
-    if not is_batched(signature):
-        return
-    for size in (3, len(rows)):
-        yield f"a batch of {size}", inputs(rows[:size])
-    yield "a batch of 0", inputs([])
-    for number, row in enumerate(rows[1:], 1):
-        yield f"row {number} alone", inputs([row])
+    """Yield inputs of one row, of batches, of none, and odd ones, with their names."""
+    for rows in rows_of(signature):
+        for what, row in rows.rows.items():
+            yield what, make_inputs(signature, [row])
+        for what, batch in rows.batches():
+            yield what, make_inputs(signature, batch)
+    if is_batched(signature):
+        yield "a batch of 0", make_inputs(signature, [])
     if reads_images(signature):
-        yield "a broken image", inputs([b"a text called .png"])
-    elif takes_texts(signature):
-        for what, text in HARD_TEXTS.items():
-            yield f"{what} alone", inputs([text])
-        yield "odd texts together", inputs([*HARD_TEXTS.values()])
+        yield "a broken image", make_inputs(signature, [BROKEN_IMAGE])
 
 
 def _difference(answer: Answer, expected: Answer) -> str:
@@ -254,24 +240,15 @@ def _difference(answer: Answer, expected: Answer) -> str:
     return ""
 
 
-def _described(infos: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, tuple]:
-    return {
-        alias: (info.name, info.dtype, info.tensor_shape.SerializeToString(deterministic=True))
-        for alias, info in infos.items()
-    }
-
-
 def _same_json(value: Any, expected: Any) -> bool:
     """Whether a value of JSON is that of an array, bytes as text."""
     array = np.asarray(expected, object if isinstance(expected, bytes) else None)
     if array.dtype == object:
-        texts = [text.decode("utf-8", "replace") for text in array.flat]
-        return np.array_equal(
-            np.asarray(value, object), np.reshape(np.array(texts, object), array.shape)
-        )
+        texts = tf.nest.map_structure(lambda text: text.decode("utf-8", "replace"), array.tolist())
+        return bool(value == texts)
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError):
         return False
     same = numbers.shape == array.shape
-    return same and np.allclose(numbers, array.astype(float), _TOLERANCE, _TOLERANCE, True)
+    return same and np.allclose(numbers, array.astype(float), TOLERANCE, TOLERANCE, True)

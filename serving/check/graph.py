@@ -28,10 +28,7 @@ def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
     try:
         data = (version_dir / "saved_model.pb").read_bytes()
     except OSError:
-        versions = [path for path in version_dir.glob("*") if path.name.isdecimal()]
-        last = max(versions, key=lambda path: int(path.name), default=None)
-        such_as = f", such as {last}" if last else ""
-        return f"{version_dir} holds no saved_model.pb: expected a version directory{such_as}"
+        return f"{version_dir} holds no saved_model.pb"
     try:
         graphs = saved_model_pb2.SavedModel.FromString(data).meta_graphs
     except DecodeError as error:

@@ -1,15 +1,19 @@
-"""The inputs that exports are checked with; TensorFlow is imported where a SavedModel is asked."""
+"""The inputs that exports are checked with, and of which kind the signatures are that take them."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from serving.api.histories import TIME, padded_columns
+from serving.api.image_files import INPUT as IMAGES
+from serving.api.image_files import image_file
+from serving.client.protobuf import DTYPES
+
 PREDICT = "tensorflow/serving/predict"
-IMAGES = "image_bytes"
 TEXTS = (
     b"She is eating a green apple.",
     "Il n'aime pas les pommes : été.".encode(),
@@ -23,44 +27,67 @@ HARD_TEXTS = {
     "a text with NUL": b"NUL \x00 inside",
     "a short text": b"a short text",
 }
+BROKEN_IMAGE = b"a text called .png"
+_IMAGE_SIZES = (23, 47, 1), (61, 31, 3), (200, 5, 3), (32, 72, 1), (7, 7, 3), (60, 160, 3)
+_EVENTS = 1, 2, 3, 5, 11, 67  # of histories
+_HARD_HISTORIES = {
+    "a history without events": (0, 1.0),
+    "a history of one huge event": (1, 1e28),
+    "a history of 97 huge events": (97, 1e28),
+    "a history of zeros": (3, 0.0),
+}
 _OTHER_DIMENSION = 3
 
 
-def images() -> list[bytes]:
-    """Return PNG and JPEG files, gray and in colour, of several sizes."""
-    import tensorflow as tf
+class Rows(NamedTuple):
+    """Rows by their names in findings, which are asked alone and in batches of some sizes."""
 
-    files = []
-    for number, (height, width, channels) in enumerate(
-        [(23, 47, 1), (61, 31, 3), (200, 5, 3), (32, 72, 1), (7, 7, 3), (60, 160, 3)]
-    ):
-        rng = np.random.default_rng(number)
-        pixels = rng.integers(0, 256, (height, width, channels)).astype("uint8")
-        encode = tf.io.encode_jpeg if number % 2 else tf.io.encode_png
-        files.append(encode(pixels).numpy())
-    return files
+    rows: dict[str, Any]
+    sizes: Sequence[int]
+    kind: str = ""
+
+    def batches(self) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the batches with their names."""
+        for size in self.sizes:
+            yield f"{self.kind}a batch of {size}", [*self.rows.values()][:size]
 
 
-def predicting(session: Any) -> dict[str, Any]:
-    """Return the signatures of a `ModelSession` that Predict can ask, by name."""
+def predicting(signatures: dict[str, Any]) -> dict[str, Any]:
+    """Return the signatures, each a `SignatureDef`, that Predict can ask, by name."""
     return {
         name: signature
-        for name, signature in sorted(session.signatures.items())
+        for name, signature in sorted(signatures.items())
         if not name.startswith("__") and signature.method_name == PREDICT
     }
 
 
+def _dtype(info: Any) -> np.dtype:
+    """Return the NumPy dtype of a `TensorInfo`; strings are objects of bytes."""
+    if info.dtype in DTYPES:
+        return np.dtype(DTYPES[info.dtype][2])
+    import tensorflow as tf  # a SavedModel's alone, such as bfloat16
+
+    return np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype)
+
+
 def reads_images(signature: Any) -> bool:
-    """Whether a signature, a `SignatureDef`, takes files of images alone."""
+    """Whether a signature takes files of images alone."""
     return set(signature.inputs) == {IMAGES}
 
 
 def takes_texts(signature: Any) -> bool:
     """Whether a signature takes texts alone, one or several a row."""
-    import tensorflow as tf
+    return not reads_images(signature) and all(
+        _dtype(info).kind == "O" for info in signature.inputs.values()
+    )
 
-    dtypes = {info.dtype for info in signature.inputs.values()}
-    return dtypes == {tf.string.as_datatype_enum} and not reads_images(signature)
+
+def _takes_histories(signature: Any) -> bool:
+    """Whether a signature takes times and other numbers `(B, T)`."""
+    infos = signature.inputs.values()
+    return TIME in signature.inputs and all(
+        _dtype(info).kind == "f" and len(info.tensor_shape.dim) == 2 for info in infos
+    )
 
 
 def is_batched(signature: Any) -> bool:
@@ -69,28 +96,56 @@ def is_batched(signature: Any) -> bool:
     return any(shape.unknown_rank or shape.dim for shape in shapes)
 
 
-def make_inputs(signature: Any, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
-    """Return inputs of a `SignatureDef`, one row a text; numbers differ in every row.
+def rows_of(signature: Any) -> list[Rows]:
+    """Return what a signature is asked: usual rows, and odd ones that it must answer as well."""
+    usual: Sequence[Any] = TEXTS
+    odd: dict[str, Any] = {}
+    if takes_texts(signature):
+        odd = HARD_TEXTS
+    elif reads_images(signature):
+        usual = _images()
+    elif _takes_histories(signature):
+        usual = [_history(signature.inputs, count, 3.0) for count in _EVENTS]
+        odd = {name: _history(signature.inputs, *about) for name, about in _HARD_HISTORIES.items()}
+    names = ["a batch of 1", *(f"row {number} alone" for number in range(1, len(usual)))]
+    if not is_batched(signature):
+        return [Rows({names[0]: usual[0]}, ())]
+    rows = [Rows(dict(zip(names, usual, strict=True)), (3, len(usual)))]
+    return [*rows, Rows(odd, (len(odd),), "odd rows: ")] if odd else rows
 
-    `first` is the number of the first row.
-    """
-    return {alias: _values(alias, info, texts, first) for alias, info in signature.inputs.items()}
+
+def _images() -> list[bytes]:
+    """Return PNG files of noise, gray and in colour, of several sizes."""
+    rng = np.random.default_rng(1)
+    return [image_file(rng.integers(0, 256, size).astype("uint8")) for size in _IMAGE_SIZES]
 
 
-def _values(alias: str, info: Any, texts: Sequence[bytes], first: int) -> np.ndarray:
-    import tensorflow as tf
+def _history(columns: Sequence[str], count: int, scale: float) -> dict[str, list[float]]:
+    """Return so many events, some of whose numbers are missing."""
+    rng = np.random.default_rng(count)
+    numbers = scale * rng.gamma(1.0, size=(len(columns), count))  # some columns are logarithms
+    numbers[rng.random(numbers.shape) < 1 / 3] = np.nan
+    made = {name: row.tolist() for name, row in zip(columns, numbers, strict=True)}
+    return {**made, TIME: np.sort(scale * rng.normal(size=count)).tolist()}
 
+
+def make_inputs(signature: Any, rows: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Return inputs of a `SignatureDef` with these rows; other numbers differ in every row."""
+    if rows and _takes_histories(signature):
+        return {name: np.array(x, "float32") for name, x in padded_columns(rows).items()}
+    return {alias: _values(alias, info, rows) for alias, info in signature.inputs.items()}
+
+
+def _values(alias: str, info: Any, rows: Sequence[bytes]) -> np.ndarray:
     dims = [dim.size for dim in info.tensor_shape.dim]
-    scalar = not info.tensor_shape.unknown_rank and not dims
     shape = tuple(_OTHER_DIMENSION if size < 0 else size for size in dims[1:])
-    dtype = tf.dtypes.as_dtype(info.dtype)
-    array = np.zeros((len(texts), *shape), dtype.as_numpy_dtype)
-    for number, text in enumerate(texts):
-        if dtype == tf.string:
-            array[number, ...] = text
+    dtype = _dtype(info)
+    array = np.zeros((len(rows), *shape), dtype)
+    for number, row in enumerate(rows):
+        if dtype.kind == "O":
+            array[number, ...] = row
             continue
-        rng = np.random.default_rng([zlib.crc32(alias.encode()), first + number])
-        numbers = rng.random(shape)
+        numbers = np.random.default_rng([*alias.encode(), zlib.crc32(row)]).random(shape)
         # As integers, ids that any vocabulary has.
-        array[number] = numbers if dtype.is_floating else numbers < 0.5
-    return array[0, ...] if scalar else array
+        array[number] = numbers if dtype.kind in "fV" else numbers < 0.5
+    return array[0, ...] if not dims and not info.tensor_shape.unknown_rank else array

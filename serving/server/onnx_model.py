@@ -52,7 +52,7 @@ class OnnxModel:
             reason = f"{type(error).__name__}: {error}"
             raise StatusError(Code.DATA_LOSS, f"{path} cannot be loaded: {reason}") from error
         self._lock = threading.Lock()
-        self._running: dict[onnxruntime.RunOptions, Waiting] = {}
+        self._running: dict[onnxruntime.RunOptions, Waiting | None] = {}
         self._stopped = threading.Event()
         self._asks = {name: ask for name, ask in _SIGNATURES.items() if name in declared}
         self.signatures = {name: _signature(name, declared[name]) for name in self._asks}
@@ -60,8 +60,17 @@ class OnnxModel:
         self.signatures[_DEFAULT_SIGNATURE] = self.signatures[task]
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
-    def run(self, name: str, inputs: Arrays, outputs: Sequence[str], call: Waiting) -> Arrays:
-        """Run a signature while somebody waits: the named outputs, or all. Raises StatusError."""
+    def run(
+        self,
+        name: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str] = (),
+        call: Waiting | None = None,
+    ) -> Arrays:
+        """Run a signature while somebody waits: the named outputs, or all. Raises StatusError.
+
+        Without a `call` the caller waits for ever.
+        """
         with self._while_waited_for(call):
             try:
                 answers = self._asks[name](self._model, **inputs)
@@ -74,7 +83,7 @@ class OnnxModel:
         }
 
     @contextmanager
-    def _while_waited_for(self, call: Waiting) -> Iterator[None]:
+    def _while_waited_for(self, call: Waiting | None) -> Iterator[None]:
         """Within this, texts are read and graphs run while somebody waits; else StatusError."""
         closed = StatusError(Code.CANCELLED, "Session has been closed.")
         options = onnxruntime.RunOptions()
@@ -100,7 +109,7 @@ class OnnxModel:
         while not self._stopped.wait(POLL_SECONDS):
             with self._lock:
                 for options, call in self._running.items():
-                    options.terminate |= not call.seconds_left()
+                    options.terminate |= call is not None and not call.seconds_left()
 
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""

@@ -1,0 +1,211 @@
+"""The answers of an export: each row's alike alone and in any batch, and as another execution's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from serving.api.printing import first_line
+from serving.check.questions import (
+    BROKEN_IMAGE,
+    IMAGES,
+    Rows,
+    is_batched,
+    make_inputs,
+    reads_images,
+    rows_of,
+)
+from serving.savedmodel.status import Code, StatusError
+
+TOLERANCE = 1e-4
+ROW_TOLERANCE = 1e-3  # of a row alone and in a batch, whose products are summed in another order
+
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[str, Arrays], Arrays]  # of a signature, by name, on inputs
+
+
+class Model(Protocol):
+    """A loaded model."""
+
+    signatures: dict[str, Any]
+
+    def run(self, name: str, inputs: Arrays) -> Arrays:
+        """Run a signature; raises StatusError."""
+
+
+class _FindingError(Exception):
+    """A finding; nothing else of the signature is looked at."""
+
+
+@contextmanager
+def _finding(what: str) -> Iterator[None]:
+    """Raise a _FindingError where a run fails, in whatever way a runtime does."""
+    try:
+        yield
+    except Exception as error:
+        code = f"{error.code.name}: " if isinstance(error, StatusError) else ""
+        raise _FindingError(f" {what}: {code}{first_line(error)}") from None
+
+
+def check_answers(
+    model: Model,
+    names: Sequence[str],
+    tell: Callable[[str, float], None],
+    python: Run | None = None,
+    tolerance: float = ROW_TOLERANCE,
+) -> list[str]:
+    """Find signatures that fail, lose the batch, mix rows or differ from Python: a line each."""
+
+    def check(number: int) -> str | None:
+        name = names[number]
+        tell(f"asking for {name}", number / len(names))
+        try:
+            _Signature(model, name, python, tolerance).check()
+        except _FindingError as finding:
+            return f"signature {name}{finding}"
+        return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [finding for finding in pool.map(check, range(len(names))) if finding]
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """A signature of a model, and the tolerance of a row in a batch."""
+
+    model: Model
+    name: str
+    python: Run | None
+    tolerance: float
+
+    def check(self) -> None:
+        """Raise a _FindingError where something is wrong."""
+        signature = self.model.signatures[self.name]
+        if reads_images(signature):
+            self._check_broken_image()
+        for rows in rows_of(signature):
+            self._check_rows(rows)
+        if is_batched(signature):
+            self._check_no_rows()
+
+    def _check_rows(self, rows: Rows) -> None:
+        """Run rows one by one, and in batches, in which they must answer the same."""
+        alone = []
+        for number, (what, row) in enumerate(rows.rows.items()):
+            # Python is slow to start; one row is compared with it, and all batches.
+            alone.append(self._run([row], what, compares=number == 0))
+        for what, batch in rows.batches():
+            self._check_batch(what, alone, self._run(batch, what))
+
+    def _check_no_rows(self) -> None:
+        """Compare the answer to a batch of 0, which no client sends: a model may refuse it."""
+        try:
+            self.model.run(self.name, self._inputs([]))
+        except StatusError as error:
+            if error.code is Code.INVALID_ARGUMENT:
+                return
+        self._run([], "a batch of 0")
+
+    def _check_broken_image(self) -> None:
+        """Expect the caller's error for a broken image, which names it."""
+        good, *_ = rows_of(self.model.signatures[self.name])[0].rows.values()
+        try:
+            self.model.run(self.name, self._inputs([good, BROKEN_IMAGE]))
+        except StatusError as error:
+            if error.code is Code.INVALID_ARGUMENT and f"{IMAGES}[1]" in str(error):
+                return
+            answer = f"{error.code.name}: {first_line(error)}"
+            raise _FindingError(
+                f" answers a broken image with {answer}; expected INVALID_ARGUMENT, and its number"
+            ) from None
+        raise _FindingError(" takes a broken image")
+
+    def _inputs(self, rows: Sequence[Any]) -> dict[str, np.ndarray]:
+        return make_inputs(self.model.signatures[self.name], rows)
+
+    def _run(self, rows: Sequence[Any], what: str, compares: bool = True) -> Arrays:
+        """Run rows, which must have the batch in front and no NaN; compare them with Python."""
+        inputs = self._inputs(rows)
+        with _finding(f"fails on {what}"):
+            outputs = self.model.run(self.name, inputs)
+        batched = [array.shape[0] for array in inputs.values() if array.ndim]
+        for alias, array in sorted(outputs.items()):
+            if batched and (array.ndim == 0 or array.shape[0] != batched[0]):
+                raise _FindingError(
+                    f", output {alias}: shape {array.shape} on {what}; the first dimension must be "
+                    "the batch"
+                )
+            if np.any(array != array):  # nothing else is not itself
+                raise _FindingError(f", output {alias}: NaN on {what}")
+        if self.python and compares:
+            with _finding(f"fails in Python on {what}"):
+                expected = self.python(self.name, inputs)
+            if other := different(outputs, expected):
+                raise _FindingError(f", output {other}: not what Python answers on {what}")
+        return outputs
+
+    def _check_batch(self, what: str, alone: Sequence[Arrays], batch: Arrays) -> None:
+        """Compare each row of a batch with what it answers alone."""
+        wrong: dict[int, str] = {}
+        for alias, array in sorted(batch.items()):
+            rows = [outputs[alias][0, ...] for outputs in alone[: len(array)]]
+            differing = [n for n, row in enumerate(rows) if not self._same(array[n, ...], row)]
+            wrong = {**dict.fromkeys(differing, alias), **wrong}
+            moved = [n for n in differing if any(self._same(array[n, ...], row) for row in rows)]
+            if len(moved) > 1:
+                raise _FindingError(
+                    f", output {alias}: rows are in another order on {what}: row {moved[0]} is not "
+                    "the answer to its input"
+                )
+        # Rounding may reorder two hypotheses whose scores are nearly the same.
+        dtypes = {array.dtype == object for array in batch.values()}
+        if len(wrong) > (max(1, len(alone) // 6) if len(dtypes) == 2 else 0):
+            number, alias = min(wrong.items())
+            raise _FindingError(
+                f", output {alias}: row {number} of {what} is not what it answers alone: it "
+                "depends on its batch"
+            )
+
+    def _same(self, row: np.ndarray, other: np.ndarray) -> bool:
+        """Whether two rows are the same but for padding, which is as long as a batch needs."""
+        if row.ndim != other.ndim:
+            return False
+        sizes = zip(row.shape, other.shape, strict=True)
+        common: tuple[Any, ...] = (*(slice(min(both)) for both in sizes), ...)
+        for array in (row, other):
+            if _count_filled(array) != _count_filled(array[common]):
+                return False
+        row, other = row[common], other[common]
+        if np.issubdtype(row.dtype, np.inexact):
+            return np.allclose(row, other, rtol=self.tolerance, atol=self.tolerance)
+        return bool(np.all(row == other))
+
+
+def _count_filled(array: np.ndarray) -> int:
+    """Count the elements that are not padding."""
+    return int(np.count_nonzero(array != (b"" if array.dtype == object else 0)))
+
+
+def different(outputs: Arrays, expected: Arrays) -> str | None:
+    """Return the first output that differs, or None.
+
+    Where a row's numbers agree its texts may differ: two hypotheses whose scores differ in the
+    last bit only may be found in either order.
+    """
+    aliases = sorted(outputs)
+    if shapes := [x for x in aliases if outputs[x].shape != expected[x].shape]:
+        return shapes[0]
+    inexact = [x for x in aliases if np.issubdtype(outputs[x].dtype, np.inexact)]
+    close: dict[str, Any] = {"rtol": TOLERANCE, "atol": TOLERANCE, "equal_nan": True}
+    for alias in inexact:
+        if not np.allclose(outputs[alias], expected[alias], **close):
+            return alias
+    if inexact:
+        return None
+    return next((x for x in aliases if (outputs[x] != expected[x]).any()), None)
