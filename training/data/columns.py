@@ -7,13 +7,14 @@ has notes that are not learned: `word(2)`, probabilities, comments.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from training.data.rules import APART, COMMENT, PROBABILITIES, VARIANT, Notes, split_entry
+from training.data.rules import Notes, split_entry
 
 NEARLY_ALL = 0.99
 QUOTED = "columns are in quotes, which are not read"
+UNREAD = "whose numbers as in word(2), probabilities and comments are not read"
 MOST_WRONG = 1000  # texts with quotes of another form, after which no more are counted
 LARGEST_ALPHABET = 250  # of phones
 # The pattern begins with a plain quote, for speed; callers put a line end before the text.
@@ -55,19 +56,8 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
     lines = [line for line in lines[:_HEAD] if line.strip()]
     tabless = [line for line in lines if "\t" not in line.strip()]
     if dictionary := _dictionary(lines):
-        searches: dict[str, Callable[[str], object]] = {
-            "numbers as in word(2)": lambda line: (
-                VARIANT.search(split_entry(line)[0]) or APART.match(split_entry(line)[1])
-            ),
-            "probabilities": lambda line: (
-                dictionary.numbers or PROBABILITIES.match(APART.sub("", split_entry(line)[1]))
-            ),
-            "comments": COMMENT.search if dictionary.comments else lambda _: False,
-        }
-        if unread := [note for note, search in searches.items() if any(map(search, lines))]:
-            notes.append(
-                f"{name}: a pronouncing dictionary, whose {', '.join(unread)} are not read"
-            )
+        if any(dictionary.entry(line) != split_entry(line) for line in lines):
+            notes.append(f"{name}: a pronouncing dictionary, {UNREAD}")
     elif len(tabless) > MOST_OTHERWISE * len(lines):
         for separator, sign in _SEPARATORS.items():
             if sum(bool(re.search(sign, line.rstrip())) for line in tabless) > 0.9 * len(tabless):

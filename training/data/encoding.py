@@ -223,34 +223,31 @@ def encode_pairs(
     pairs: Sequence[tuple[str, str]], tokenizers: tuple[Path, Path], copying: Copying | None
 ) -> tuple[Ids, Ids]:
     """Return the token ids of the sources and targets of pairs."""
-    encode = _encoder(tuple(file.read_text(encoding="utf-8") for file in tokenizers), copying)
-    return encode(pairs)
+    states = [file.read_text(encoding="utf-8") for file in tokenizers]
+    if copying is None:
+        source, target = map(_encoder, states)
+        return source([a for a, _ in pairs]), target([b for _, b in pairs])
+    from training.data.token_ids import encode_to_copy
+
+    return encode_to_copy([*map(_in_graph, states)], copying, pairs)
 
 
 @functools.lru_cache(maxsize=2)
-def _encoder(
-    states: tuple[str, ...], copying: Copying | None
-) -> Callable[[Sequence[tuple[str, str]]], tuple[Ids, Ids]]:
-    """Return a function from pairs to ids, by the contents of tokenizers' files."""
-    sides = [json.loads(state) for state in states]
-    if copying is None:
-        source, target = map(_side_encoder, sides)
-        return lambda pairs: (source([a for a, _ in pairs]), target([b for _, b in pairs]))
-    tokenizers = [*map(_on_tensorflow().tokenizer_of, sides)]
-    from training.data.token_ids import encode_to_copy
-
-    return functools.partial(encode_to_copy, tokenizers, copying)
+def _in_graph(state: str) -> Any:
+    """Return the tokenizer of a file's content."""
+    return _on_tensorflow().tokenizer_of(json.loads(state))
 
 
-def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
-    if state["kind"] != SENTENCEPIECE:
-        tokenizer = _on_tensorflow().tokenizer_of(state)
+@functools.lru_cache(maxsize=2)
+def _encoder(state: str) -> Callable[[list[str]], Ids]:
+    """Return a function from texts to ids, by the content of a tokenizer's file."""
+    if json.loads(state)["kind"] != SENTENCEPIECE:
         from training.data.token_ids import encode as encode_in_graph
 
-        return functools.partial(encode_in_graph, tokenizer=tokenizer)
+        return functools.partial(encode_in_graph, tokenizer=_in_graph(state))
     import sentencepiece
 
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(json.loads(state)))
     dtype = ids_dtype(pieces.vocab_size())
 
     def encode(texts: list[str]) -> Ids:

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.data.columns import Form, form_of, is_header
-from training.data.pair_files import LATIN1, MARKS, UTF16, CorpusError, Split, open_data
+from training.data.pair_files import MARKS, CorpusError, Split, open_data
+from training.data.rules import LATIN1, UTF16, encoding_hint
 
 SPECS = {  # that name files of pairs, each with its meaning
     "tsv:PATH": "source TAB target; further columns are not read",
@@ -207,7 +208,7 @@ def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     """Return the file; raise CorpusError for UTF-16, NUL bytes, or lines that end in CR alone."""
     start = file.peek(4096)[:4096]
     if start.startswith(MARKS) or b"\0" in start:
-        raise CorpusError(f"{path}, line 1: expected UTF-8 text without NUL characters, {UTF16}")
+        raise CorpusError(f"{path}, line 1: expected UTF-8 text{encoding_hint(start)}")
     if b"\n" not in start and b"\r" in start.rstrip():
         raise CorpusError(f"{path}: lines end in CR alone: expected LF, or CR and LF")
     return file

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import UserError
-from training.data.rules import LATIN1, UTF16
+from training.data.rules import encoding_hint
 
 Links = frozenset[tuple[int, int]]
 MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -149,13 +149,11 @@ def read_text(path: Path) -> str:
 
 def decoded(data: bytes, name: str | Path) -> str:
     """Return what a file of this name holds as text; a CorpusError where that is not UTF-8."""
-    if data.startswith(MARKS) or b"\0" in data[:4096]:
-        line = 1 if data.startswith(MARKS) else 1 + data[: data.index(b"\0")].count(b"\n")
-        raise CorpusError(
-            f"{name}, line {line}: expected UTF-8 text without NUL characters, {UTF16}"
-        )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise CorpusError(f"{name}, line {line}: expected UTF-8 text{LATIN1}") from None
+    wrong = 0 if data.startswith(MARKS) else data.find(b"\0", 0, 4096)
+    if wrong < 0:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            wrong = error.start
+    line = data.count(b"\n", 0, wrong) + 1
+    raise CorpusError(f"{name}, line {line}: expected UTF-8 text{encoding_hint(data)}")

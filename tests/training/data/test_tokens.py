@@ -127,6 +127,9 @@ def test_the_digest_is_that_of_all_files_that_are_read(text, tmp_path):
         assert Texts.of(config).stamped(prepared.manifest)["digest"] != prepared.manifest["digest"]
         shutil.copyfile(text, file)
         assert Texts.of(config).stamped(prepared.manifest)["digest"] == prepared.manifest["digest"]
+    dev.unlink()
+    with pytest.raises(CorpusError, match=r"Cannot read .*dev\.tsv: No such file"):
+        Texts.of(config).stamped(prepared.manifest)
     named = tiny_config("train_limit=53")
     assert (
         Texts.of(named).stamped()["digest"]
