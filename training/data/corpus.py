@@ -41,7 +41,7 @@ class SpecError(CorpusError, UsageError):
     """A SPEC without any data."""
 
 
-Reader = Callable[[], Iterable[Block]]
+Blocks = Callable[[], Iterable[Block]]
 
 
 def load(
@@ -67,8 +67,8 @@ def load(
     return corpora.in_target_script(script_of, sample(loaded, limit, seed))
 
 
-def reader(spec: str, limit: int | None = None, seed: int = 0) -> Reader:
-    """Return a function to the lines of a SPEC for training.
+def blocks_of(spec: str, limit: int | None = None, seed: int = 0) -> Blocks:
+    """Return a function that yields the lines of a SPEC for training.
 
     A named corpus, of which `limit` pairs are drawn, is read once.
     """

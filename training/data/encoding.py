@@ -172,8 +172,8 @@ def check_targets(
     Raises CorpusError where all, or more than a share of `most`, have no token that is known.
     """
     targets = targets[:MOST_CHECKED]
-    rows, texts, unknown = _said(state, targets)
-    lacking = [i for i, ids in enumerate(rows) if UNK_ID in ids]
+    encoded, texts, unknown = _said(state, targets)
+    lacking = [i for i, ids in enumerate(encoded) if UNK_ID in ids]
     wholly = [i for i in lacking if not texts[i].replace("⁇", "").strip()]
     if lacking:
         tokens = dict.fromkeys(unknown([targets[i] for i in lacking]))
@@ -183,7 +183,7 @@ def check_targets(
         if most < 1 and len(wholly) > min(max(1, most * len(targets)), len(targets) - 1):
             raise CorpusError(f"{line}; {len(wholly):,} targets have no other")
         print(line, flush=True)
-    wrong = [i for i, text in enumerate(texts) if text != targets[i] and UNK_ID not in rows[i]]
+    wrong = [i for i, text in enumerate(texts) if text != targets[i] and UNK_ID not in encoded[i]]
     if wrong:
         example = f"{targets[wrong[0]]!r} as {texts[wrong[0]]!r}"
         print(f"{name}: {len(wrong):,} of {len(targets):,} targets are said otherwise: {example}")
@@ -198,13 +198,13 @@ def _said(
 
         pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))
 
-        def unread(texts: Sequence[str]) -> list[str]:
+        def unknown(texts: Sequence[str]) -> list[str]:
             strings = pieces.encode(list(texts), out_type=str)
-            letters = "".join(piece for row in strings for piece in row).replace("▁", "")
+            letters = "".join(itertools.chain.from_iterable(strings)).replace("▁", "")
             return [letter for letter in letters if pieces.piece_to_id(letter) == UNK_ID]
 
-        rows = pieces.encode(list(texts))
-        return rows, pieces.decode(rows), unread
+        encoded = pieces.encode(list(texts))
+        return encoded, pieces.decode(encoded), unknown
     tokenizers = _on_tensorflow()
     return tokenizers.said(tokenizers.tokenizer_of(state), texts)
 
@@ -251,8 +251,8 @@ def _encoder(state: str) -> Callable[[list[str]], Ids]:
     dtype = ids_dtype(pieces.vocab_size())
 
     def encode(texts: list[str]) -> Ids:
-        rows = pieces.encode(texts, num_threads=1)
-        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        return np.fromiter(itertools.chain.from_iterable(rows), dtype, lengths.sum()), lengths
+        encoded = pieces.encode(texts, num_threads=1)
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        return np.fromiter(itertools.chain.from_iterable(encoded), dtype, lengths.sum()), lengths
 
     return lambda texts: in_chunks(len(texts), TOGETHER, lambda part: encode(texts[part]))

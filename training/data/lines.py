@@ -82,8 +82,8 @@ class Skipped:
 
         Raises CorpusError, which names the first line without a pair.
         """
-        form, _, paths = spec.partition(":")
-        place = " and ".join(parallel(paths)) if form == "parallel" else paths
+        paths = files_of(spec)
+        place = " and ".join(map(str, paths))
         total, unusable = self.usable + self.unusable, self.unusable
         hints = {"not UTF-8": LATIN1, _NUL: f" without NUL characters, {UTF16}"}
         for reason, hint in hints.items():
@@ -95,8 +95,8 @@ class Skipped:
         if self.usable and unusable <= max(1, MOST_UNUSABLE * total):
             return
         line = min(line for reason, line in self.first.items() if reason != "blank")
-        expected = "text in both" if form == "parallel" else "source TAB target, both with text"
-        separator = _form(files_of(spec)[0]).separator if len(files_of(spec)) == 1 else ""
+        expected = "text in both" if len(paths) > 1 else "source TAB target, both with text"
+        separator = _form(paths[0]).separator if len(paths) == 1 else ""
         hint = f": {separator} stand where tabs should" if separator else ""
         raise CorpusError(
             f"{place}, line {line}: expected {expected}; {unusable} of {total} lines are otherwise"
@@ -104,25 +104,20 @@ class Skipped:
         )
 
 
-def parallel(paths: str) -> tuple[str, str]:
-    """Return the two files of `SOURCE,TARGET`: cut at the first comma that leaves two files.
-
-    Raises CorpusError where there is no comma.
-    """
-    commas = [place for place, letter in enumerate(paths) if letter == ","]
-    if not commas:
-        raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: parallel:{paths}")
-    cuts = [(paths[:comma], paths[comma + 1 :]) for comma in commas]
-    return next((cut for cut in cuts if all(Path(path).exists() for path in cut)), cuts[0])
-
-
 def files_of(spec: str) -> list[Path]:
-    """Return the files that a SPEC names."""
+    """Return the files that a SPEC names, two of `parallel:` by the first comma that leaves two.
+
+    Raises CorpusError where `parallel:` has no comma.
+    """
     form, _, paths = spec.partition(":")
-    if form not in FORMS:
-        return []
-    each = parallel(paths) if form == "parallel" else (paths,)
-    return [Path(path).expanduser() for path in each]
+    if form != "parallel":
+        return [Path(paths).expanduser()] if form in FORMS else []
+    parts = paths.split(",")
+    if len(parts) < 2:
+        raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: {spec}")
+    cuts = [(",".join(parts[:n]), ",".join(parts[n:])) for n in range(1, len(parts))]
+    pairs = [[Path(path).expanduser() for path in cut] for cut in cuts]
+    return next((pair for pair in pairs if all(path.exists() for path in pair)), pairs[0])
 
 
 def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) -> Iterator[Block]:
@@ -153,7 +148,7 @@ def notes_on(first: Block) -> tuple[str, ...]:
     head = first._replace(data=first.data[: first.data.index(b"\n") + 1])
     headers = [
         f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair"
-        for _, columns in rows_of(head, Skipped())
+        for _, columns in columns_of(head, Skipped())
         if first.form.header or is_header(columns)
     ]
     return (*first.form.notes, *headers)
@@ -161,8 +156,8 @@ def notes_on(first: Block) -> tuple[str, ...]:
 
 def text_block(spec: str, split: Split) -> Block:
     """Return sentences of a named corpus as lines: the source, and all its references."""
-    rows = zip(split.sources, split.references, strict=True)
-    lines = ("\t".join([source, *references]) + "\n" for source, references in rows)
+    sentences = zip(split.sources, split.references, strict=True)
+    lines = ("\t".join([source, *references]) + "\n" for source, references in sentences)
     return Block(f"multiref:{spec}", 1, "".join(lines).encode())
 
 
@@ -173,7 +168,7 @@ def parse(block: Block, skipped: Skipped) -> Split:
         skipped.add("blank", block.first, block.lines)
         return split
     width = None if block.spec.startswith("multiref:") else 2
-    for line, texts in rows_of(block, skipped, width):
+    for line, texts in columns_of(block, skipped, width):
         targets = [text for text in texts[1:] if text]
         if texts[0] and targets:
             split.sources.append(texts[0])
@@ -250,10 +245,10 @@ def _grouped(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
 def _aligned(files: list[io.BufferedReader], paths: list[Path]) -> Iterator[bytes]:
     """Yield a line of each file as one, with a tab between."""
     counts = [0] * len(files)
-    for row in itertools.zip_longest(*map(_lines, files)):
-        counts = [count + (line is not None) for count, line in zip(counts, row, strict=True)]
-        if None not in row:
-            yield b"\t".join(line[:-1].replace(b"\t", b" ") for line in row) + b"\n"
+    for pair in itertools.zip_longest(*map(_lines, files)):
+        counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
+        if None not in pair:
+            yield b"\t".join(line[:-1].replace(b"\t", b" ") for line in pair) + b"\n"
     if len(set(counts)) > 1:
         raise CorpusError(
             f"Expected as many lines in {paths[0]} and {paths[1]}. "
@@ -262,17 +257,17 @@ def _aligned(files: list[io.BufferedReader], paths: list[Path]) -> Iterator[byte
 
 
 def unquoted(file: io.BufferedIOBase, path: Path) -> Iterator[bytes]:
-    """Yield rows of a spreadsheet as lines without quotes; blank ones keep their numbers."""
+    """Yield lines of a spreadsheet without quotes; as many line ends follow each as it had."""
     lines = (line.decode(errors="surrogateescape").replace("\ufeff", "") for line in _lines(file))
-    rows, before = csv.reader(lines, delimiter="\t"), 0
+    reader, before = csv.reader(lines, delimiter="\t"), 0
     try:
-        for row in rows:
-            line = "\t".join(" ".join(text.split()) for text in row)
-            line += "\n" * (rows.line_num - before)
-            before = rows.line_num
+        for columns in reader:
+            line = "\t".join(" ".join(text.split()) for text in columns)
+            line += "\n" * (reader.line_num - before)
+            before = reader.line_num
             yield line.encode(errors="surrogateescape")
     except csv.Error as error:
-        raise CorpusError(f"{path}, line {rows.line_num}: {error}") from None
+        raise CorpusError(f"{path}, line {reader.line_num}: {error}") from None
 
 
 def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
@@ -286,7 +281,7 @@ def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
         yield line
 
 
-def rows_of(
+def columns_of(
     block: Block, skipped: Skipped, width: int | None = None
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and at most `width` columns of each line; count those not to be read."""
@@ -340,11 +335,11 @@ def survey(spec: str, blocks: Iterable[Block]) -> Survey:
     apart targets of one source; or as `read_blocks`.
     """
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
-    rows: list[bytes] = []
+    sample: list[bytes] = []
     first: Block | None = None
 
-    def drawn(rows: Iterable[bytes], share: float) -> list[bytes]:
-        return [row for row in rows if rng.random() < share]
+    def drawn(lines: Iterable[bytes], share: float) -> list[bytes]:
+        return [line for line in lines if rng.random() < share]
 
     for block in blocks:
         if first is None:
@@ -354,32 +349,33 @@ def survey(spec: str, blocks: Iterable[Block]) -> Survey:
                 skipped.check(spec)
         lines += block.lines
         more = drawn(block.data[:-1].split(b"\n"), share)
-        rows += more
+        sample += more
         size += sum(map(len, more))
         while size > 2 * SAMPLE_BYTES:
-            rows, share = drawn(rows, 0.5), share / 2
-            size = sum(map(len, rows))
+            sample, share = drawn(sample, 0.5), share / 2
+            size = sum(map(len, sample))
     if first is None:
         raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
-    rows = drawn(rows, SAMPLE_BYTES / max(1, size)) or rows[:1]
-    sample = first._replace(first=1, data=b"\n".join(rows) + b"\n")
+    sample = drawn(sample, SAMPLE_BYTES / max(1, size)) or sample[:1]
+    block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
     notes = notes_on(first) if files_of(spec) else ()
-    if spec.startswith("tsv:") and _has_further_columns(sample):
+    if spec.startswith("tsv:") and _has_further_columns(block):
         notes = (*notes, f"{spec}: columns after the second are not read")
-    return Survey(lines, sample, notes)
+    return Survey(lines, block, notes)
 
 
 def _has_further_columns(sample: Block) -> bool:
     """Whether most pairs have a third column; a CorpusError where targets depend on it."""
-    rows = [row for _, row in rows_of(sample, Skipped()) if len(row) > 1 and row[0] and row[1]]
-    wide = [row for row in rows if any(row[2:])]
-    if len(wide) <= len(rows) / 2:
+    lines = [columns for _, columns in columns_of(sample, Skipped())]
+    pairs = [columns for columns in lines if len(columns) > 1 and columns[0] and columns[1]]
+    wide = [columns for columns in pairs if any(columns[2:])]
+    if len(wide) <= len(pairs) / 2:
         return False
     targets: dict[str, set[str]] = {}
     for source, target, *_ in wide:
         targets.setdefault(source, set()).add(target)
-    ambiguous = sum(len(targets[row[0]]) > 1 for row in wide)
-    further = len({column for row in wide for column in row[2:]})
+    ambiguous = sum(len(targets[source]) > 1 for source, *_ in wide)
+    further = len({text for columns in wide for text in columns[2:]})
     if ambiguous > MOST_AMBIGUOUS * len(wide) and further <= len(wide) / 2:
         raise CorpusError(
             f"{sample.spec.partition(':')[2]} has columns after the second, which are not read, "

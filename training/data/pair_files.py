@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib
-import importlib.util
 import io
 import random
 import stat
@@ -130,9 +128,12 @@ def open_data(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def _zstandard(path: Path) -> Any:
-    if importlib.util.find_spec("zstandard") is None:
-        raise CorpusError(f"Cannot read {path}: zstandard is not installed: pip install zstandard")
-    return importlib.import_module("zstandard")
+    try:
+        import zstandard
+    except ImportError:
+        reason = "zstandard is not installed: pip install zstandard"
+        raise CorpusError(f"Cannot read {path}: {reason}") from None
+    return zstandard
 
 
 def read_text(path: Path) -> str:

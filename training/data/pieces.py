@@ -147,15 +147,15 @@ class SubwordSampler:
     def draw(self, sentences: Sequences, seed: int) -> Sequences:
         """Return the same sentences in pieces that the seed draws."""
         rng = random.Random(seed)
-        ends, rows = sentences.starts + sentences.lengths, list[list[int]]()
+        ends, drawn = sentences.starts + sentences.lengths, list[list[int]]()
         for start, end in zip(sentences.starts, ends, strict=True):
             ids = sentences.values[start:end].tolist()
             if UNK_ID not in ids:  # pieces do not go beyond a word
                 words = _WORD.findall("".join(self._strings[i] for i in ids))
                 ids = [piece for word in words for piece in self._walk(word, rng)]
-            rows.append(ids)
-        values = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
-        return Sequences.of(values, np.fromiter(map(len, rows), np.int32))
+            drawn.append(ids)
+        values = np.fromiter(itertools.chain.from_iterable(drawn), np.int32)
+        return Sequences.of(values, np.fromiter(map(len, drawn), np.int32))
 
     def _walk(self, word: str, rng: random.Random) -> list[int]:
         """Draw the pieces of a word from its end on."""

@@ -13,7 +13,7 @@ from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
 _ALIGNED = 64  # bytes: TensorFlow ends the process at a tensor that lies otherwise
 _PARALLEL, _PREFETCH = 2, 8  # batches that are made at once, and ahead
-Reader = Callable[[tf.Tensor, Any], tf.Tensor]
+Gather = Callable[[tf.Tensor, Any], tf.Tensor]
 
 
 def make_dataset(batches: Batches, number: int = 0, step: int = 0) -> tf.data.Dataset:
@@ -36,7 +36,7 @@ def make_dataset(batches: Batches, number: int = 0, step: int = 0) -> tf.data.Da
     return dataset.prefetch(_PREFETCH).with_options(options)
 
 
-def reader(examples: Any, longest: int) -> Reader:
+def gatherer(examples: Any, longest: int) -> Gather:
     """Return a function from rows `(n, k)` and a least width to a padded batch of n examples.
 
     The k sequences of a row follow one another, each cut after `longest` steps; -1 stands for none.
@@ -49,7 +49,7 @@ def reader(examples: Any, longest: int) -> Reader:
     values, starts, lengths = map(tensor_of, arrays)
     dtype = tf.int32 if values.dtype.is_integer else values.dtype
 
-    def read(rows: tf.Tensor, width: Any) -> tf.Tensor:
+    def gather(rows: tf.Tensor, width: Any) -> tf.Tensor:
         places = tf.maximum(rows, 0)
         many = tf.where(rows < 0, 0, tf.minimum(tf.gather(lengths, places), longest))
         first = tf.reshape(tf.gather(starts, places), [-1])
@@ -61,7 +61,7 @@ def reader(examples: Any, longest: int) -> Reader:
         paddings = [[0, 0], [0, more], *[[0, 0]] * (len(dense.shape) - 2)]
         return tf.pad(dense, paddings, constant_values=examples.padding)
 
-    return read
+    return gather
 
 
 def _maker(batches: Batches) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batch]:
@@ -79,21 +79,21 @@ def _maker(batches: Batches) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batc
 
     if any(batches.samplers):
         return make_drawn
-    read_source = reader(batches.source, settings.max_source_length)
+    gather_source = gatherer(batches.source, settings.max_source_length)
     if isinstance(target, np.ndarray):
         labels_of = tensor_of(target)
         return lambda rows, widths, seed: (
-            {"source": read_source(rows, widths[0])},
+            {"source": gather_source(rows, widths[0])},
             tf.gather(labels_of, rows[:, 0]),
         )
-    read_target = reader(target, settings.max_target_length)
+    gather_target = gatherer(target, settings.max_target_length)
 
     def make(rows: tf.Tensor, widths: tf.Tensor, seed: tf.Tensor) -> Batch:
-        ids = read_target(rows, widths[1] - 1)
+        ids = gather_target(rows, widths[1] - 1)
         inputs = tf.pad(ids, [[0, 0], [1, 0]], constant_values=START_ID)
         labels = tf.pad(ids, [[0, 0], [0, 1]], constant_values=PAD_ID)
         labels = tf.where((labels == PAD_ID) & (inputs != PAD_ID), END_ID, labels)
-        return {"source": read_source(rows, tf.maximum(widths[0], 1)), "target": inputs}, labels
+        return {"source": gather_source(rows, tf.maximum(widths[0], 1)), "target": inputs}, labels
 
     return make
 

@@ -51,10 +51,10 @@ class Texts(NamedTuple):
                 raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
         return [] if corpus.is_prepared(self.data) else [self.data, *self.extra]
 
-    def readers(self) -> dict[str, corpus.Reader]:
-        """Return functions to the lines of each SPEC that is learned from."""
+    def blocks(self) -> dict[str, corpus.Blocks]:
+        """Return functions that yield the lines of each SPEC that is learned from."""
         own = {self.data: (self.limit or None, self.seed)}
-        return {spec: corpus.reader(spec, *own.get(spec, ())) for spec in self.learned()}
+        return {spec: corpus.blocks_of(spec, *own.get(spec, ())) for spec in self.learned()}
 
     def stamped(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return `digest`, the SHA-256 of the files of data and dev, and `files`, their stamps.
@@ -93,7 +93,7 @@ def load_split(
     if is_other or not corpus.is_file(spec):
         loaded = corpus.load(spec, name, limit=limit, seed=seed, script_of=texts.data)
         return loaded, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
-    lines = 0 if texts.dev else sum(block.lines for block in corpus.reader(texts.data)())
+    lines = 0 if texts.dev else sum(block.lines for block in corpus.blocks_of(texts.data)())
     shares = held_out(texts, lines)
     check_split(texts, name)
     every = corpus.load(texts.data, "train")
@@ -131,7 +131,7 @@ def held_out(texts: Texts, lines: int) -> Shares:
 class Divided(NamedTuple):
     """The division of a run's texts into training, dev and test."""
 
-    readers: dict[str, corpus.Reader]  # of each SPEC that is learned from
+    blocks: dict[str, corpus.Blocks]  # of each SPEC that is learned from
     surveys: dict[str, Survey]  # of the same
     shares: Shares
     measured: dict[str, Split]  # dev and test, where they are no shares of the data
@@ -143,8 +143,8 @@ def divide(texts: Texts) -> Divided:
 
     Raises CorpusError where a SPEC cannot be read, or has no pair.
     """
-    readers = texts.readers()
-    surveys = {spec: corpus.survey(spec, blocks()) for spec, blocks in readers.items()}
+    blocks = texts.blocks()
+    surveys = {spec: corpus.survey(spec, each()) for spec, each in blocks.items()}
     for each in surveys.values():
         for note in each.notes:
             print(note, flush=True)
@@ -153,7 +153,7 @@ def divide(texts: Texts) -> Divided:
     if not shares[1] and (texts.test or texts.extra):
         with nullcontext() if texts.test else suppress(CorpusError):  # a corpus may have none
             measured["test"] = load_split(texts, "test")[0]
-    return Divided(readers, surveys, shares, measured, texts.stamped())
+    return Divided(blocks, surveys, shares, measured, texts.stamped())
 
 
 def dev_share(lines: int) -> float:

@@ -97,10 +97,9 @@ class SequenceWriter:
             self._files = [path.open("wb") for path in self._paths]
             self._write_headers()
         starts = self._steps + np.cumsum(lengths, dtype=np.int64) - lengths
-        for file, dtype, rows in zip(
-            self._files, self._dtypes, (values, starts, lengths), strict=True
-        ):
-            file.write(np.ascontiguousarray(rows, dtype).data)
+        arrays = zip(self._files, self._dtypes, (values, starts, lengths), strict=True)
+        for file, dtype, array in arrays:
+            file.write(np.ascontiguousarray(array, dtype).data)
         self._steps, self._count = self._steps + len(values), self._count + len(lengths)
 
     def close(self) -> None:

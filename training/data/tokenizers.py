@@ -272,14 +272,14 @@ def said(
 ) -> tuple[list[list[int]], list[str], Callable[[Sequence[str]], list[str]]]:
     """Return the ids of texts, the texts of ids, and a function to the unknown tokens of texts."""
 
-    def unread(texts: Sequence[str]) -> list[str]:
+    def unknown(texts: Sequence[str]) -> list[str]:
         strings, ids = (f(tf.constant(texts)) for f in (tokenizer.split, tokenizer.tokenize))
-        unknown = tf.boolean_mask(strings.flat_values, ids.flat_values == UNK_ID)
-        return [token.decode().strip(MARK) for token in unknown.numpy()]
+        tokens = tf.boolean_mask(strings.flat_values, ids.flat_values == UNK_ID)
+        return [token.decode().strip(MARK) for token in tokens.numpy()]
 
     ids = tokenizer.tokenize(tf.constant(list(texts), tf.string))
     decoded = [text.decode() for text in tokenizer.detokenize(ids.to_tensor()).numpy()]
-    return ids.to_list(), decoded, unread
+    return ids.to_list(), decoded, unknown
 
 
 def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:

@@ -95,10 +95,10 @@ def _write(
 ) -> None:
     """Make the pass over all texts; arguments are those of `prepare_corpus`."""
     files = tokenizer_files(folder)
-    readers, surveys, shares, measured, stamp = divide(texts)
+    blocks, surveys, shares, measured, stamp = divide(texts)
     lines = sum(each.lines for each in surveys.values())
     if processes is None:
-        size = sum(file.stat().st_size for spec in readers for file in files_of(spec))
+        size = sum(file.stat().st_size for spec in blocks for file in files_of(spec))
         processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
 
     def job(spec: str) -> BlockEncoding:
@@ -128,9 +128,9 @@ def _write(
         writers = [
             stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
         ]
-        for spec, blocks in readers.items():
+        for spec, blocks_of_spec in blocks.items():
             skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](dev=[], test=[])
-            tasks = zip(blocks(), itertools.repeat(job(spec)))
+            tasks = zip(blocks_of_spec(), itertools.repeat(job(spec)))
             for sides, of_splits, others in run(encode_block, tasks):
                 for writer, ids in zip(writers, sides, strict=True):
                     writer.add(*ids)

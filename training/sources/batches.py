@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from training.config.schema import Config
 from training.data.batches import Batches
-from training.data.pipeline import reader
+from training.data.pipeline import gatherer
 from training.data.plan import Batching
 from training.data.shapes import STEPS
 from training.data.store import Sequences
@@ -55,14 +55,14 @@ def source_batches(
     lengths = np.minimum(source.lengths, max_source_length)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
-    read = reader(source, max_source_length)
+    gather = gatherer(source, max_source_length)
     size = _rounded(order.size, batch_size)
     for start in range(0, order.size, batch_size):
         rows, width = order[start : start + batch_size], 1
         if few_shapes:
             width = _rounded(int(lengths[rows[-1]]), -(-max_source_length // STEPS) * STEPS)
             rows = np.pad(rows, (0, size - len(rows)), mode="edge")
-        yield rows, read(tf.constant(rows[:, None]), width)
+        yield rows, gather(tf.constant(rows[:, None]), width)
 
 
 def _rounded(size: int, most: int) -> int:

@@ -118,9 +118,9 @@ def _read_pronunciations(paths: Sequence[Path]) -> Split:
 
 
 def _read_linked(paths: Sequence[Path]) -> Split:
-    """Read rows `source TAB target`, and the words, sure links and possible links of some."""
-    rows = [line.split("\t") for line in read_text(paths[0]).removesuffix("\n").split("\n")]
-    sources, targets, *gold = zip(*rows, strict=True)
+    """Read lines `source TAB target`, and the words, sure links and possible links of some."""
+    lines = [line.split("\t") for line in read_text(paths[0]).removesuffix("\n").split("\n")]
+    sources, targets, *gold = zip(*lines, strict=True)
     split = Split([*sources], [[target] for target in targets])
     if not gold:
         return split

@@ -5,7 +5,6 @@ every later version gives a sentence the same split. Multi30k and SIGMORPHON 202
 Mayo Clinic's tables come from the Rdatasets repository; `training.sources.events.data` splits them.
 """
 
-import csv
 import gzip
 import hashlib
 import io
@@ -103,34 +102,35 @@ def _contents(folder: str) -> dict[str, bytes]:
     return {**_files("{}.tsv.gz", split_tatoeba(text.split("\n"))), "_about.txt": about}
 
 
-def _files(pattern: str, rows: dict[str, list[str]]) -> dict[str, bytes]:
+def _files(pattern: str, splits: dict[str, list[str]]) -> dict[str, bytes]:
     return {
-        pattern.format(split): "".join(f"{row}\n" for row in each).encode()
-        for split, each in rows.items()
+        pattern.format(split): "".join(f"{line}\n" for line in lines).encode()
+        for split, lines in splits.items()
     }
 
 
 def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Return the rows `english TAB translation [TAB attribution]` of each split.
+    """Return the lines `english TAB translation [TAB attribution]` of each split.
 
     The split is the same for sentences that differ in case or punctuation. Dev and test pairs whose
     translation also stands in train are left out.
     """
-    rows: dict[str, list[list[str]]] = {split: [] for split in SPLITS}
+    splits: dict[str, list[list[str]]] = {split: [] for split in SPLITS}
     for line in lines:
-        row = [clean(text) for text in line.split("\t")]
-        if len(row) > 1:
-            key = re.sub(r"[^a-z0-9 ]", "", row[0].lower()).strip()
+        columns = [clean(text) for text in line.split("\t")]
+        if len(columns) > 1:
+            key = re.sub(r"[^a-z0-9 ]", "", columns[0].lower()).strip()
             bucket = number_of(key) % 10_000
-            rows["test" if bucket < 200 else "dev" if bucket < 400 else "train"].append(row)
-    learned = {row[1] for row in rows["train"]}
+            split = "test" if bucket < 200 else "dev" if bucket < 400 else "train"
+            splits[split].append(columns)
+    learned = {translation for _, translation, *_ in splits["train"]}
     for split in ("dev", "test"):
-        rows[split] = [row for row in rows[split] if row[1] not in learned]
-    return {split: ["\t".join(row) for row in each] for split, each in rows.items()}
+        splits[split] = [columns for columns in splits[split] if columns[1] not in learned]
+    return {split: ["\t".join(columns) for columns in each] for split, each in splits.items()}
 
 
 def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[str]]:
-    """Return the rows `word TAB phones ; phones …` of each split; stress is a vowel's digit.
+    """Return the lines `word TAB phones ; phones …` of each split; stress is a vowel's digit.
 
     Single letters and words with other characters than a-z and ' are left out.
     """
@@ -141,12 +141,12 @@ def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[
         if re.fullmatch(r"[a-z']{2,}", word):
             spoken = " ".join(phones)
             words.setdefault(word, {})[spoken if stress else re.sub(r"\d", "", spoken)] = None
-    rows: dict[str, list[str]] = {split: [] for split in SPLITS}
+    splits: dict[str, list[str]] = {split: [] for split in SPLITS}
     for word, pronunciations in words.items():
         bucket = number_of(word) % 1000
         split = "test" if bucket < 95 else "dev" if bucket < 115 else "train"
-        rows[split].append(f"{word}\t{' ; '.join(pronunciations)}")
-    return rows
+        splits[split].append(f"{word}\t{' ; '.join(pronunciations)}")
+    return splits
 
 
 def _read_url(url: str) -> bytes:
@@ -164,8 +164,8 @@ def _read_url(url: str) -> bytes:
 def recorded_checksums(corpus: str) -> dict[str, str]:
     """Return the checksums of a corpus's files that the recorded results come from, by name."""
     text = Path(__file__).with_name("checksums.tsv").read_text(encoding="utf-8")
-    rows = csv.DictReader(io.StringIO(text), delimiter="\t")
-    return {row["file"]: row["checksum"] for row in rows if row["corpus"] == corpus}
+    lines = (line.split("\t") for line in text.splitlines())
+    return {file: checksum for folder, file, checksum in lines if folder == corpus}
 
 
 def content_checksum(path: Path) -> str:
