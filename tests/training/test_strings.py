@@ -185,7 +185,10 @@ def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
     config = configuration(options)
     assert (config.source_tokenizer, config.target_tokenizer) == ("letters", "symbols")
     assert (config.data, config.epochs, config.metric) == (f"tsv:{file}", 3, "symbols")
-    assert "learned as strings to symbols, with the settings of" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "learned as strings to symbols, with the settings of" in said
+    assert "--set keep_by=score" in said
+    assert "--set epochs=" not in said
 
 
 @pytest.mark.parametrize(

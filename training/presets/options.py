@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,7 +153,7 @@ def configuration(options: argparse.Namespace) -> Config:
         config = load_config(file)
     elif options.data:
         _check_data("text", (options.data, options.dev, options.test))
-        config = _own_texts(options.data)
+        config = _own_texts(options.data, values)
     else:
         raise UsageError("the command expected --preset or --data. Received: neither")
     if is_prepared(options.data or config.data):
@@ -192,10 +192,11 @@ def _check_data(source: str, specs: Iterable[str | None]) -> None:
             check_data(source, spec)
 
 
-def _own_texts(spec: str) -> Config:
+def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     """Return the settings for texts, by their kind, where they can be read, and their number.
 
-    Print the recognised traits: the head of the block that `training.runs.start` goes on with.
+    Print the recognised traits: the head of the block that `training.runs.start` goes on with. It
+    names no setting that the user's `own` replace.
     """
     chosen, rows = Chosen("learned as sentences", None, []), []
     if is_prepared(spec):
@@ -212,7 +213,8 @@ def _own_texts(spec: str) -> Config:
     for row in rows:
         print_choice(*row)
     print_choice("kind", f"{chosen.kind}, with the settings of {file}", "--preset NAME")
-    for text in ("".join(f"--set {setting} " for setting in chosen.settings), chosen.hint):
+    shown = [setting for setting in chosen.settings if setting.partition("=")[0] not in own]
+    for text in ("".join(f"--set {setting} " for setting in shown), chosen.hint):
         print_choice("", text)
     return override(config, chosen.settings)
 
