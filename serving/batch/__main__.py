@@ -20,28 +20,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     # NumPy and the like take a while to import.
     from serving.batch import inputs
-    from serving.batch.inputs import Events, Images, InputKind, Texts
-    from serving.batch.job import (
-        BatchJob,
-        in_process,
-        latest_version,
-        on_ray,
-        start,
-        summary,
-        sweep,
-    )
+    from serving.batch import job as jobs
 
     started = time.monotonic()
-    model, output = latest_version(options.model), options.output.resolve()
+    model, output = jobs.latest_version(options.model), options.output.resolve()
     paths = inputs.find(options.inputs, output)
-    events = Events(options.id, options.time)
-    kinds: dict[str, InputKind] = {"text": Texts(), "events": events, "image": Images()}
-    job = BatchJob(model, output, kinds[inputs.kind_of(paths[0])], options.batch_size)
-    start(job)
+    kind = inputs.KINDS[inputs.kind_of(paths[0])].of(options)
+    job = jobs.BatchJob(model, output, kind, options.batch_size)
+    jobs.start(job)
     if options.workers == 1 and options.address is None:
-        reports = in_process(job, paths, options.threads)
+        reports = jobs.in_process(job, paths, options.threads)
     else:
-        reports = on_ray(job, paths, options.threads, options.workers, options.address)
+        reports = jobs.on_ray(job, paths, options.threads, options.workers, options.address)
     done = []
     with (
         going_on("the same command answers the files that are missing"),
@@ -52,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for note in report.notes.splitlines():
                 print(f"warning: {printable(note)}", file=sys.stderr)
             advance(1)
-    sweep(job)
-    print(json.dumps(summary(job, done, time.monotonic() - started)))
+    jobs.sweep(job)
+    print(json.dumps(jobs.summary(job, done, time.monotonic() - started)))
 
 
 def _parser() -> argparse.ArgumentParser:

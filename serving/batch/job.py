@@ -6,21 +6,28 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from serving.api.image_files import INPUT
 from serving.batch.inputs import Events, InputKind, Item, JobError, Texts, open_file, target
 from training.command.errors import install
-from training.command.files import replacing
+from training.command.files import read_json, replacing
 
+Fields = dict[str, Any]  # of an answer
 # A model: from values to the fields of each answer, or a ValueError.
-Answers = Callable[[Sequence[Any]], Sequence[Any]]
+Answers = Callable[[Sequence[Any]], Sequence[Fields | ValueError]]
 MANIFEST = "job.json"
 ASIDE = ".writing"
+_DECIMALS = {"score": 4, "probability": 6}
+_IF_SO = ("truncated", "unknown")  # fields that an answer has where they say something
+# Why a graph refuses an item that it is asked about alone.
+_REFUSAL = re.compile(rf"(?:{INPUT}\[0\] |(?=expected ))([^\]\n']+)")
 
 
 @dataclass(frozen=True)
@@ -61,13 +68,10 @@ def start(job: BatchJob) -> None:
     digest = hashlib.sha256(b"".join(x.read_bytes() for x in files_of_graph if x.is_file()))
     own = {"model": str(job.model), "graph": digest.hexdigest()}
     if not manifest.is_file():
-        with _aside(manifest) as file:
-            file.write(json.dumps(own, indent=1).encode() + b"\n")
-    try:
-        graph = json.loads(manifest.read_text(encoding="utf-8")).get("graph")
-    except (ValueError, AttributeError):
-        raise JobError(f"{manifest} cannot be read: choose another --output") from None
-    if graph != own["graph"]:
+        with replacing(manifest, _aside_of(manifest)) as aside:
+            aside.write_text(json.dumps(own, indent=1) + "\n", encoding="utf-8")
+    found = read_json(manifest)
+    if not isinstance(found, dict) or found.get("graph") != own["graph"]:
         raise JobError(f"{job.output} holds answers of another model: choose another --output")
 
 
@@ -83,21 +87,28 @@ def answer_file(job: BatchJob, model: Answers, path: Path) -> Done:
     final = target(path, job.output)
     if final.exists():
         return Done(path.name, was_there=True)
-    lines = bad = truncated = unknown = 0
-    with _aside(final) as written:
+    counts = Counter[str]()
+    with (
+        replacing(final, _aside_of(final)) as aside,
+        open_file(aside, "wb", final.suffix == ".gz") as written,
+    ):
         for item in _answered(job, model, path):
             if item.error:
                 item.record["error"] = item.error
             text = json.dumps(item.record, ensure_ascii=False)
             written.write(text.encode("utf-8", "replace") + b"\n")
-            lines += 1
-            bad += bool(item.error)
-            truncated += item.record.get("truncated", False)
-            unknown += "unknown" in item.record
+            counts["lines"] += 1
+            counts.update(name for name in ("error", *_IF_SO) if item.record.get(name))
     notes = job.kind.notes if isinstance(job.kind, Events) else []
-    report = Done(path.name, lines, bad, truncated, unknown, "\n".join(notes))
+    told = counts["error"], counts["truncated"], counts["unknown"], "\n".join(notes)
+    report = Done(path.name, counts["lines"], *told)
     notes.clear()
     return report
+
+
+def _aside_of(final: Path) -> Path:
+    """Return where a worker writes a file before it takes its name: each has places of its own."""
+    return final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
 
 
 def sweep(job: BatchJob) -> None:
@@ -141,14 +152,6 @@ def _answered(job: BatchJob, model: Answers, path: Path) -> Iterator[Item]:
         yield from window
 
 
-@contextmanager
-def _aside(final: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its name when all is written."""
-    own = final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
-    with replacing(final, own) as aside, open_file(aside, "wb", final.suffix == ".gz") as file:
-        yield file
-
-
 def latest_version(path: Path) -> Path:
     """Return a model's newest version directory, or the path itself if it is one.
 
@@ -185,7 +188,41 @@ def load_model(job: BatchJob, threads: int) -> Answers:
     if job.kind.signature not in loaded.signatures:
         raise JobError(f"{job.model} has no signature `{job.kind.signature}`")
     # Its variables are there as long as it is.
-    return lambda values: job.kind.answer(loaded.signatures[job.kind.signature], values)
+    return lambda values: _ask(job.kind, loaded.signatures[job.kind.signature], values)
+
+
+def _ask(kind: InputKind, signature: Any, values: Sequence[Any]) -> list[Fields | ValueError]:
+    """Return the answer to each value; a value that is refused becomes its own error."""
+    import tensorflow as tf
+
+    specs = signature.structured_input_signature[1]
+    try:
+        inputs = kind.inputs(values, list(specs))
+        outputs = signature(**{x: tf.constant(inputs[x], specs[x].dtype) for x in inputs})
+    except ValueError as error:
+        refusal = error
+    except tf.errors.InvalidArgumentError as error:
+        found = _REFUSAL.search(error.message)
+        refusal = ValueError(found[1].strip() if found else "cannot be read")
+    else:
+        names = [name for name in kind.outputs if name in outputs]
+        rows = zip(*(outputs[name].numpy() for name in names), strict=True)
+        return [_fields(zip(names, row, strict=True)) for row in rows]
+    if len(values) == 1:
+        return [refusal]
+    half = len(values) // 2
+    return _ask(kind, signature, values[:half]) + _ask(kind, signature, values[half:])
+
+
+def _fields(outputs: Iterable[tuple[str, Any]]) -> Fields:
+    """Return the outputs of a row as the fields of its answer."""
+    fields: Fields = {}
+    for name, value in outputs:
+        if name in _DECIMALS:
+            fields[name] = round(float(value), _DECIMALS[name])
+        elif value or name not in _IF_SO:
+            fields[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else True
+    return fields
 
 
 def in_process(job: BatchJob, paths: Sequence[Path], threads: int) -> Iterator[Done]:

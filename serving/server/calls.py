@@ -76,9 +76,10 @@ class _Line:
     def _run_next(self) -> None:
         has_place = self._places.acquire(timeout=_PATIENCE_SECONDS)
         with self._lock:
-            end, _, cost, work, future = heapq.heappop(self._waiting)
-            self._present = max(self._present + cost / (len(self._waiting) + 1), end - cost)
-        if future.set_running_or_notify_cancel():
+            if has_next := bool(self._waiting):  # else one was cancelled
+                end, _, cost, work, future = heapq.heappop(self._waiting)
+                self._present = max(self._present + cost / (len(self._waiting) + 1), end - cost)
+        if has_next and future.set_running_or_notify_cancel():
             try:
                 future.set_result(work())
             except BaseException as error:
@@ -86,9 +87,12 @@ class _Line:
         if has_place:
             self._places.release()
 
-    def _end(self, _: Future[Any]) -> None:
+    def _end(self, future: Future[Any]) -> None:
         with self._lock:
             self.busy -= 1
+            if future.cancelled():
+                self._waiting = [each for each in self._waiting if each[-1] is not future]
+                heapq.heapify(self._waiting)
 
 
 class Workers:

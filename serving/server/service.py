@@ -109,8 +109,11 @@ class Service:
                 _observe(self.metrics.runtime.labels(name, "Predict"), ran)
             code = Code.OK
             return number, outputs
-        except (StatusError, HeavyError) as error:
-            code = getattr(error, "code", None)  # a heavy one is counted when it has begun again
+        except StatusError as error:
+            code = error.code
+            raise
+        except HeavyError:  # counted when it has begun again
+            code = None
             raise
         finally:
             # Clients choose names freely: only those of the configuration become labels.

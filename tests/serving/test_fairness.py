@@ -3,6 +3,8 @@
 import http.client
 import json
 import threading
+import weakref
+from functools import partial
 
 import grpc
 import numpy as np
@@ -131,6 +133,21 @@ def test_runs_that_last_do_not_stop_the_others():
     lasting = [line.submit("a", 1, lambda: gate.wait(60)) for _ in range(3)]
     assert line.submit("b", 1, lambda: "done").result(30) == "done"
     assert not any(future.done() for future in lasting)
+    gate.set()
+
+
+def test_a_request_that_is_cancelled_while_it_waits_leaves_its_place_in_the_queue():
+    line, gate = _Line(2, 1), threading.Event()
+    running = line.submit("a", 1, lambda: gate.wait(60))
+    eventually(running.running)
+    message = np.zeros(9)
+    future = line.submit("a", 1, partial(id, message))
+    held = weakref.ref(message)
+    del message
+    future.cancel()
+    assert held() is None
+    assert line.submit("b", 1, lambda: "done").result(30) == "done"
+    assert not running.done()
     gate.set()
 
 

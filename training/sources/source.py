@@ -123,6 +123,13 @@ class Source(ABC):
         """Return inputs of so many examples, to warm an export up with."""
         raise NotImplementedError
 
+    def shown(self, config: Config, count: int) -> list[str]:
+        """Return at most so many examples of the dev split for people, as the page takes them.
+
+        Raises UserError where the data cannot be read.
+        """
+        return []
+
     @staticmethod
     @abstractmethod
     def build_encoder(config: Config, size: int) -> keras.Model:

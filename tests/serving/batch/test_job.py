@@ -1,3 +1,4 @@
+import argparse
 import dataclasses
 import gzip
 import json
@@ -23,6 +24,7 @@ from serving.batch.job import (
 )
 from tests.serving.conftest import add_version, save_upper
 from tests.serving.page.models import save_predictor
+from training.sources.kinds import SOURCE_KINDS
 
 
 def upper(texts):
@@ -54,6 +56,12 @@ def read(path):
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rb") as file:
         return [json.loads(line) for line in file]
+
+
+def test_every_kind_of_source_has_its_input():
+    assert inputs.KINDS.keys() == SOURCE_KINDS.keys()
+    options = argparse.Namespace(id="patient", time="day")
+    assert inputs.KINDS["events"].of(options) == Events("patient", "day")
 
 
 def test_every_line_has_its_record_in_order(job, tmp_path):

@@ -13,6 +13,7 @@ from serving.export.version import COUNT, examples, export
 from tests.serving.conftest import TEXT_RUN, event_run, image_run  # noqa: F401
 from training.runs.run import load_run
 from training.sources.events.histories import Histories, Schema
+from training.sources.events.source import EventSource
 from training.sources.image import data
 
 
@@ -39,7 +40,7 @@ def test_a_table_of_ones_own_is_shown_to_nobody(event_run):  # noqa: F811
 
 
 @pytest.mark.parametrize("people", [2, 5])
-def test_published_histories_are_a_table_that_the_client_reads(rng, people):
+def test_published_histories_are_a_table_that_the_client_reads(rng, people, monkeypatch):
     schema = Schema({"bili": None, "sex": ["f", "m"]})
     sizes = rng.integers(1, 5, people)
     times = np.concatenate([np.cumsum(rng.integers(1, 50, size)) for size in sizes]).astype(float)
@@ -51,10 +52,9 @@ def test_published_histories_are_a_table_that_the_client_reads(rng, people):
     both = np.ravel([ends - sizes + 1, ends], "F")
     names = np.repeat([f"p{n}" for n in range(people)], 2)
     found = Histories(schema, times, values, starts, both, np.zeros(2 * people), names)
-    source = SimpleNamespace(load_split=lambda *_, **__: found)
-    (table,) = examples(
-        SimpleNamespace(config=SimpleNamespace(source="events", data="known"), source=source)
-    )
+    monkeypatch.setattr(EventSource, "load_split", lambda *_, **__: found)
+    config = SimpleNamespace(source="events", data="known")
+    (table,) = examples(SimpleNamespace(config=config, source=EventSource(schema, 9)))
     histories = parse_table(table.splitlines(), "id", "time")
     assert [*histories] == [f"p{n}" for n in range(min(people, 3))]
     for history, start, end in zip(histories.values(), ends - sizes, ends, strict=False):

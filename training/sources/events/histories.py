@@ -63,6 +63,11 @@ class Histories:
             people=self.people[rows],
         )
 
+    @property
+    def sources(self) -> list[dict[str, list[float]]]:
+        """The `inputs` of each example."""
+        return [self.inputs(example) for example in range(len(self.labels))]
+
     def inputs(self, example: int) -> dict[str, list[float]]:
         """Return the events of an example: `time`, and each input, NaN where missing."""
         events = slice(self.starts[example], self.ends[example])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from training.sources.source import Source, encoded, read_sequence
 
 Tensor = Any
 SMALLEST = 1e-6  # the least number that a logarithm is taken of
+_PEOPLE = 3  # whose histories are shown
 OUTLYING = 0.001  # share of numbers at either end that are taken as the next less extreme one
 
 
@@ -118,6 +121,24 @@ class EventSource(Source):
         """Return histories of several events; a single one has one event."""
         times = np.arange(1 if count == 1 else 8, dtype="float32")
         return dict.fromkeys(self.inputs(), np.tile(times, (count, 1)))
+
+    def shown(self, config: Config, count: int) -> list[str]:
+        """Return a table in CSV: whole histories, with the names that the served model has.
+
+        They are of data sets that are published, not of a table of one's own.
+        """
+        if ":" in config.data:
+            return []
+        histories = self.load_split(config, config.data, "dev")
+        last = {person: n for n, person in enumerate(histories.people)}
+        file = io.StringIO()
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["id", "time", *histories.schema.inputs()])
+        for person, n in list(last.items())[:_PEOPLE]:
+            for event in range(histories.starts[n], histories.ends[n]):
+                values = (f"{v:g}" if np.isfinite(v) else "" for v in histories.values[event])
+                rows.writerow([person, f"{histories.times[event]:g}", *values])
+        return [file.getvalue()]
 
     def read(self, **columns: Tensor) -> Tensor:
         """Return the events that a model reads of columns: see `window`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import re
@@ -25,6 +26,7 @@ from training.sources.source import Source, encoded
 Tensor = Any
 _TOGETHER = 1 << 26  # pixels of the images of a request
 _CHUNK = 256  # images read together
+_MOST_SHOWN = 20_000  # bytes of an image
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,12 @@ class ImageSource(Source):
         blank = tf.zeros([self.height, self.width, self.channels], tf.uint8)
         files = [tf.io.encode_png(blank), tf.io.encode_jpeg(blank)]
         return {"image_bytes": tf.stack([files[number % 2] for number in range(count)])}
+
+    def shown(self, config: Config, count: int) -> list[str]:
+        """Return small images of the dev split, files in base64."""
+        sources = self.load_split(config, config.data, "dev", limit=count).sources
+        files = [file.read_bytes() if isinstance(file, Path) else file for file in sources]
+        return [base64.b64encode(file).decode() for file in files if len(file) <= _MOST_SHOWN]
 
     def read(  # type: ignore[override]
         self, image_bytes: Tensor, most_pixels: int | None = _TOGETHER
