@@ -175,7 +175,7 @@ page-kernel:  ## build the products of the page without a server: serving/portab
 messages:  ## build the client's messages from serving/client/serving.proto
 	@$(find-python); folder=$$(mktemp -d) && trap "rm -r $$folder" EXIT && $$python -m venv $$folder && \
 	  $$folder/bin/pip install --quiet --disable-pip-version-check grpcio-tools==1.71.2 && \
-	  $$folder/bin/python -m grpc_tools.protoc -I . --python_out=$(or $(OUTPUT),.) serving/client/serving.proto
+	  $$folder/bin/python -m grpc_tools.protoc -I . --descriptor_set_out=serving/client/serving.binpb serving/client/serving.proto
 
 .venv/batch-installed: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[batch]'

@@ -66,7 +66,13 @@ DATA = {
         "data/phrasebook/*",
         "deploy/**/*",
     ],
-    "serving": ["check/*.json", "client/*.proto", "deploy/**/*", "page/**/*", "portable/engine/*"],
+    "serving": [
+        "check/*.json",
+        "client/serving.*",
+        "deploy/**/*",
+        "page/**/*",
+        "portable/engine/*",
+    ],
 }
 
 LIBRARY = ["keras>=3.13,<4", "numpy>=1.26"]

@@ -1,7 +1,6 @@
 """Tensors in TensorFlow Serving's messages, and the outputs of answers, without TensorFlow.
 
-`serving_pb2.py` is generated from serving.proto by `make messages`. The outputs of an answer are
-checked for type, rank and length.
+The outputs of an answer are checked for type, rank and length.
 """
 
 import math
