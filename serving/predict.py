@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from serving.api.printing import print_json, printable
-from serving.client.options import Parser, add_connection, ended, file_to_write, opened_model
+from serving.client.options import Parser, ended, opened_model
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,22 +20,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="python -m serving.predict",
-        description="Says how probable an outcome is after each history in a table.",
-        examples=(
-            "--model pbcseq visits.csv",
-            "--local models/pbcseq/1 --only 17 --png timeline.png visits.csv",
-        ),
+    examples = (
+        "--model pbcseq visits.csv",
+        "--local models/pbcseq/1 --only 17 --png timeline.png visits.csv",
     )
+    text = "Says how probable an outcome is after each history in a table."
+    png = "draw the first timeline"
+    parser = Parser("python -m serving.predict", text, examples, "histories", "an id", png)
     parser.add_argument("table", metavar="CSV", help="a row for each visit; .gz allowed")
-    add_connection(parser, "histories")
     add = parser.add_argument
     add("--id", default="id", metavar="COLUMN", help="whose each row is; default: id")
     add("--time", default="time", metavar="COLUMN", help="when it was; default: time")
     add("--only", action="append", metavar="ID", help="these ids alone")
-    add("--json", action="store_true", help="print one JSON object an id")
-    add("--png", type=file_to_write, metavar="FILE", help="draw the first timeline")
     return parser
 
 

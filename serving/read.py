@@ -13,14 +13,7 @@ from pathlib import Path
 
 from serving.api.errors import ServingError
 from serving.api.printing import print_error, print_json, printable
-from serving.client.options import (
-    Parser,
-    add_connection,
-    ended,
-    file_to_write,
-    numbered,
-    opened_model,
-)
+from serving.client.options import Parser, ended, numbered, opened_model
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,20 +26,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="python -m serving.read",
-        description="Reads images, PNG or JPEG, with a served model, or here with --local.",
-        examples=(
-            "--model digits digits/*.png",
-            "--local models/digits/1 --regions --png looked.png digits/0.png",
-        ),
+    examples = (
+        "--model digits digits/*.png",
+        "--local models/digits/1 --regions --png looked.png digits/0.png",
     )
+    text = "Reads images, PNG or JPEG, with a served model, or here with --local."
+    png = "with --regions: draw it over the image"
+    parser = Parser("python -m serving.read", text, examples, "images", "an image", png)
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="files")
-    add_connection(parser, "images")
     parser.add_argument("--regions", action="store_true", help="where the model looked")
-    text = "with --regions: draw it over the image"
-    parser.add_argument("--png", type=file_to_write, metavar="FILE", help=text)
-    parser.add_argument("--json", action="store_true", help="print one JSON object an image")
     return parser
 
 

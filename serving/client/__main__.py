@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from serving.api.printing import not_installed, print_error, print_json, printable
 from serving.client.options import (
     Parser,
-    add_connection,
     ended,
     file_to_write,
     numbered,
@@ -44,17 +43,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="python -m serving.client",
-        description="Translates texts with a served model, or in this process with --local.",
-        examples=(
-            '--model en-fr "She is eating a green apple."',
-            "--local models/mine --format sherpa --text --phones tokens.txt < text.txt",
-        ),
+    examples = (
+        '--model en-fr "She is eating a green apple."',
+        "--local models/mine --format sherpa --text --phones tokens.txt < text.txt",
     )
+    text = "Translates texts with a served model, or in this process with --local."
+    png = "with --align: write a heat map (matplotlib)"
+    parser = Parser("python -m serving.client", text, examples, "texts", "a text", png)
     add = parser.add_argument
     add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
-    add_connection(parser, "texts")
     signature = parser.add_mutually_exclusive_group().add_argument
     signature("--nbest", type=size, metavar="N", help="the N best translations, with scores")
     signature("--align", action="store_true", help="draw the attention weights")
@@ -62,10 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     signature("--score", action="store_true", help=text)
     signature("--split", action="store_true", help="translate sentence by sentence")
     signature("--metadata", action="store_true", help="show the signatures and stop")
-    text = "with --align: write a heat map (matplotlib)"
-    add("--png", type=file_to_write, metavar="FILE", help=text)
     add("--scores", action="store_true", help="print the score before each translation")
-    add("--json", action="store_true", help="print one JSON object a text")
     parser.set_defaults(threads=None)
     add = parser.add_argument_group(
         "lexicons of speech software, by a pronouncer with --local (on all cores, or --threads)"

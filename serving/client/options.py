@@ -25,11 +25,20 @@ _EXTRAS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help ends in examples, and whose errors are one line, as of all commands."""
+    """A parser of a command that asks a model about `rows`, each `row` with its article.
 
-    def __init__(self, examples: Sequence[str], **settings: Any) -> None:
-        super().__init__(**settings)
+    It has the options of a connection, `--json` and `--png`. Its help ends in examples, its errors
+    are one line, as of all commands.
+    """
+
+    def __init__(
+        self, prog: str, description: str, examples: Sequence[str], rows: str, row: str, png: str
+    ) -> None:
+        super().__init__(prog=prog, description=description)
         self.examples = examples
+        self.add_argument("--json", action="store_true", help=f"print one JSON object {row}")
+        self.add_argument("--png", type=file_to_write, metavar="FILE", help=png)
+        _add_connection(self, rows)
 
     def format_help(self) -> str:
         """Return the help with the examples."""
@@ -81,7 +90,7 @@ def numbered(path: Path, number: int, count: int) -> Path:
     return path.with_stem(f"{path.stem}-{number + 1}") if count > 1 else path
 
 
-def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
+def _add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
     """Add the options by which `opened_model` finds a model."""
     add = parser.add_argument
     text = "the server, or unix:PATH; default: localhost:8500"

@@ -24,20 +24,10 @@ from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
 from serving.savedmodel.status import Code, StatusError, deadline_exceeded, invalid, shortened
-from serving.server import calls
+from serving.server import calls, tensors
 from serving.server.calls import Batcher, Call, HeavyError, Metrics, Workers
 from serving.server.models import Models
-from serving.server.tensors import (
-    Arrays,
-    Limits,
-    check_shapes,
-    cost,
-    parse,
-    read_inputs,
-    read_tensors,
-    to_proto,
-    write_outputs,
-)
+from serving.server.tensors import Arrays, Limits
 
 DEFAULT_SIGNATURE = "serving_default"
 Choice = tuple[str, int | None]  # a model and its version, None for the newest
@@ -97,8 +87,8 @@ class Service:
                     expected = f"some of the outputs {sorted(signature.outputs)}, each once"
                     raise invalid(f"expected {expected}. Received: {sorted(names)}")
                 inputs = read(signature.inputs)
-                check_shapes(inputs, signature.inputs, self.limits)
-                if (size := cost(inputs)) > calls.LIGHT_COST and not call.is_heavy:
+                tensors.check_shapes(inputs, signature.inputs, self.limits)
+                if (size := tensors.cost(inputs)) > calls.LIGHT_COST and not call.is_heavy:
                     raise HeavyError(size)
                 ran, run = time.perf_counter(), partial(model.run, key)
                 if self.batcher:
@@ -184,12 +174,12 @@ class GrpcMethods:
     def _outputs(self, data: bytes, call: Call) -> Message:
         request = serving_pb2.PredictRequest.FromString(data)
         choice, spec = _choice_of_spec(request), request.model_spec
-        read = partial(read_tensors, request.inputs, limits=self.service.limits)
+        read = partial(tensors.read_tensors, request.inputs, limits=self.service.limits)
         names = list(request.output_filter)
         version, outputs = self.service.predict(choice, spec.signature_name, call, read, names)
         response = serving_pb2.PredictResponse()
         for alias, array in outputs.items():
-            response.outputs[alias].CopyFrom(to_proto(array))
+            response.outputs[alias].CopyFrom(tensors.to_proto(array))
         response.model_spec.name = spec.name
         response.model_spec.signature_name = spec.signature_name or DEFAULT_SIGNATURE
         response.model_spec.version.value = version
@@ -244,10 +234,11 @@ class Rest:
         choice, call = _choice_of_path(request), Call(self.seconds, "REST", request.client)
 
         def work() -> str:
-            document = parse(body)
+            document = tensors.parse(body)
             name = document.get("signature_name", "")
-            _, outputs = self.service.predict(choice, name, call, partial(read_inputs, document))
-            return write_outputs(outputs, rows="instances" in document)
+            read = partial(tensors.read_inputs, document)
+            _, outputs = self.service.predict(choice, name, call, read)
+            return tensors.write_outputs(outputs, rows="instances" in document)
 
         body, most = bytearray(), self.service.limits.bytes
         async with asyncio.timeout(self.seconds):
