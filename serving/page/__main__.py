@@ -93,7 +93,7 @@ def _serve(options: argparse.Namespace) -> int:
     """Show the page until it is interrupted."""
     import uvicorn
 
-    from serving.page.app import PageSettings, build, host_names
+    from serving.page.app import HEADERS, PageSettings, build, host_names
 
     card = read_card(options.manifest) if options.manifest else Card()
     names = host_names(options.host, options.names)
@@ -102,6 +102,7 @@ def _serve(options: argparse.Namespace) -> int:
     )
     config = uvicorn.Config(
         build(settings),
+        headers=[*HEADERS.items()],
         host=options.host,
         port=options.port,
         log_level="warning",

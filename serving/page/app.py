@@ -25,7 +25,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.api.histories import TIME, parse_table
 from serving.api.results import split_sentences
@@ -44,7 +43,7 @@ from serving.portable.engine.scripts import rules
 from training.data.rules import MOST_SENTENCES
 
 CLIENT_CLOSED = 499  # nobody reads it
-HEADERS = {
+HEADERS = {  # of every answer
     # Nothing from another host, nothing inline: text from a model can not become code.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self' blob: data:; base-uri 'none'; form-action 'none'; "
@@ -69,37 +68,23 @@ class BadRequestError(Exception):
     """A request that the page does not make; its text says what was expected."""
 
 
-class Headers:
-    """Adds `HEADERS` to every answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *own]}
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
-
-
 def answering(
-    function: Callable[[Request, Any], Coroutine[Any, Any, Answer]], read: Read[Any] | None = None
-) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-    """Make an endpoint of a function: its result as JSON, its errors as one line.
+    path: str,
+    function: Callable[[Any, Any], Coroutine[Any, Any, Answer]],
+    kind: type = AsyncTranslator,
+    read: Read[Any] | None = None,
+) -> Route:
+    """Make a route of a question to a kind of client: its result as JSON, its errors as one line.
 
-    A browser that goes away, as one does that types on, cancels what it asked for, down to the
-    call to the model server.
+    `read` reads the body of a POST, without it the route is a GET. A browser that goes away, as
+    one does that types on, cancels what it asked for, down to the call to the model server.
     """
 
     async def endpoint(request: Request) -> Response:
         try:
             body = await read(request) if read else None
-            answer = await _unless_gone(request, function(request, body))
+            client = request.app.state.clients[kind]
+            answer = await _unless_gone(request, function(client, body))
             try:
                 return JSONResponse(answer)
             except ValueError:
@@ -113,7 +98,7 @@ def answering(
             status = 400 if isinstance(error, InvalidRequestError) else 502
             return JSONResponse({"error": str(error).splitlines()[0]}, status)
 
-    return endpoint
+    return Route(path, endpoint, methods=["POST" if read else "GET"])
 
 
 async def json_object(request: Request, most: int) -> dict[str, Any]:
@@ -286,9 +271,8 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
 class PageSettings:
     """The model that the page asks, `host:port` of its server, and the limits of asking.
 
-    `options` are further ones of the clients, see `serving.client.protocol.Endpoint`. `hosts` are
-    names by which browsers may ask for the page; others are refused, so that a foreign page whose
-    name leads here gets nothing.
+    `hosts` are names by which browsers may ask for the page; others are refused, so that a foreign
+    page whose name leads here gets nothing.
     """
 
     target: str
@@ -296,7 +280,6 @@ class PageSettings:
     timeout: float = 10.0
     card: Card = field(default_factory=Card)
     example: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
     hosts: tuple[str, ...] = LOCAL
 
 
@@ -309,22 +292,21 @@ def host_names(address: str, names: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def build(settings: PageSettings) -> Starlette:
-    """Build the application."""
+    """Build the application, which is to be served with `HEADERS`."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        options = {"timeout": settings.timeout, "retries": 0, **settings.options}
         async with AsyncExitStack() as stack:
             app.state.clients = {
                 kind: await stack.enter_async_context(
-                    kind(settings.target, settings.model, **options)
+                    kind(settings.target, settings.model, timeout=settings.timeout, retries=0)
                 )
                 for kind in (AsyncTranslator, AsyncReader, AsyncPredictor)
             }
             yield
 
-    async def model(request: Request, _: None) -> Answer:
-        metadata = await request.app.state.clients[AsyncTranslator].metadata()
+    async def model(client: AsyncTranslator, _: None) -> Answer:
+        metadata = await client.metadata()
         return {
             "model": metadata.model,
             "version": metadata.version,
@@ -339,30 +321,13 @@ def build(settings: PageSettings) -> Starlette:
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Route("/healthz", lambda request: JSONResponse({"ok": True})),
-        Route("/api/model", answering(model)),
-        _question("/api/translate", translate, AsyncTranslator, sentences),
-        _question("/api/look", look, AsyncTranslator, sentences),
-        _question("/api/read", read, AsyncReader, partial(bytes_of, most=MOST_IMAGE)),
-        _question("/api/follow", follow, AsyncPredictor, partial(json_object, most=MOST_TABLE)),
+        answering("/api/model", model),
+        answering("/api/translate", translate, AsyncTranslator, sentences),
+        answering("/api/look", look, AsyncTranslator, sentences),
+        answering("/api/read", read, AsyncReader, partial(bytes_of, most=MOST_IMAGE)),
+        answering("/api/follow", follow, AsyncPredictor, partial(json_object, most=MOST_TABLE)),
         Route("/static/rules.js", lambda request: Response(rules(), media_type="text/javascript")),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    middleware = [
-        Middleware(TrustedHostMiddleware, allowed_hosts=[*settings.hosts]),
-        Middleware(Headers),
-    ]
-    return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
-
-
-def _question(
-    path: str,
-    function: Callable[[Any, Any], Coroutine[Any, Any, Answer]],
-    kind: Any,
-    read: Read[Any],
-) -> Route:
-    """Make a route of a question to a kind of model."""
-
-    def ask(request: Request, body: Any) -> Coroutine[Any, Any, Answer]:
-        return function(request.app.state.clients[kind], body)
-
-    return Route(path, answering(ask, read), methods=["POST"])
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=[*settings.hosts])
+    return Starlette(routes=routes, middleware=[trusted], lifespan=lifespan)

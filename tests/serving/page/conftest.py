@@ -9,7 +9,7 @@ import urllib.request
 
 import uvicorn
 
-from serving.page.app import build
+from serving.page.app import HEADERS, build
 
 
 class Page:
@@ -36,7 +36,8 @@ class Page:
 @contextlib.contextmanager
 def showing(settings):
     """Run the page with these settings."""
-    config = uvicorn.Config(build(settings), host="127.0.0.1", port=0, log_level="error")
+    options = {"headers": [*HEADERS.items()], "log_level": "error"}
+    config = uvicorn.Config(build(settings), host="127.0.0.1", port=0, **options)
     server, listening = uvicorn.Server(config), config.bind_socket()
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
