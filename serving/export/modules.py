@@ -37,35 +37,34 @@ INPUTS = {
 }
 
 
-class Exported(tf.Module):
-    """Variables, tokenizers and signatures of a translator, without the Keras models.
+class Exported:
+    """Signatures of a translator, and the `module` to save: its variables and tokenizers.
 
     The C++ loader of TensorFlow Serving cannot load a SavedModel that holds a Keras model, so the
-    module holds the models' variables and the functions that use them. Several runs are used as an
-    ensemble. Where that is faster, kernels are constants of the graph. Raises ValueError if several
-    runs are given and `precision` is "bfloat16".
+    module has none. Several runs are used as an ensemble. Where that is faster, kernels are
+    constants of the graph. Raises ValueError if several runs are given and `precision` is
+    "bfloat16".
     """
 
     def __init__(self, runs: Sequence[Run], search_settings: SearchSettings) -> None:
-        super().__init__()
-        models = [run.model for run in runs]
-        self._models, self._run = _Untracked(models), _Untracked(runs[0])
-        self._spelling = _Untracked(spelling_of(runs))
-        steps = constant_steps(models, search_settings.beam_width, search_settings.precision)
-        constants = [weight for step in steps or () for weight in step.taken]
-        self._settings, self._steps = _Untracked(search_settings), _Untracked(steps)
-        self._bound = _Untracked(bound_of(runs))
+        self._models, self._run = [run.model for run in runs], runs[0]
+        self._settings, self._spelling = search_settings, spelling_of(runs)
+        self._bound = bound_of(runs)
+        width, precision = search_settings.beam_width, search_settings.precision
+        self._steps = constant_steps(self._models, width, precision)
         self._copies = runs[0].config.copy or search_settings.replaces_unknown
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
-        self.variables_used = variables_of(models, without=constants)
+        constants = [weight for step in self._steps or () for weight in step.taken]
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        self.module = saved_module(self._models, tokenizers, without=constants)
         # All signatures begin alike: a function that they share is traced, saved and loaded once.
         text, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
-        self._read = _Untracked(graph(text)(self._ids))
-        self._encode = _Untracked(graph(ids)(self._encoded))
+        self._read = graph(text)(self._ids)
+        self._encode = graph(ids)(self._encoded)
         # With products in bfloat16 a step knows the best tokens alone; what a model copies is no
         # token of a text that is given.
-        copies = any("copy" in {layer.name for layer in model.layers} for model in models)
+        copies = any("copy" in {layer.name for layer in model.layers} for model in self._models)
         self.scores = search_settings.precision == "float32" and not copies
         self.attends = all(run.config.attention != "none" for run in runs)
 
@@ -92,7 +91,7 @@ class Exported(tf.Module):
         `words` `(B, W)` are those of the translation, and `word_probabilities` `(B, W)` says how
         sure each is: see `words_of`.
         """
-        ids, empty, truncated = self._read.value(text)
+        ids, empty, truncated = self._read(text)
         result, copied = self._search(ids), self._copied(text)
         return {
             "translation": self._text(result.ids[:, 0], empty, copied),
@@ -107,9 +106,9 @@ class Exported(tf.Module):
 
         `truncated` and `unknown` are those of `translate`.
         """
-        ids, empty, truncated = self._read.value(text)
-        count = self._settings.value.num_results
-        result = self._search(ids, self._settings.value)
+        ids, empty, truncated = self._read(text)
+        count = self._settings.num_results
+        result = self._search(ids, self._settings)
         each, copied = tf.repeat(empty, count), self._copied(text, count)
         flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])
         return {
@@ -124,7 +123,7 @@ class Exported(tf.Module):
 
         `truncated`, `unknown`, `words` and `word_probabilities` are those of `translate`.
         """
-        ids, empty, truncated = self._read.value(text)
+        ids, empty, truncated = self._read(text)
         result = self._search(ids, return_attention_weights=True)
         assert result.attention_weights is not None
         target, copied = result.ids[:, 0], self._copied(text)
@@ -149,26 +148,26 @@ class Exported(tf.Module):
         `truncated` `(B,)` says that one of both was longer than the model reads; `unknown` `(B,)`
         is that of `translate`.
         """
-        ids, empty, truncated = self._read.value(text)
+        ids, empty, truncated = self._read(text)
         translation = tf.ensure_shape(translation, [None])
         message = "as many translations as texts are expected"
         equal = tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
         with tf.control_dependencies([equal]):
-            factor, more = self._bound.value
+            factor, more = self._bound
             # Of a search, without the end.
-            most = factor * self._settings.value.max_source_length + more - 1
+            most = factor * self._settings.max_source_length + more - 1
             target = self.target_tokenizer.tokenize(_cut(translation, most))
         truncated |= _is_cut(translation, target, most)
         target = target[:, :most]
         end = tf.fill([tf.shape(text)[0], 1], END_ID)
         target = dense_ids(tf.concat([target, end], axis=1))
-        steps = self._steps.value
-        log_probs = score_targets(self._models.value, self._encode.value(ids), target, steps)
+        steps = self._steps
+        log_probs = score_targets(self._models, self._encode(ids), target, steps)
         lengths = tf.reduce_sum(tf.cast(target != PAD_ID, tf.float32), 1)
         # Nothing is translated as nothing, without the model.
         certain = empty & (lengths == 1)
         log_probs = tf.where((target != PAD_ID) & ~certain[:, None], log_probs, 0.0)
-        norm = ((5.0 + lengths) / 6.0) ** self._settings.value.length_penalty
+        norm = ((5.0 + lengths) / 6.0) ** self._settings.length_penalty
         tokens = tf.where(target == END_ID, "</s>", self.target_tokenizer.tokens(target))
         return {
             "score": tf.reduce_sum(log_probs, 1) / norm,
@@ -181,13 +180,13 @@ class Exported(tf.Module):
     def _ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return ids `(B, S)`, whether a text is empty, and whether it was cut."""
         text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
-        most = self._settings.value.max_source_length
+        most = self._settings.max_source_length
         ids = self.source_tokenizer.tokenize(_cut(text, most))
         return dense_ids(ids[:, :most]), ids.row_lengths() == 0, _is_cut(text, ids, most)
 
     def _encoded(self, ids: tf.Tensor) -> Encoded:
-        models, width = self._models.value, self._settings.value.beam_width
-        return encode(self._steps.value or [PlainStep(x, width) for x in models], ids)
+        models, width = self._models, self._settings.beam_width
+        return encode(self._steps or [PlainStep(x, width) for x in models], ids)
 
     def _search(
         self,
@@ -197,18 +196,16 @@ class Exported(tf.Module):
         return_attention_weights: bool = False,
     ) -> SearchResult:
         """Search for one result, or by other settings."""
-        search_settings = search_settings or dataclasses.replace(
-            self._settings.value, num_results=1
-        )
-        spelling = self._spelling.value
+        search_settings = search_settings or dataclasses.replace(self._settings, num_results=1)
+        spelling = self._spelling
         parts = windows(ids, spelling.whole) if spelling else None
         weighs = return_attention_weights or search_settings.replaces_unknown
         result = search(
-            self._models.value,
-            self._encode.value(parts.ids if parts else ids),
+            self._models,
+            self._encode(parts.ids if parts else ids),
             search_settings,
-            steps=self._steps.value,
-            bound=self._bound.value,
+            steps=self._steps,
+            bound=self._bound,
             return_attention_weights=weighs or parts is not None,
         )
         if parts:
@@ -231,13 +228,13 @@ class Exported(tf.Module):
         return tf.where(empty, "", self.target_tokenizer.detokenize(ids, copied))
 
     def _unknown(self, text: tf.Tensor) -> tf.Tensor:
-        return self.source_tokenizer.unknown(_cut(text, self._settings.value.max_source_length))
+        return self.source_tokenizer.unknown(_cut(text, self._settings.max_source_length))
 
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
         if not self._copies:
             return None
-        most = self._settings.value.max_source_length
-        return tokens_to_copy(self._run.value, _cut(text, most), most, results)
+        most = self._settings.max_source_length
+        return tokens_to_copy(self._run, _cut(text, most), most, results)
 
 
 def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
@@ -258,35 +255,30 @@ def traced(
     return graph()(function).get_concrete_function(**specs)
 
 
-def variables_of(
-    models: Sequence[keras.Model], without: Sequence[keras.Variable] = ()
-) -> list[tf.Variable]:
-    """Return the variables of models' weights, but for some, to be saved in their place."""
-    constants = {id(weight) for weight in without}
-    return [w.value for model in models for w in model.weights if id(w) not in constants]
+def saved_module(
+    models: Sequence[keras.Model],
+    tokenizers: Sequence[Any] = (),
+    without: Sequence[keras.Variable] = (),
+) -> tf.Module:
+    """Return a module of tokenizers and of the variables of models' weights, but for some."""
+    module, constants = tf.Module(), {id(weight) for weight in without}
+    weights = [weight for model in models for weight in model.weights]
+    module.variables_used = [w.value for w in weights if id(w) not in constants]
+    module.tokenizers = list(tokenizers)
+    return module
 
 
-@dataclasses.dataclass(frozen=True)
-class _Untracked:
-    """Holds what the SavedModel must not hold."""
-
-    value: Any
-
-
-class ExportedReader(tf.Module):
-    """Variables, tokenizer and signatures of a reader, without the Keras models."""
+class ExportedReader:
+    """Signatures of a reader, and the `module` to save: its variables and tokenizer."""
 
     def __init__(self, runs: Sequence[Run], search_settings: SearchSettings) -> None:
-        super().__init__()
-        models, config = [run.model for run in runs], runs[0].config
-        self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
-        source = runs[0].source
-        self._source, self._places = lambda: source, source.places
+        self._models, config = [run.model for run in runs], runs[0].config
+        self._source, self._places = runs[0].source, runs[0].source.places
         count = min(search_settings.num_results, search_settings.beam_width)
         self._settings = dataclasses.replace(search_settings, num_results=count)
         self._max_length = config.max_target_length
         self.target_tokenizer = runs[0].target_tokenizer
-        self.variables_used = variables_of(models)
+        self.module = saved_module(self._models, [self.target_tokenizer])
         self.attends = all(run.config.attention != "none" for run in runs)
 
     def signatures(self) -> dict[str, Any]:
@@ -294,7 +286,7 @@ class ExportedReader(tf.Module):
         functions = {"serving_default": self.read, "nbest": self.nbest}
         if self.attends:
             functions["regions"] = self.regions
-        inputs = self._source().inputs()
+        inputs = self._source.inputs()
         made = {name: traced(function, inputs) for name, function in functions.items()}
         return {**made, "read": made["serving_default"]}
 
@@ -339,13 +331,13 @@ class ExportedReader(tf.Module):
     def _search(
         self, inputs: dict[str, tf.Tensor], num_results: int = 1, **options: Any
     ) -> SearchResult:
-        batch = self._source().read(**inputs)
+        batch = self._source.read(**inputs)
         # TensorFlow 2.21's convolutions give an empty batch a wrong shape: zeros stand in.
         count = tf.shape(batch)[0]
         more = [[0, tf.cast(count == 0, tf.int32)], *[[0, 0]] * (len(batch.shape) - 1)]
         batch = tf.pad(batch, more)
         result = search(
-            self._hidden(),
+            self._models,
             batch,
             dataclasses.replace(self._settings, num_results=num_results),
             max_length=self._max_length,
@@ -354,20 +346,18 @@ class ExportedReader(tf.Module):
         return tf.nest.map_structure(lambda x: x if x is None else x[:count], result)
 
 
-class ExportedPredictor(tf.Module):
-    """Variables and signatures of a model of histories, without the Keras models."""
+class ExportedPredictor:
+    """Signatures of a model of histories, and the `module` to save: its variables."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        super().__init__()
-        models, source = [run.model for run in runs], runs[0].source
-        self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
-        self._source: Callable[[], Any] = lambda: source
-        self.variables_used = variables_of(models)
-        self.attends = all(map(attends, models))
+        self._models: list[keras.Model] = [run.model for run in runs]
+        self._source: Any = runs[0].source
+        self.module = saved_module(self._models)
+        self.attends = all(map(attends, self._models))
 
     def signatures(self) -> dict[str, Any]:
         """Return the functions by the name they are served under."""
-        made = traced(self.predict, self._source().inputs())
+        made = traced(self.predict, self._source.inputs())
         return {"serving_default": made, "predict": made}
 
     def predict(self, **columns: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -376,10 +366,10 @@ class ExportedPredictor(tf.Module):
         `truncated` `(B,)` says that a history has more events than are read, its last ones: of
         those before, what was known holds, and the weights are 0.
         """
-        events, places, truncated = self._source().window(**columns)
+        events, places, truncated = self._source.window(**columns)
         # One event that is none, so that histories may be empty.
         padded = tf.pad(events, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)
-        probability, weights = predict(self._hidden(), padded)
+        probability, weights = predict(self._models, padded)
         outputs = {"probability": probability, "truncated": truncated}
         if self.attends:
             rows = tf.range(tf.shape(places)[0])[:, None] + tf.zeros_like(places)

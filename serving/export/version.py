@@ -190,14 +190,15 @@ def export(
     if form == "onnx":
         return _export_onnx(runs, output, tell, settings)
     with _aside(output) as aside:
-        module, manifest = _module(runs, settings), _manifest(runs, settings.written(runs[0], form))
-        compares = isinstance(module, Exported) and settings.is_rounded
+        exported = _exported(runs, settings)
+        manifest = _manifest(runs, settings.written(runs[0], form))
+        compares = isinstance(exported, Exported) and settings.is_rounded
         tell("tracing the model", 0.05)
         with exporting():
-            signatures = module.signatures()
+            signatures = exported.signatures()
         tell("writing the SavedModel", 0.3 if compares else 0.6)
         try:
-            tf.saved_model.save(module, str(aside), signatures=signatures)
+            tf.saved_model.save(exported.module, str(aside), signatures=signatures)
             if compares:
                 tell("comparing its translations with those in float32", 0.4)
                 compared = compared_sources(runs[0]), signatures["translate"], settings
@@ -294,10 +295,10 @@ def _aside(output: Path) -> Iterator[Path]:
             remove_empty(missing[1:])
 
 
-def _module(
+def _exported(
     runs: Sequence[Run], settings: ExportSettings
 ) -> Exported | ExportedReader | ExportedPredictor:
-    """Return the module to save, by the runs' source: a translator, a reader or a predictor."""
+    """Return what the runs' source makes of them: a translator, a reader or a predictor."""
     config = runs[0].config
     if SOURCE_KINDS[config.source].tokens:
         return Exported(runs, settings)
