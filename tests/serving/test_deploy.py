@@ -11,15 +11,12 @@ import kubernetes_validate
 import pytest
 import yaml
 from envoy.config.bootstrap.v3 import bootstrap_pb2
-from envoy.extensions.filters.network.http_connection_manager.v3 import (
-    http_connection_manager_pb2 as manager_pb2,
-)
-from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
 from google.protobuf import json_format
 
 from tests.serving.conftest import add_version, free_port, serving
 from tests.serving.test_server import process  # noqa: F401  (fixture)
 from tests.serving.test_versions import request
+from tests.training.test_deploy import assert_restricted
 
 STOCK_FLAGS = {  # of tensorflow_model_server 2.20, those that the files use
     *("--port", "--rest_api_port", "--model_config_file", "--model_config_file_poll_wait_seconds"),
@@ -79,19 +76,8 @@ def test_manifests_are_valid(release):
 
 
 def test_pods_keep_to_the_restricted_standard():
-    """https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
-    pods = [
-        documents("kubernetes.yaml")[1]["spec"]["template"]["spec"],
-        documents("kubernetes-models.yaml")[0]["spec"],
-    ]
-    for pod in pods:
-        for container in pod["containers"]:
-            context = {**pod.get("securityContext", {}), **container["securityContext"]}
-            assert context["runAsNonRoot"] is True
-            assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-            assert context["allowPrivilegeEscalation"] is False
-            assert context["capabilities"] == {"drop": ["ALL"]}
-            assert context["readOnlyRootFilesystem"] is True
+    assert_restricted(documents("kubernetes.yaml")[1]["spec"]["template"]["spec"])
+    assert_restricted(documents("kubernetes-models.yaml")[0]["spec"])
 
 
 def envoy(document):
@@ -117,36 +103,13 @@ def test_envoys_limits_are_valid():
     listeners = document["static_resources"]["listeners"]
     assert {listener["name"] for listener in listeners} == names == {"grpc", "rest"}
     manager = listeners[0]["filter_chains"][0]["filters"][0]["typed_config"]
+    assert 0 < manager["http2_protocol_options"]["max_concurrent_streams"] <= 100
+    layer = made.layered_runtime.layers[0].static_layer.fields
+    reset = "overload.premature_reset_total_stream_count"
+    assert 0 < layer[reset].number_value <= 100  # of HTTP/2's rapid reset
     manager["request_time_out"] = "1s"
     with pytest.raises(json_format.ParseError):
         envoy(document)
-
-
-def test_envoy_bounds_streams_and_ends_connections_that_reset_them():
-    (document,) = documents("envoy.yaml")
-    made = envoy(document)
-    (layer,) = made.layered_runtime.layers
-    limits = {name: int(value.number_value) for name, value in layer.static_layer.fields.items()}
-    assert limits == {
-        "overload.premature_reset_total_stream_count": 100,
-        "overload.premature_reset_min_stream_lifetime_seconds": 1,
-        "http.max_requests_per_io_cycle": 1,
-    }
-    (manager,) = (
-        chain.filters[0].typed_config
-        for listener in made.static_resources.listeners
-        for chain in listener.filter_chains
-        if listener.name == "grpc"
-    )
-    downstream = manager_pb2.HttpConnectionManager()
-    assert manager.Unpack(downstream)
-    assert downstream.http2_protocol_options.max_concurrent_streams.value <= 100
-    (cluster,) = (c for c in made.static_resources.clusters if c.name == "grpc")
-    upstream = HttpProtocolOptions()
-    (options,) = cluster.typed_extension_protocol_options.values()
-    assert options.Unpack(upstream)
-    streams = upstream.explicit_http_config.http2_protocol_options.max_concurrent_streams.value
-    assert 0 < streams <= 100
 
 
 def test_the_stock_server_has_one_version_everywhere():

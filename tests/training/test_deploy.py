@@ -52,6 +52,17 @@ def test_custom_resources_are_valid(document):
     assert difference(document) == []
 
 
+def assert_restricted(pod):
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
+    for container in pod["containers"]:
+        context = {**pod.get("securityContext", {}), **container["securityContext"]}
+        assert context["runAsNonRoot"] is True
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["readOnlyRootFilesystem"] is True
+
+
 def test_the_job_in_it_is_valid_and_keeps_to_the_restricted_standard():
     template = RUNTIME["spec"]["template"]["spec"]
     (job,) = template["replicatedJobs"]
@@ -63,13 +74,7 @@ def test_the_job_in_it_is_valid_and_keeps_to_the_restricted_standard():
     pod = spec["template"]["spec"]
     assert pod["restartPolicy"] == "Never"  # one that came back alone would find nobody
     assert spec["backoffLimit"] == 0
-    for container in pod["containers"]:
-        context = {**pod["securityContext"], **container["securityContext"]}
-        assert context["runAsNonRoot"] is True
-        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert context["allowPrivilegeEscalation"] is False
-        assert context["capabilities"] == {"drop": ["ALL"]}
-        assert context["readOnlyRootFilesystem"] is True
+    assert_restricted(pod)
 
 
 def test_what_the_image_for_a_gpu_copies_can_be_installed(tmp_path):
