@@ -7,11 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from serving.commands import COMMANDS
+from training.command.interrupt import print_interrupt
 from training.command.options import main_guard
 
 ROOT = Path(__file__).parents[1]
@@ -159,21 +161,18 @@ def module_of(name):
 
 def fails(name, words, capsys):
     """Run a command that fails; return what it says, which is one line."""
-    try:
+    with pytest.raises(SystemExit) as ended:
         main_guard(lambda: sys.exit(module_of(name).main(words)))
-    except SystemExit as ended:
-        said, status = capsys.readouterr(), ended.code
-    else:
-        raise AssertionError("it did not fail")
-    assert status not in (None, 0)
-    line = said.err
-    if isinstance(status, str):  # which Python prints, and exits with status 1
-        line += status
+    assert ended.value.code not in (None, 0)
+    line = capsys.readouterr().err
+    if isinstance(ended.value.code, str):  # which Python prints, and exits with status 1
+        line += ended.value.code
     assert line.strip().count("\n") == 0
     return line
 
 
-def parser_of(name, monkeypatch):
+@cache
+def parser_of(name):
     """The parser of a command, which is asked for help."""
     parsers, parse = [], argparse.ArgumentParser.parse_args
 
@@ -181,51 +180,31 @@ def parser_of(name, monkeypatch):
         parsers.append(self)
         return parse(self, *arguments)
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", kept)
-    with pytest.raises(SystemExit) as ended:
-        module_of(name).main(["--help"])
-    assert ended.value.code == 0
-    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "parse_args", kept)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            module_of(name).main(["--help"])
     return parsers[0]
 
 
-def parsers_of(parser):
-    """A parser and those beneath it."""
-    below = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    return [parser, *(one for choices in below for one in choices.values())]
-
-
-def arguments_of(parser):
-    """All arguments of a parser and of those beneath it, each with its parser."""
-    for one in parsers_of(parser):
-        for action in one._actions:
-            if not isinstance(action, argparse._SubParsersAction):
-                yield one, action
-
-
 @pytest.mark.parametrize("name", MODULES)
-def test_help_says_what_the_command_does_and_names_each_default(name, capsys, monkeypatch):
-    top = parser_of(name, monkeypatch)
-    assert len(capsys.readouterr().out.splitlines()) > 5
-    for parser, action in arguments_of(top):
-        assert action.help, (parser.prog, action.dest)
-        if default := said_of(action.default):
-            shown = "".join(parser.format_help().split())  # lines break at hyphens, too
-            assert f"default:{default}" in shown, (parser.prog, action.dest)
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_help_ends_in_two_examples_that_the_command_takes(name, monkeypatch, tmp_path):
-    top = parser_of(name, monkeypatch)
+def test_help_names_each_default_and_ends_in_two_examples_that_the_command_takes(
+    name, monkeypatch, tmp_path
+):
+    parser = parser_of(name)
     monkeypatch.chdir(tmp_path)
-    for parser in parsers_of(top):
-        lines = parser.format_help().partition("\nexamples:\n")[2].splitlines()
-        assert len(lines) == 2, parser.prog
-        for line in lines:
-            assert line.startswith(f"  {parser.prog}")
-            words = shlex.split(re.split(" [<>#|]", line)[0])[3:]  # python -m NAME
-            if "--help" not in words:
-                top.parse_args(words)
+    shown = "".join(parser.format_help().split())  # lines break at hyphens, too
+    for action in parser._actions:
+        assert action.help, action.dest
+        if default := said_of(action.default):
+            assert f"default:{default}" in shown, action.dest
+    lines = parser.format_help().partition("\nexamples:\n")[2].splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.startswith(f"  {parser.prog}")
+        words = shlex.split(re.split(" [<>#|]", line)[0])[3:]  # python -m NAME
+        if "--help" not in words:
+            parser.parse_args(words)
 
 
 def said_of(default):
@@ -277,3 +256,12 @@ def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(name, words, said
     found = fails(name, [filled(word, folder) for word in words], capsys)
     assert filled(said, folder) in found
     assert (everything(folder), everything(RUN)) == before
+
+
+def test_an_import_that_ctrl_c_ends_is_one_line(capsys):
+    """A native module raises an ImportError where it is interrupted."""
+    error = ImportError("initialization failed")
+    error.__cause__ = KeyboardInterrupt()
+    with pytest.raises(SystemExit) as ended:
+        print_interrupt(ImportError, error, None)
+    assert (ended.value.code, capsys.readouterr().err) == (130, "\nInterrupted.\n")

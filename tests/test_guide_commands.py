@@ -3,9 +3,7 @@
 Run as they stand, which takes minutes, they are by `make test-guides`.
 """
 
-import argparse
 import contextlib
-import importlib.util
 import os
 import random
 import re
@@ -20,7 +18,7 @@ import pytest
 
 from serving.demo import __main__ as demo
 from tests.serving.conftest import free_port
-from training.command.errors import UserError
+from tests.test_commands import parser_of
 
 ROOT = Path(__file__).parents[1]
 GUIDES = ROOT / "docs" / "guides"
@@ -61,25 +59,9 @@ for name, one in demo.DEMOS.items():
         COMMANDS.append((f"demo {name}", module, words))
 
 
-class Taken(Exception):
-    """The arguments were read without a mistake."""
-
-
 @pytest.mark.parametrize(("guide", "module", "words"), COMMANDS)
-def test_a_program_takes_the_options_of_a_guide(guide, module, words, monkeypatch):
-    parse = argparse.ArgumentParser.parse_args
-
-    def parsed(self, *args, **options):
-        parse(self, *args, **options)
-        raise Taken
-
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
-    package = importlib.util.find_spec(module).submodule_search_locations
-    main = importlib.import_module(f"{module}.__main__" if package else module).main
-    with pytest.raises(Taken):
-        main(words)
-    with pytest.raises((SystemExit, UserError)):
-        main([*words, "--what"])
+def test_a_program_takes_the_options_of_a_guide(guide, module, words):
+    parser_of(module).parse_args(words)
 
 
 RUN_BY = {  # the test that runs a page's blocks of Python

@@ -7,7 +7,8 @@ from types import TracebackType
 
 def print_interrupt(kind: type[BaseException], error: BaseException, at: TracebackType) -> None:
     """Print an error that nothing has caught, an interruption in one line; the status is 130."""
-    if not issubclass(kind, KeyboardInterrupt):
+    # A native module that is interrupted while it is imported ends in an ImportError.
+    if KeyboardInterrupt not in (kind, type(error.__cause__)):
         return sys.__excepthook__(kind, error, at)
     print("\nInterrupted.", file=sys.stderr)
     raise SystemExit(130)
