@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+from matplotlib.figure import Figure
+from sklearn.calibration import calibration_curve
 from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
 from lab import shared
@@ -90,7 +93,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     table = _table(data, said, SAMPLES)
     shared.write_table(options.output / "order.csv", table)
     drawn = {name: (data.labels, said[name][0]) for name in said if name in _SHOWN}
-    scores.draw_calibration(drawn, options.output / "calibration.png")
+    _draw_calibration(drawn, options.output / "calibration.png")
     return {
         "data": config.data,
         "examples": len(data.labels),
@@ -104,6 +107,21 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 _SHOWN = ("attention", "last_state", "logistic_regression")
+
+
+def _draw_calibration(predictions: dict[str, tuple[np.ndarray, np.ndarray]], path: Path) -> None:
+    """Draw the share of true outcomes over the predicted probability, in tenths."""
+    figure = Figure(figsize=(4.5, 4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+    for name, (labels, probabilities) in predictions.items():
+        came, predicted = calibration_curve(labels, probabilities, n_bins=10, strategy="quantile")
+        axes.plot(predicted, came, marker=".", label=name)
+    axes.set_xlabel("probability said, mean of a tenth")
+    axes.set_ylabel("share that came true")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
 
 
 def _trained_as(attention: str, shuffled: bool) -> str:

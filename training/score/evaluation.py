@@ -218,8 +218,7 @@ def report(options: argparse.Namespace) -> None:
     split, read = _load_split(options, run)
     if config.target == "label":
         cast(EventSource, run.source).tell_cut(split)
-        figure = options.output.with_suffix(".png") if options.output else None
-        scores = evaluate_labels(runs, split, bootstrap=options.bootstrap, figure=figure)
+        scores = evaluate_labels(runs, split, bootstrap=options.bootstrap)
     else:
         settings = SearchSettings.of(options)
         if config.source == "text":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,11 @@ SCORES = {name: METRICS[name].score for name in OF_OUTCOMES}
 
 
 def evaluate_labels(
-    runs: Sequence[Run],
-    data: Histories,
-    *,
-    bootstrap: bool = False,
-    figure: Path | None = None,
+    runs: Sequence[Run], data: Histories, *, bootstrap: bool = False
 ) -> dict[str, Any]:
     """Score the probabilities of a run, or the mean of several runs.
 
-    With `bootstrap` there are 95 % intervals, by resampling people with all their examples; a
-    `figure` of the calibration is drawn as a PNG.
+    With `bootstrap` there are 95 % intervals, by resampling people with all their examples.
 
     Returns:
         `auc`, `auprc`, of both outcomes alone; `cross_entropy`, `calibration_error`, `examples`,
@@ -59,8 +53,6 @@ def evaluate_labels(
             result[f"{key}_interval"] = interval(samples[key])
     result["cross_entropy"] = cross_entropy(data.labels, probabilities)
     result["calibration_error"] = calibration_error(data.labels, probabilities)
-    if figure is not None:
-        draw_calibration({"this run": (data.labels, probabilities)}, figure)
     return {
         **result,
         "examples": len(data.labels),
@@ -68,24 +60,6 @@ def evaluate_labels(
         "positive": positive,
         "seconds": round(seconds, 1),
     }
-
-
-def draw_calibration(predictions: dict[str, tuple[np.ndarray, np.ndarray]], path: Path) -> None:
-    """Draw the share of true outcomes over the predicted probability, in tenths."""
-    from matplotlib.figure import Figure
-    from sklearn.calibration import calibration_curve
-
-    figure = Figure(figsize=(4.5, 4), layout="constrained")
-    axes = figure.add_subplot()
-    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-    for name, (labels, probabilities) in predictions.items():
-        came, predicted = calibration_curve(labels, probabilities, n_bins=10, strategy="quantile")
-        axes.plot(predicted, came, marker=".", label=name)
-    axes.set_xlabel("probability said, mean of a tenth")
-    axes.set_ylabel("share that came true")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=120)
 
 
 def cross_entropy(labels: np.ndarray, probabilities: np.ndarray) -> float:
