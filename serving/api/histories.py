@@ -7,7 +7,6 @@ import gzip
 import itertools
 import math
 import zlib
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 from serving.api.arguments import shown
 from training.data.rules import (
-    LOST,
     MISSING,
     MOST_NUMBER,
     PLACEHOLDERS,
@@ -26,6 +24,7 @@ from training.data.rules import (
     encoding_hint,
     input_name,
     parse_number,
+    table_notes,
 )
 
 History = Mapping[str, Sequence[float | str | None]]
@@ -44,28 +43,23 @@ class Table(dict[str, dict[str, list[str]]]):
         `training.evaluate` prints the same lines.
         """
         names, (history, *_) = [*inputs], self.values()
+        missing: dict[str, list[tuple[int, str]]] = {}
         for column in history:
             plain = column if column in names else input_name(column)
-            if plain in names and plain != column and plain in history:
+            is_number = plain in names
+            if not is_number and not any(name.startswith(f"{plain}__") for name in names):
+                continue
+            if plain != column and plain in history:
                 yield f"{self.name}: {column!r} is not read beside {plain!r}: both are {plain}"
-            elif plain in names and column != TIME:
-                cells = [
-                    (line, cell)
-                    for person, lines in self.lines.items()
-                    for line, cell in zip(lines, self[person][column], strict=True)
-                    if cell.lower() in PLACEHOLDERS and cell not in SILENT
-                ]
-                counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
-                for line, cell in sorted(cells)[:1]:
-                    where = f"line {line}, {cell!r}"
-                    yield f"{self.name}: {counted} taken as missing in {column}: {where}"
+            elif column != TIME:
+                words = PLACEHOLDERS if is_number else MISSING
+                for person, lines in self.lines.items():
+                    for line, cell in zip(lines, self[person][column], strict=True):
+                        if cell.lower() in words and cell not in SILENT:
+                            missing.setdefault(column, []).append((line, cell))
         cells_of_time = itertools.chain.from_iterable(each[TIME] for each in self.values())
         times = [time for cell in cells_of_time if (time := parse_number(cell)) is not None]
-        gaps = itertools.pairwise(zip(times, array("f", times), strict=True))
-        lost = sum(abs(y - x - (b - a)) > LOST * (b - a) > 0 for (a, x), (b, y) in gaps)
-        if lost > LOST * len(times):
-            rounding = "are rounded, to 32 bits, by much of their distances: let them begin near 0"
-            yield f"{self.name}: {lost} of {len(times)} times {rounding}"
+        yield from table_notes(self.name, missing, times)
 
 
 def read_table(path: str | Path, person: str, time: str) -> Table:

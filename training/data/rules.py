@@ -8,9 +8,11 @@ tokenizer's file says which characters IDEOGRAPH, LETTER and SPACES are.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 # Tokens
@@ -145,6 +147,27 @@ def category_of(cell: str) -> str:
     """Return a category without its form: in NFC, and 1 for 1.0, which pandas makes of gaps."""
     whole = _WHOLE.fullmatch(cell)
     return unicodedata.normalize("NFC", whole[1] if whole else cell)
+
+
+def table_notes(
+    table: str, missing: Mapping[str, Sequence[tuple[int, str]]], times: Sequence[float]
+) -> Iterator[str]:
+    """Yield a line for each column with cells taken as missing, and one where times are rounded.
+
+    Args:
+        table: the table's name.
+        missing: of each column the lines and texts of those cells but SILENT ones.
+        times: those of all events, one history after another.
+    """
+    for column, cells in missing.items():
+        (line, text), count = min(cells), len(cells)
+        counted = "1 cell is" if count == 1 else f"{count} cells are"
+        yield f"{table}: {counted} taken as missing in {column}: line {line}, {text!r}"
+    gaps = itertools.pairwise(zip(times, array("f", times), strict=True))
+    lost = sum(abs(y - x - (b - a)) > LOST * (b - a) > 0 for (a, x), (b, y) in gaps)
+    if lost > LOST * len(times):
+        rounding = "are rounded, to 32 bits, by much of their distances: let them begin near 0"
+        yield f"{table}: {lost} of {len(times)} times {rounding}"
 
 
 def input_name(column: str, category: str | None = None) -> str:

@@ -346,12 +346,14 @@ def test_a_table_of_another_encoding_has_the_hint_of_training(tmp_path, encoding
 def test_what_a_table_is_taken_for_is_told_as_in_training(tmp_path, capsys):
     """By a client and a batch job in the words of a training, whatever follows the words."""
     cells = ["1.5", "unknown", "", "?", "2", "NA", "3"]
-    rows = [f"p{n % 2},{1_700_000_000 + n},{x},f,{n % 2}\n" for n, x in enumerate(cells)]
+    sexes = ["f", "m", "null", "NA", "", "N/A", "unknown"]  # of which the last one is a category
+    pairs = enumerate(zip(cells, sexes, strict=True))
+    rows = [f"p{n % 2},{1_700_000_000 + n},{x},{sex},{n % 2}\n" for n, (x, sex) in pairs]
     path = write(tmp_path, "patient,day,bili,sex,died\n" + "".join(rows))
     names = ["time", *read_table(path).schema.inputs()]
     wanted = sorted(capsys.readouterr().err.splitlines())
-    assert len(wanted) == 2
-    found = sorted(client.read_table(path, "patient", "day").notes(names))
-    assert found[0] == wanted[0]
-    assert found[1].partition(": let")[0] == wanted[1].partition(": let")[0]
-    assert list(client.read_table(path, "patient", "day").notes(["time"])) == found[1:]
+    begins = [line.removeprefix(f"{path}: ")[:28] for line in wanted]
+    assert begins == ["2 cells are taken as missing"] * 2 + ["5 of 7 times are rounded, to"]
+    assert wanted[1].endswith("in sex: line 4, 'null'")
+    assert sorted(client.read_table(path, "patient", "day").notes(names)) == wanted
+    assert list(client.read_table(path, "patient", "day").notes(["time"])) == wanted[2:]

@@ -35,17 +35,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from training.data.pair_files import CorpusError, read_text
 from training.data.rules import (
-    LOST,
     MISSING,
     PLACEHOLDERS,
     SILENT,
     category_of,
     input_name,
     parse_number,
+    table_notes,
 )
 from training.sources.events.histories import Histories, Schema
 
@@ -65,14 +63,14 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
     names = schema.inputs()
     if twice := [name for name in names if names.count(name) > 1]:
         raise CorpusError(f"{path} has two columns of the name {twice[0]}")
-    placeholders: dict[str, list[_Cell]] = {}
+    missing: dict[str, list[_Cell]] = {}
     times: list[float] = []
     values, examples = [], []
     for person, history in people.items():
         start = len(times)
         for event in history:
             times.append(event.time)
-            values.append(list(_numbers(path, event, schema, placeholders)))
+            values.append(list(_numbers(path, event, schema, missing)))
             line, outcome = event.cell(about["outcome"])
             if outcome.lower() in MISSING:
                 continue
@@ -84,20 +82,8 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
             examples.append((start, len(times), float(outcome), person))
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about['outcome']!r}")
-    gaps, rounded = np.diff(times), np.diff(np.array(times, np.float32).astype(float))
-    lost = np.count_nonzero((gaps > 0) & (np.abs(rounded - gaps) > LOST * gaps))
-    if lost > LOST * len(times):
-        rounding = (
-            f"{lost} of {len(times)} times are rounded, to 32 bits, by much of their distances"
-        )
-        print(f"{path}: {rounding}: let {about['time']} begin near 0", file=sys.stderr)
-    for name, cells in placeholders.items():
-        first = min(cells)
-        counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
-        print(
-            f"{path}: {counted} taken as missing in {name}: line {first.line}, {first.text!r}",
-            file=sys.stderr,
-        )
+    for note in table_notes(str(path), missing, times):
+        print(note, file=sys.stderr)
     return Histories.of(schema, times, values, examples)
 
 
@@ -282,20 +268,17 @@ def _told(path: Path, name: str, categories: list[str]) -> list[str]:
 
 
 def _numbers(
-    path: Path, event: _Event, schema: Schema, placeholders: dict[str, list[_Cell]]
+    path: Path, event: _Event, schema: Schema, missing: dict[str, list[_Cell]]
 ) -> Iterator[float]:
-    """Yield the numbers of an event, NaN where missing; `placeholders` gets the cells to print."""
+    """Yield the numbers of an event, NaN where missing; `missing` gets the cells to print."""
     for name, categories in schema.columns.items():
         cell = event.cell(name)
-        if categories is None:
-            if cell.text.lower() not in PLACEHOLDERS:
-                yield _number(path, name, cell, 0.0 if name in schema.log else -1e30)
-                continue
+        if cell.text.lower() in (PLACEHOLDERS if categories is None else MISSING):
             if cell.text not in SILENT:
-                placeholders.setdefault(name, []).append(cell)
-            yield math.nan
-        elif cell.text.lower() in MISSING:
-            yield from [math.nan] * len(categories)
+                missing.setdefault(name, []).append(cell)
+            yield from [math.nan] * (1 if categories is None else len(categories))
+        elif categories is None:
+            yield _number(path, name, cell, 0.0 if name in schema.log else -1e30)
         elif (found := _found(cell.text, categories)) is None:
             raise CorpusError(
                 f"{path}, line {cell.line}: {name} was never {cell.text!r} in training; known are "
