@@ -11,8 +11,8 @@ from training.config.schema import Config
 from training.data.prepared import write_manifest
 from training.data.store import END_ID, Sequences
 from training.fit.arrays import train_arrays
-from training.runs.card import Origin, write_origin
 from training.runs.files import RunFiles
+from training.runs.origin import Origin, write_origin
 
 
 def tokens_per_second(config: Config, vocabulary: int, length: int, steps: int) -> float:

@@ -17,8 +17,8 @@ from training.data.batches import Batches
 from training.data.plan import Batching
 from training.data.prepared import write_manifest
 from training.data.store import Sequences
-from training.runs.card import Origin, write_origin
 from training.runs.files import RunFiles
+from training.runs.origin import Origin, write_origin
 
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs the JAX backend")
 LONG = 240  # seconds, far more than anything here takes

@@ -5,7 +5,9 @@ from pathlib import Path
 from types import TracebackType
 
 
-def print_interrupt(kind: type[BaseException], error: BaseException, at: TracebackType) -> None:
+def print_interrupt(
+    kind: type[BaseException], error: BaseException, at: TracebackType | None
+) -> None:
     """Print an error that nothing has caught, an interruption in one line; the status is 130."""
     # A native module that is interrupted while it is imported ends in an ImportError.
     if KeyboardInterrupt not in (kind, type(error.__cause__)):

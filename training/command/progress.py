@@ -9,10 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
+from functools import partial
 
 _showing = False
 
@@ -27,33 +24,17 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
     Nothing is written to standard output, so that results can be sent to a file; and nothing at
     all where standard error is no terminal.
     """
-    if not _is_shown():
-        yield lambda count: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(unit), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with _shown(*columns) as bar:
-        task = bar.add_task(unit, total=total)
-        yield lambda count: bar.advance(task, count)
+    with _shown(unit, total, "BarColumn", "MofNCompleteColumn", "TimeRemainingColumn") as update:
+        yield lambda count: update(advance=count)
 
 
 @contextmanager
 def stages(first: str) -> Iterator[ReportStage]:
     """Show what is being done, `first` to begin with, for how long, and the share that is done."""
-    if not _is_shown():
-        yield lambda what, share=None: None
-        return
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-
-    text = TextColumn("{task.description} …", markup=False)
-    with _shown(TimeElapsedColumn(), BarColumn(), text) as bar:
-        task = bar.add_task(first, total=None)
-
-        def tell(what: str, share: float | None = None) -> None:
-            bar.update(task, description=what, total=share and 1.0, completed=share)
-
-        yield tell
+    with _shown(first, None, "BarColumn", "TimeElapsedColumn") as update:
+        yield lambda what, share=None: update(
+            description=what, total=share and 1.0, completed=share
+        )
 
 
 def print_choice(name: str, chosen: str, way_out: str = "") -> None:
@@ -65,26 +46,26 @@ def print_choice(name: str, chosen: str, way_out: str = "") -> None:
         name = way_out = ""
 
 
-def _is_shown() -> bool:
-    """Whether a bar is to be seen; if not, rich is not imported."""
-    return not _showing and sys.stderr.isatty()
-
-
 @contextmanager
-def _shown(*columns: ProgressColumn) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import Progress
-
+def _shown(text: str, total: int | None, *columns: str) -> Iterator[Callable[..., None]]:
+    """Show a text and columns of rich; yield `update` of what they show. Unseen, rich stays out."""
     global _showing
+    if _showing or not sys.stderr.isatty():
+        yield lambda **changes: None
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
     _showing = True
     try:
-        with Progress(
-            *columns,
+        with rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            *(getattr(rich, name)() for name in columns),
             console=Console(stderr=True),
             redirect_stdout=False,
             redirect_stderr=False,
             transient=True,
         ) as bar:
-            yield bar
+            yield partial(bar.update, bar.add_task(text, total=total))
     finally:
         _showing = False

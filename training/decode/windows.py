@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras_attention import SearchResult, backend
 from training.data.store import END_ID, PAD_ID
 from training.data.tokenizers import ALPHABETS
-from training.runs.card import read_origin
+from training.runs.origin import read_origin
 from training.runs.run import Run
 
 WINDOW, CONTEXT = 12, 3  # letters

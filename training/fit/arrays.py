@@ -21,9 +21,9 @@ from training.fit.optimizer import as_reckoned, compile_model, configure_keras, 
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import deciding
 from training.model.seq2seq import build_model
-from training.runs.card import Origin, read_origin
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import Record, RunFiles
+from training.runs.origin import Origin, read_origin
 
 
 def train_arrays(path: Path, processes: Processes = ALONE) -> Record:

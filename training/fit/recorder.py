@@ -19,9 +19,10 @@ from training.command.progress import progress
 from training.config.schema import Config
 from training.data.plan import Statistics
 from training.data.shapes import Reckoned
-from training.runs.card import FIGURES, Origin, write_card
+from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
+from training.runs.origin import Origin
 from training.sources.kinds import SOURCE_KINDS
 
 

@@ -12,8 +12,8 @@ from training.config.schema import Config
 from training.data.pieces import SENTENCEPIECE
 from training.data.store import END_ID
 from training.data.tokenizers import ALPHABETS, Tokenizer
-from training.runs.card import Origin
 from training.runs.files import SIDES
+from training.runs.origin import Origin
 from training.sources.kinds import SOURCE_KINDS
 from training.sources.source import Source
 

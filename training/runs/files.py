@@ -42,7 +42,7 @@ class RunFiles:
         self.path = path = Path(path)
         # the configuration. A directory with it is a run: it is written last
         self.config = path / "config.toml"
-        self.origin = path / "origin.json"  # what the run began with, see `training.runs.card`
+        self.origin = path / "origin.json"  # what the run began with, see `training.runs.origin`
         # of the sides that are text
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
         self.tokens = path / "tokens"  # token ids of the texts, see `training.data.prepared`

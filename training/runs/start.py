@@ -25,10 +25,10 @@ from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.data.tokens import write_tokens
 from training.model.seq2seq import build_model, check_attention
 from training.presets.recognise import recognise
-from training.runs.card import Origin, check_corpus, write_origin
 from training.runs.checkpoints import save_checkpoint
 from training.runs.choices import fitting_bound, print_choices
 from training.runs.files import SIDES, RunFiles
+from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_sides
 from training.sources.batches import make_batches
 from training.sources.kinds import SOURCE_KINDS, source_class
