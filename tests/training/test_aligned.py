@@ -8,8 +8,6 @@ import pytest
 from keras import ops
 
 from tests.keras_attention.helpers import array, assert_close, normal
-from training.command.errors import ConfigError
-from training.config.schema import Config
 from training.model.aligned import FARTHEST, AlignedDecoder
 
 BATCH, PLACES, TOKENS, WIDTH, VOCABULARY, UNITS = 3, 5, 4, 7, 11, 5
@@ -102,16 +100,3 @@ def test_steps_are_the_sequence_and_rows_may_share_a_memory(decoder, given):
         assert_close(log_probs, np.repeat(expected[:, t], 2, 0))
         assert_close(array(places).sum(-1), np.ones(2 * BATCH))
         assert not array(places)[~np.repeat(given["memory_mask"], 2, 0)].any()
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"order": "bahdanau"}, {"copy": True}, {"attention_heads": 2}, {"decoder_layers": 2}]
-)
-def test_what_such_a_decoder_cannot_do_is_refused_in_one_line(wrong):
-    settings = {"attention": "hard_monotonic", "order": "luong", **wrong}
-    if "copy" in wrong:
-        settings |= {"source_tokenizer": "words", "target_tokenizer": "words"}
-    with pytest.raises(
-        ConfigError, match=f"hard_monotonic expected {next(iter(wrong))} = .*Received"
-    ):
-        Config(**settings)

@@ -81,7 +81,6 @@ def test_a_resumed_run_has_no_preset_beside_its_place(tmp_path, monkeypatch, cap
 def test_a_closed_standard_output_and_error_end_no_command(tmp_path):
     file = tmp_path / "said"
     code = (
-        "import training.command.startup\n"
         "from training.command.options import main_guard\n"
         "def main():\n"
         f"    with open({str(file)!r}, 'w') as file:\n"

@@ -17,6 +17,7 @@ from training.config.schema import (
     preset_names,
 )
 
+WORDS, ALIGNED = "source_tokenizer=words target_tokenizer=words", "attention=hard_monotonic"
 G2P = {"g2p-low", "g2p-medium", "g2p-high"}
 
 
@@ -46,22 +47,6 @@ def test_every_path_is_written_as_toml(tmp_path, name):
     assert load_config(path).data == name
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ("join=0.5 batch_size=1", "join expected batch_size of 2 or more. Received: 1"),
-        ("source=events attention=dot", "expected none or additive for source = events. Rec"),
-        (
-            "subword_sampling=0.1 source_tokenizer=words target_tokenizer=words",
-            "subword_sampling expected sentencepiece on a side. Received: words and words",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit_together_are_one_clear_line(settings, said):
-    with pytest.raises(ConfigError, match=said):
-        override(Config(), settings.split())
-
-
 def test_batches_of_one_pair_have_none_to_join():
     assert override(Config(), ["join=0.5", "batch_size=2"]).join == 0.5
     assert override(Config(), ["batch_size=1"]).batch_size == 1
@@ -81,7 +66,7 @@ def test_settings_take_the_type_of_their_key():
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("settings", "said"),
     [
         ("epoch=3", "unknown key 'epoch'; did you mean epochs"),
         ("epochs", "expected KEY=VALUE. Received: epochs"),
@@ -95,15 +80,27 @@ def test_settings_take_the_type_of_their_key():
         ("learning_rate=-1", "learning_rate expected more than 0. Received: -1.0"),
         ("learning_rate=1e999", "learning_rate expected a finite number. Received: inf"),
         ("keep_by=bleu", "keep_by expected one of auto, score, perplexity"),
+        ("join=0.5 batch_size=1", "join expected batch_size of 2 or more. Received: 1"),
+        ("source=events attention=dot", "expected none or additive for source = events. Rec"),
+        (f"subword_sampling=0.1 {WORDS}", "sentencepiece on a side. Received: words and words"),
+        ("copy=true", "copy expected source_tokenizer of whole words"),
+        ("copy=true source_tokenizer=words", "copy expected target_tokenizer of whole words"),
+        (f"copy=true {WORDS} label_smoothing=0.1", "copy expected label_smoothing = 0.0. Received"),
+        (f"copy=true {WORDS} attention=none", "attention = none expected copy = false. Received"),
+        (f"copy_hidden=0.1 {WORDS}", "copy_hidden expected copy = true. Received: false"),
+        (ALIGNED, "hard_monotonic expected order = "),
+        (f"{ALIGNED} order=luong copy=true {WORDS}", "hard_monotonic expected copy = "),
+        (f"{ALIGNED} order=luong attention_heads=2", "hard_monotonic expected attention_heads = "),
+        (f"{ALIGNED} order=luong decoder_layers=2", "hard_monotonic expected decoder_layers = "),
         ("tie_embeddings=true", "tie_embeddings expected readout_units = embedding_size"),
         ("seed=4294967296", "seed expected at most 4294967295. Received: 4294967296"),
         (f"epochs=1{'0' * 400}", "epochs expected at most 2147483647"),
         ("data=tsv:\udcff", r"data expected text of Unicode. Received: 'tsv:\udcff'"),
     ],
 )
-def test_a_setting_that_does_not_fit_is_one_clear_line(setting, said):
+def test_settings_that_do_not_fit_are_one_clear_line(settings, said):
     with pytest.raises(ConfigError) as caught:
-        override(Config(), [setting])
+        override(Config(), settings.split())
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 

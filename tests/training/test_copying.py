@@ -12,7 +12,7 @@ from serving.client.clients import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving
 from tests.training.conftest import tiny_config, without_steps
-from training.command.errors import ConfigError, UserError
+from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.token_ids import hide_names, shared_words, tokenize_to_copy
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
@@ -58,23 +58,6 @@ def test_a_target_is_labelled_with_the_places_of_what_it_copies(tmp_path):
 
 def test_words_of_both_vocabularies_are_found_in_both():
     assert shared_words(SOURCE, TARGET).tolist() == [-1, -1, -1, -1, -1, -1, 7, 6]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "copy expected source_tokenizer of whole words"),
-        ({"source_tokenizer": "words"}, "copy expected target_tokenizer of whole words"),
-        ({"label_smoothing": 0.1}, "copy expected label_smoothing = 0.0. Received: 0.1"),
-        ({"attention": "none"}, "attention = none expected copy = false. Received: true"),
-        ({"copy": False, "copy_hidden": 0.1}, "copy_hidden expected copy = true. Received: false"),
-    ],
-)
-def test_what_cannot_copy_is_refused(changes, said):
-    if len(changes) and "source_tokenizer" not in changes:
-        changes = {**changes, "source_tokenizer": "words", "target_tokenizer": "words"}
-    with pytest.raises(ConfigError, match=said):
-        Config(**{"copy": True, **changes})
 
 
 def test_more_hypotheses_than_words_are_one_clear_line():

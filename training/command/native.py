@@ -60,7 +60,7 @@ def keep_programs() -> Path | None:
 @contextmanager
 def without_native_log() -> Iterator[None]:
     """Drop what is written to file descriptor 2; `TF_CPP_MIN_LOG_LEVEL=0` shows it all."""
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or sys.stderr is None:  # it is closed
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
         yield
         return
     sys.stderr.flush()

@@ -3,6 +3,7 @@
 import json
 import tomllib
 
+import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config, untrained
@@ -10,9 +11,13 @@ from training.command.errors import ConfigError
 from training.fit.train import train
 
 
-def test_a_run_that_starts_from_another_says_the_sizes_of_its_vocabularies(tiny_run, tmp_path):
+def test_a_run_that_starts_from_another_has_its_weights_and_sizes_of_vocabularies(
+    tiny_run, tmp_path
+):
     settings = ("train_limit=200", "source_vocab_size=123", "target_vocab_size=9999")
     tuned = untrained(tiny_config(*settings), tmp_path / "tuned", init=tiny_run.path)
+    for ours, theirs in zip(tuned.model.weights, tiny_run.model.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
     states = [json.loads(file.read_text()) for file in tiny_run.files.tokenizers]
     written = tomllib.loads(tuned.files.config.read_text())
     for side, state in zip(("source", "target"), states, strict=True):

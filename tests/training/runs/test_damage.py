@@ -50,20 +50,20 @@ def test_a_flipped_bit_is_found_before_the_run_is_used(folder, command, name):
     assert not (folder / "models").exists()
 
 
-@pytest.mark.parametrize("content", ["", "{}", '[{"loss": 1}]', "\0\0"])
-def test_a_damaged_history_is_a_line_before_anything_is_exported(folder, content):
-    (folder / "new" / "history.json").write_text(content)
-    with pytest.raises(UserError, match=r"cannot read new/history.json: ") as error:
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        *(("history.json", text, "cannot read ") for text in ("", "{}", '[{"loss": 1}]', "\0\0")),
+        *(("config.toml", text, "the configuration .* is empty") for text in ("", "\n# nothing\n")),
+    ],
+)
+def test_a_damaged_file_is_a_line_before_anything_is_exported(folder, name, content, said):
+    (folder / "new" / name).write_text(content)
+    with pytest.raises(UserError, match=said) as error:
         COMMANDS["export"]("new")
+    assert f"new/{name}" in str(error.value)
     assert "\n" not in str(error.value)
     assert not (folder / "models").exists()
-
-
-@pytest.mark.parametrize("content", ["", "\n# nothing\n"])
-def test_an_empty_configuration_is_named(folder, content):
-    (folder / "new" / "config.toml").write_text(content)
-    with pytest.raises(UserError, match=r"^the configuration new/config.toml is empty$"):
-        COMMANDS["export"]("new")
 
 
 def test_weights_of_another_model_are_one_line_without_warnings(folder):

@@ -5,35 +5,41 @@ from training.fit.optimizer import make_schedule
 from training.runs.files import best, reason_to_stop
 
 
-def records(*scores, key="bleu"):
-    return [{"epoch": epoch, key: score} for epoch, score in enumerate(scores, 1)]
+def records(*scores, key="bleu", perplexities=()):
+    history = [{"epoch": epoch, key: score} for epoch, score in enumerate(scores, 1)]
+    for record, perplexity in zip(history, perplexities, strict=False):
+        record["val_perplexity"] = perplexity
+    return history
 
 
-def test_the_best_epoch_is_the_first_with_the_most_bleu_or_the_least_wer():
-    assert best(records(3.0, 5.0, 4.0, 5.0))["epoch"] == 2
-    assert best(records(30.0, 50.0, 30.0, 40.0, key="wer"))["epoch"] == 1
+TIED = {"perplexities": (1.5, 1.02, 1.2)}
+OPPOSED = records(5.0, 4.0, 3.0, perplexities=(36.0, 25.0, 30.0))
 
 
-def test_the_best_epoch_is_the_one_of_least_perplexity_where_nothing_is_translated():
-    assert best(records(9.0, 5.0, 7.0, 5.0, key="val_perplexity"))["epoch"] == 2
+@pytest.mark.parametrize(
+    ("history", "by", "epoch"),
+    [
+        (records(3.0, 5.0, 4.0, 5.0), "auto", 2),  # the first with the most BLEU
+        (records(30.0, 50.0, 30.0, 40.0, key="wer"), "auto", 1),  # the least WER
+        (records(9.0, 5.0, 7.0, 5.0, key="val_perplexity"), "auto", 2),
+        (records(100.0, 100.0, 100.0, key="exact", **TIED), "auto", 2),
+        (records(0.0, 0.0, 0.0, key="wer", **TIED), "auto", 2),
+        (records(100.0, 100.0, 100.0, **TIED), "auto", 2),
+        (OPPOSED, "auto", 1),
+        (OPPOSED, "score", 1),
+        (OPPOSED, "perplexity", 2),
+        (records(20.0, 5.0, 30.0, key="wer"), "last", 3),
+    ],
+)
+def test_the_best_epoch_has_the_best_score_and_of_equal_ones_the_least_perplexity(
+    history, by, epoch
+):
+    assert best(history, by)["epoch"] == epoch
 
 
-@pytest.mark.parametrize(("key", "score"), [("exact", 100.0), ("wer", 0.0), ("bleu", 100.0)])
-def test_of_several_epochs_with_the_best_score_the_least_perplexity_decides(key, score):
-    history = [
-        {"epoch": epoch, key: score, "val_perplexity": perplexity}
-        for epoch, perplexity in enumerate((1.5, 1.02, 1.2), 1)
-    ]
-    assert best(history)["epoch"] == 2
-
-
-def test_perplexity_decides_where_it_is_asked_for():
-    bleu_and_perplexity = [(5.0, 36.0), (4.0, 25.0), (3.0, 30.0)]
-    history = [
-        {"epoch": epoch, "bleu": bleu, "val_perplexity": perplexity}
-        for epoch, (bleu, perplexity) in enumerate(bleu_and_perplexity, 1)
-    ]
-    assert [best(history, by)["epoch"] for by in ("auto", "score", "perplexity")] == [1, 1, 2]
+def test_the_last_mean_is_kept_whatever_dev_says():
+    mean = {"epochs": [2, 3], "wer": 40.0}
+    assert best([mean, *records(20.0, 5.0, 30.0, key="wer")], "last") == mean
 
 
 def test_a_schedule_falls_to_a_hundredth():
@@ -66,10 +72,3 @@ def test_training_stops_when_no_epoch_has_been_better_for_half_of_all(epochs, pa
     assert reason_to_stop(history, Config(epochs=epochs, keep_by="last")) is None
     better = [*history[:-1], {"epoch": len(history), "bleu": 99.6}]
     assert reason_to_stop(better, config) is None
-
-
-def test_the_last_epoch_or_mean_is_kept_whatever_dev_says():
-    history = [{"epoch": epoch, "wer": wer} for epoch, wer in enumerate((20.0, 5.0, 30.0), 1)]
-    assert best(history, "last")["epoch"] == 3
-    mean = {"epochs": [2, 3], "wer": 40.0}
-    assert best([mean, *history], "last") == mean
