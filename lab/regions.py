@@ -19,7 +19,6 @@ from lab import shared
 from training.command.errors import UserError
 from training.config.schema import Config, load_preset, override
 from training.data.pair_files import Split
-from training.data.pipeline import gatherer
 from training.decode.settings import SearchSettings
 from training.runs.files import best, read_history
 from training.runs.run import Run
@@ -88,7 +87,7 @@ def _draw(runs: dict[str, Run], path: Path) -> None:
     first = next(iter(attending.values()))
     split = _test(first.source, first.config, SHOWN)
     texts = [references[0] for references in split.references]
-    images = gatherer(first.source.rows(split.sources), 1)(np.arange(SHOWN)[:, None], 1).numpy()
+    images = first.source.rows(split.sources).read(np.arange(SHOWN))
     columns = max(map(len, texts))
     figure, axes = shared.new_figure(SHOWN * len(attending), columns, 1.6, 0.8)
     for row, (name, found) in enumerate(attending.items()):

@@ -1,7 +1,4 @@
-"""Batches of an epoch in NumPy alone, for backends without TensorFlow.
-
-`training.data.pipeline` makes the same by tf.data.
-"""
+"""Batches of an epoch, gathered and padded in NumPy; `training.data.pipeline` makes them ahead."""
 
 from __future__ import annotations
 
@@ -99,34 +96,39 @@ class Batches:
         )
 
     def epoch(self, number: int = 0, step: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch of texts, from a step on."""
+        """Yield the batches of an epoch, from a step on."""
         rows, *batches = self.plan.epoch(number, step)
         for start, size, joined, widths, seed in zip(*batches, strict=True):
             yield self.batch(rows[start : start + size].reshape(-1, joined), widths, seed)
 
     def batch(self, rows: np.ndarray, widths: np.ndarray, seed: int) -> Batch:
-        """Make the batch of some pairs of texts.
+        """Make a batch.
 
         Args:
             rows: `(B, k)`, k pairs for each example, -1 for none.
             widths: least widths of source and labels.
             seed: of the subwords, where these are drawn.
         """
-        assert isinstance(self.target, Sequences)
         settings = self.plan.batching
-        source = self.source.select(rows, settings.max_source_length)
-        target = self.target.select(rows, settings.max_target_length)
-        source, target = (
-            sampler.draw(side, int(seed)) if sampler else side
-            for sampler, side in zip(self.samplers, (source, target), strict=True)
-        )
         multiple = _ROUGH if any(self.samplers) and settings.batch_shapes else 1
+        if isinstance(self.source, Sequences):
+            chosen = self.source.select(rows, settings.max_source_length)
+            if sampler := self.samplers[0]:
+                chosen = sampler.draw(chosen, int(seed))
+            source = chosen.padded(max(1, int(widths[0])), multiple)
+        else:
+            source = self.source.read(rows[:, 0])
+        if isinstance(self.target, np.ndarray):
+            return {"source": source}, self.target[rows[:, 0]]
+        target = self.target.select(rows, settings.max_target_length)
+        if sampler := self.samplers[1]:
+            target = sampler.draw(target, int(seed))
         width = max(int(widths[1]), int(target.lengths.max(initial=0)) + 1)
         ids = target.padded(-(-width // multiple) * multiple - 1)
         edge = np.full((len(ids), 1), PAD_ID, np.int32)
         inputs, labels = np.hstack([edge + START_ID, ids]), np.hstack([ids, edge])
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
-        return {"source": source.padded(max(1, widths[0]), multiple), "target": inputs}, labels
+        return {"source": source, "target": inputs}, labels
 
 
 def read_batches(

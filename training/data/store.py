@@ -36,13 +36,10 @@ class Sequences:
     def open(cls, folder: Path, name: str) -> Sequences:
         """Map the arrays of a folder into memory; nothing is read before it is needed.
 
-        The map is copy-on-write, for DLPack takes no array that is read-only. Raises OSError,
-        ValueError where a file is missing or damaged.
+        Raises OSError, ValueError where a file is missing or damaged.
         """
-        values, starts, lengths = (
-            np.asarray(np.load(folder / f"{name}.{array}.npy", mmap_mode="c")) for array in ARRAYS
-        )
-        return cls(values, starts, lengths)
+        files = (folder / f"{name}.{array}.npy" for array in ARRAYS)
+        return cls(*(np.asarray(np.load(file, mmap_mode="r")) for file in files))
 
     def save(self, folder: Path, name: str) -> None:
         """Write the arrays of a folder."""

@@ -19,7 +19,6 @@ from training.command.progress import progress
 from training.data import corpus
 from training.data.encoding import check_targets
 from training.data.pair_files import Split
-from training.data.pipeline import gatherer
 from training.data.splits import Texts, load_split
 from training.data.store import START_ID
 from training.decode.search import force_decode
@@ -66,11 +65,11 @@ def region_weights(
         target = tf.concat([start, ids.to_tensor()], axis=1)
         return force_decode(models, batch, target), ids.row_lengths()
 
-    gather = gatherer(source.rows(images), 1)
+    rows = source.rows(images)
     height, width = grid_size(runs[0].config)
     result = []
     for first in range(0, len(images), batch_size):
-        batch = gather(tf.range(first, min(first + batch_size, len(images)))[:, None], 1)
+        batch = rows.read(np.arange(first, min(first + batch_size, len(images))))
         weights, lengths = attend(batch, tf.constant(texts[first : first + batch_size], tf.string))
         for row, length in zip(weights.numpy(), lengths.numpy(), strict=True):
             result.append(row[:length].reshape(length, height, width))

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from training.config.schema import Config
 from training.data.batches import Batches
-from training.data.pipeline import gatherer
 from training.data.plan import Batching
 from training.data.shapes import STEPS
 from training.data.store import Sequences
@@ -38,7 +36,7 @@ def make_batches(
 
 def source_batches(
     source: Rows, batch_size: int, max_source_length: int, few_shapes: bool = False
-) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
+) -> Iterator[tuple[np.ndarray, Any]]:
     """Batches of sources for inference, the shortest first; empty texts are not in any.
 
     Args:
@@ -55,14 +53,16 @@ def source_batches(
     lengths = np.minimum(source.lengths, max_source_length)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
-    gather = gatherer(source, max_source_length)
     size = _rounded(order.size, batch_size)
     for start in range(0, order.size, batch_size):
         rows, width = order[start : start + batch_size], 1
         if few_shapes:
             width = _rounded(int(lengths[rows[-1]]), -(-max_source_length // STEPS) * STEPS)
             rows = np.pad(rows, (0, size - len(rows)), mode="edge")
-        yield rows, gather(tf.constant(rows[:, None]), width)
+        if isinstance(source, Sequences):
+            yield rows, source.select(rows[:, None], max_source_length).padded(width)
+        else:
+            yield rows, source.read(rows)
 
 
 def _rounded(size: int, most: int) -> int:

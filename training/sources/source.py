@@ -51,7 +51,7 @@ def read_sequence(
 
 
 # Many examples: `Sequences`, or an object for examples of one size, with `lengths` of 1 and a
-# method `read` from rows `(B,)` to a batch `(B, …)`, in TensorFlow's graph.
+# method `read` from rows `(B,)` to a batch `(B, …)`.
 Rows = Any
 
 

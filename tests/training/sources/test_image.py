@@ -103,8 +103,8 @@ def test_all_broken_images_of_a_batch_are_named(pixels):
 def test_images_are_moved_in_training_alone():
     values = np.random.default_rng(0).integers(0, 256, (5, 7, 11, 1)).astype("uint8")
     rows = np.array([3, 0, 3, 4])
-    np.testing.assert_array_equal(Images(values).read(tf.constant(rows)), values[rows])
-    moved = Images(values, shift=2).read(tf.constant(rows)).numpy()
+    np.testing.assert_array_equal(Images(values).read(rows), values[rows])
+    moved = Images(values, shift=2).read(rows)
     places = set()
     for image, row in zip(moved, rows, strict=True):
         wide = np.pad(values[row], ((2, 2), (2, 2), (0, 0)), mode="edge")

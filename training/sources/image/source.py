@@ -41,22 +41,17 @@ class Images:
         """1 for each."""
         return np.ones(len(self.values), np.int32)
 
-    def read(self, rows: Tensor) -> Tensor:
+    def read(self, rows: np.ndarray) -> np.ndarray:
         """Return the images of these rows, moved; what comes into view is as the edge is."""
-        import tensorflow as tf
-
-        from training.data.pipeline import tensor_of
-
-        images = tf.gather(tensor_of(self.values), rows)
         if not self.shift:
-            return images
-        seed = tf.cast(tf.stack([rows[0], rows[-1]]), tf.int32)
-        most, count = self.shift, tf.size(rows)
-        moved = tf.random.stateless_uniform([count, 2], seed, -most, most + 1, tf.int32)
-        for axis, size in ((1, self.values.shape[1]), (2, self.values.shape[2])):
-            places = tf.clip_by_value(tf.range(size) + moved[:, axis - 1, None], 0, size - 1)
-            images = tf.gather(images, places, axis=axis, batch_dims=1)
-        return images
+            return self.values[rows]
+        rng = np.random.default_rng([rows[0], rows[-1]])
+        moved = rng.integers(-self.shift, self.shift + 1, (2, len(rows), 1))
+        y, x = (
+            np.clip(np.arange(size) + by, 0, size - 1)
+            for size, by in zip(self.values.shape[1:3], moved, strict=True)
+        )
+        return self.values[rows[:, None, None], y[:, :, None], x[:, None, :]]
 
 
 class ImageSource(Source):
