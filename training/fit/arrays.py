@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
-import keras
 import numpy as np
 
 from training.command.errors import RunError
 from training.command.files import read_json
 from training.config.schema import Config, load_config
-from training.data.batches import Batches, read_batches
+from training.data.batches import Batch, read_batches
 from training.data.prepared import WORDS
 from training.fit.distributed import ALONE, Processes
 from training.fit.optimizer import as_reckoned, compile_model, configure_keras, make_judge
@@ -59,7 +56,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     judge = make_judge(model)
 
     def score() -> dict[str, float]:
-        steps, batches = dev.statistics.steps_per_epoch, _batches(dev, processes)
+        steps, batches = dev.statistics.steps_per_epoch, processes.share(dev.epoch())
         scores = judge.evaluate(batches, steps=steps, verbose=0, return_dict=True)
         return {"val_perplexity": scores["perplexity"]}
 
@@ -73,19 +70,8 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         files, config, model, pairs.statistics, history, score, write=processes.write
     )
     describe(files, config, origin, model, pairs.shapes_line(), str(processes))
-    batches = functools.partial(_batches, pairs, processes)
+
+    def batches(epoch: int) -> Iterator[Batch]:
+        return processes.share(pairs.epoch(epoch))
+
     return train_epochs(recorder, batches, pairs.plan.reckoned)
-
-
-def _batches(batches: Batches, processes: Processes, epoch: int = 0) -> Any:
-    """Return this process's part of the batches of an epoch: by tf.data where it is installed."""
-    if importlib.util.find_spec("tensorflow") is None:
-        return processes.share(batches.epoch(epoch))
-    import tensorflow as tf
-
-    from training.data.pipeline import make_dataset
-
-    if keras.backend.backend() != "tensorflow":
-        tf.config.set_visible_devices([], "GPU")  # whose memory TensorFlow would take
-    dataset = make_dataset(batches, epoch)
-    return dataset if processes.devices == 1 else processes.share(dataset.as_numpy_iterator())
