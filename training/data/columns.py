@@ -74,9 +74,9 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
 class Quotes:
     """Whether columns are in quotes as spreadsheets write them.
 
-    In such a file every text with a quote is itself in quotes, with inner quotes doubled. Beside
-    that, nearly all texts are in quotes, or some have doubled quotes, or tabs or line ends inside;
-    not both, for whole lines may stand between two quotes.
+    In such a file every text with a quote is itself in quotes, with inner quotes doubled. Also,
+    nearly all texts are in quotes, or some have inside them doubled quotes, or tabs, or line ends;
+    not both, which stand between the quotes of two texts.
     """
 
     def __init__(self) -> None:

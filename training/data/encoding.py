@@ -167,9 +167,9 @@ def train_side(
 def check_targets(
     name: str, targets: Sequence[str], state: dict[str, Any], most: float = MOST_UNUSABLE
 ) -> None:
-    """Print which targets a tokenizer cannot say, or says otherwise, with examples.
+    """Print how many targets a tokenizer cannot write, or not as they are, with examples.
 
-    Raises CorpusError where all, or more than a share of `most`, have no token that is known.
+    Raises CorpusError where all, or more than a share of `most`, have no known token.
     """
     targets = targets[:MOST_CHECKED]
     encoded, texts, unknown = _said(state, targets)

@@ -41,9 +41,9 @@ _NUL = "NUL characters"
 class Block(NamedTuple):
     """Consecutive lines of a SPEC."""
 
-    spec: str  # whose lines they are
+    spec: str  # names the files
     first: int  # number of the first line, from 1
-    data: bytes  # the lines, each with its line feed; those of aligned files with a tab between
+    data: bytes  # the lines, each with its line feed; aligned ones with a tab between
     form: Form = Form()  # how the file writes its columns
 
     @property
@@ -59,7 +59,7 @@ class Skipped:
     reasons: Counter[str] = field(default_factory=Counter)
     first: dict[str, int] = field(default_factory=dict)  # line of each reason
     usable: int = 0  # lines that are a pair
-    shared: int = 0  # pairs whose sources are measured on
+    shared: int = 0  # pairs whose source is in dev or test
 
     @property
     def unusable(self) -> int:
@@ -182,8 +182,8 @@ def parse(block: Block, skipped: Skipped) -> Split:
 def read_split(spec: str, form: Form | None = None) -> Split:
     """Read files to their end; `form` as in `read_blocks`.
 
-    Without a `form` it prints the notes on it. Raises CorpusError where files cannot be read, or
-    hold other things than pairs.
+    Without a `form`, prints the notes on it. Raises CorpusError where files cannot be read, or hold
+    no pairs.
     """
     split, skipped = Split([], []), Skipped()
     for block in read_blocks(spec, form=form):
@@ -222,7 +222,7 @@ def _form_of(path: Path, *_: int) -> Form:
 
 
 def _cut(file: io.BufferedReader, size: int) -> Iterator[bytes]:
-    """Yield lines of a file; of one that is longer than a block the rest is passed over."""
+    """Yield whole lines, about `size` bytes at a time; a longer line is cut."""
     while data := file.read(size):
         if not data.endswith(b"\n"):
             data += next(_lines(file), b"\n")
@@ -284,7 +284,7 @@ def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
 def columns_of(
     block: Block, skipped: Skipped, width: int | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and at most `width` columns of each line; count those not to be read."""
+    """Yield the number and at most `width` columns of each line; count the unreadable ones."""
     bad: dict[int, str] = {}
     for place, text in enumerate(_decoded(block.data, bad)):
         if place in bad:

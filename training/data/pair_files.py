@@ -41,9 +41,9 @@ class Split:
     references: list[list[str]]  # for each source, one or more translations
     source_words: Sequence[list[str]] = ()  # words of each source
     target_words: Sequence[list[str]] = ()  # words of each first reference
-    # for each sentence, links `(source word, target word)` that must be in a reading of weights
+    # for each sentence, links `(source word, target word)` that an alignment must have
     sure: Sequence[Links] = ()
-    possible: Sequence[Links] = ()  # links that may be, the sure ones included
+    possible: Sequence[Links] = ()  # links that it may have, the sure ones included
     # of images, for each the box of each character of the first reference: left, top, right,
     # bottom, as fractions of the image's size
     boxes: Sequence[list[tuple[float, float, float, float]]] = ()

@@ -72,7 +72,7 @@ class Epoch(NamedTuple):
     starts: np.ndarray  # where each batch begins in `rows`, `(steps,)`
     sizes: np.ndarray  # how many of the rows each batch has, `(steps,)`
     joined: np.ndarray  # how many pairs make an example of each batch, `(steps,)`
-    # least widths of source and labels, `(steps, 2)`; 0 for those of the longest
+    # least widths of source and labels, `(steps, 2)`; 0 where the longest example decides
     widths: np.ndarray
     seeds: np.ndarray  # of what is drawn for each batch, `(steps,)`
 
@@ -204,7 +204,7 @@ class Plan:
         return Epoch(rows, *(each[order] for each in (starts, sizes, joins, widths, seeds)))
 
     def _make_buckets(self) -> None:
-        """Choose widths, and the order in which pairs of lengths are sorted."""
+        """Choose widths, and number all pairs of lengths in the order of batches."""
         source, target = (side[self.rows] for side in self.lengths)
         longest = np.array([source.max(), target.max() + 1])
         if self.batching.join:  # joined pairs are as long as they may be
@@ -241,7 +241,7 @@ class Plan:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return lengths of sources and labels of an epoch, and how many pairs each example has.
 
-        An example stands there as often as it has pairs: every batch has as many pairs.
+        An example is repeated for each of its pairs, of which every batch has as many.
         """
         order = np.random.default_rng(self.batching.seed).permutation(len(source))
         made: list[tuple[np.ndarray, ...]] = []
@@ -268,7 +268,7 @@ class Plan:
     def _choose(
         self, choices: list[np.ndarray], source: np.ndarray, labels: np.ndarray, group: np.ndarray
     ) -> np.ndarray:
-        """Keep one of the choices of shapes, and what it takes; return its widths.
+        """Choose the shapes that take the least time, keep their costs, and return their widths.
 
         The examples, of these lengths and of `group` joined pairs, are a sample of an epoch.
         """
@@ -330,13 +330,13 @@ class Plan:
         return rows.ravel(), sizes, np.full(steps, group, np.int32), widths
 
     def _key(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Return what examples of these lengths are sorted by."""
+        """Return the places of examples of these lengths in the order of batches."""
         last = np.array(self._table.shape) - 1
         return self._table[np.minimum(source, last[0]), np.minimum(target, last[1])]
 
 
 def _count_batches(examples: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return how many full batches each bucket has, and what is left; it goes to the next one."""
+    """Return the full batches of each bucket, whose rest the next one has, and the last rest."""
     many, left = np.zeros(len(sizes), np.int64), 0
     for bucket, count in enumerate(examples):
         many[bucket], left = divmod(count + left, sizes[bucket])

@@ -1,4 +1,4 @@
-"""Token ids of a corpus, read where they lie: a run's, or those of `training.prepare --corpus`.
+"""Token ids of a corpus, mapped into memory: a run's, or those of `training.prepare --corpus`.
 
 A folder has the arrays of `train` and `dev`, see `training.data.store`, both tokenizers, dev and
 test as text, and `manifest.json`, which says what they hold and is written last.

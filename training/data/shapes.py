@@ -23,7 +23,7 @@ GRAPH_POSITION = 2e-3  # the same without XLA
 
 @dataclass(frozen=True)
 class Costs:
-    """What a training on a GPU takes, in seconds.
+    """The settings that decide how many seconds a training on a GPU takes.
 
     Attributes:
         epochs: passes over the pairs.
@@ -48,13 +48,13 @@ class Costs:
 
     @property
     def scale(self) -> float:
-        """What a model of these layers takes, in units of one of two."""
+        """Cost of a model of these layers, relative to one of two."""
         return (self.layers + 2) / 4
 
 
 @dataclass(frozen=True)
 class Reckoned:
-    """What pays, in seconds on one H200: the training itself is as long with XLA or without."""
+    """The choice that takes the least time, in seconds on one H200."""
 
     programs: int  # that are compiled, or would be; batches of joined pairs have fewer rows
     compiling: float

@@ -2,8 +2,8 @@
 
 A named corpus has its splits. Files have none: of their sources a share is held out for dev, and
 for test if that is asked for, by a hash of each source's text, so that a sentence stays on its side
-whatever is added to the file. Either can be other files instead. Extra data is learned from whole,
-but for sources that are measured on.
+whatever is added to the file. Either can be other files instead. From extra data, sources that dev
+or test contain are left out.
 """
 
 from __future__ import annotations

@@ -80,9 +80,9 @@ def encode_to_copy(
 def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, str]:
     """Hide names and numbers that both texts of a pair have, so that they have to be copied.
 
-    A vocabulary holds most names of a corpus, which are few, so that none of them would have to be.
-    All such words are hidden in a `share` of the pairs, drawn by a hash of the text and the seed: a
-    character that stands for no word takes the place of each.
+    A vocabulary holds most names of a corpus, so that a model would not learn to copy. In a `share`
+    of the pairs, drawn by a hash of the text and the seed, a character that stands for no word
+    takes the place of each name.
     """
     if number_of(f"{seed}\t{source}\t{target}") % _DRAWS >= share * _DRAWS:
         return source, target
@@ -98,7 +98,7 @@ def replace_words(text: str, others: Mapping[str, str]) -> str:
 
 
 def shared_words(source: VocabularyTokenizer, target: VocabularyTokenizer) -> np.ndarray:
-    """The same word's id in the target's vocabulary, or -1, for each of the source's: int32."""
+    """Return the target's id, or -1, of each word of the source's vocabulary: int32 `(V,)`."""
     ids = tf.range(source.vocab_size)
     shared = target.ids(source.tokens(ids)).numpy()
     shared[(shared == UNK_ID) | (ids.numpy() <= END_ID)] = -1

@@ -4,7 +4,6 @@ import unicodedata
 
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from tests.training.data.files import train_tokenizer
 from training.config.keys import TOKENIZERS
@@ -163,54 +162,6 @@ def test_words_are_split_at_spaces_elisions_punctuation_and_chinese_characters(t
         "▁apple",
         ".",
     ]
-
-
-TEXT_OPS_OF_TENSORFLOW_SERVING = {
-    "NormalizeUTF8",
-    "RegexSplitWithOffsets",
-    "SentencepieceDetokenizeOp",
-    "SentencepieceIdToStringOp",
-    "SentencepieceOp",
-    "SentencepieceTokenizeOp",
-}
-
-
-def graph_ops(path):
-    model = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
-    graph = model.meta_graphs[0].graph_def
-    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
-    return {node.op for node in nodes} - {f.signature.name for f in graph.library.function}
-
-
-@pytest.mark.parametrize("name", ["sentencepiece", "words"])
-def test_a_saved_model_runs_in_a_session_as_in_python(tokenizers, name, tmp_path):
-    class Round(tf.Module):
-        def __init__(self, tokenizer):
-            super().__init__()
-            self.tokenizer = tokenizer
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-        def __call__(self, text):
-            ids = self.tokenizer.tokenize(text).to_tensor()
-            return {
-                "ids": ids,
-                "text": self.tokenizer.detokenize(ids),
-                "tokens": self.tokenizer.tokens(ids),
-            }
-
-    module = Round(tokenizers[name])
-    tf.saved_model.save(module, str(tmp_path), signatures=module.__call__)
-    own_ops = {op for op in graph_ops(tmp_path) if not hasattr(tf.raw_ops, op)}
-    assert own_ops <= TEXT_OPS_OF_TENSORFLOW_SERVING
-    lines = [line.encode() for line in ENGLISH + FRENCH + CHINESE] + AWKWARD
-    expected = module(tf.constant(lines))
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path))
-        signature = meta.signature_def["serving_default"]
-        feed = {signature.inputs["text"].name: lines}
-        for key, value in expected.items():
-            received = session.run(signature.outputs[key].name, feed)
-            assert received.tolist() == value.numpy().tolist(), key
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "characters", "letters"])
