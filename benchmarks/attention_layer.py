@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from parts import modes
-from parts.calls import Case, make_calls, plain_additive
+from parts.calls import Case, attention_case, make_calls
 from parts.memory import peak_megabytes
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -44,35 +44,11 @@ def make_case(name: str, options: argparse.Namespace) -> Case:
     """Build a case with random inputs and weights."""
     import keras
 
-    from keras_attention import AdditiveAttention, scores
-
-    rng = np.random.default_rng(options.seed)
+    rng, units = np.random.default_rng(options.seed), options.units
     keras.utils.set_random_seed(options.seed)
-
-    def normal(*shape: int) -> np.ndarray:
-        return rng.normal(size=shape).astype("float32")
-
-    units = options.units
-    query = normal(options.batch, options.queries, units)
-    value = normal(options.batch, options.keys, units)
-    if name in ("plain formula", "scores.additive"):
-        function = scores.additive if name == "scores.additive" else plain_additive
-        return Case(function, [query, value, normal(units) / units**0.5], [])
-    if name == "AdditiveAttention":
-        layer = AdditiveAttention(units)
-        layer.build(query.shape, value.shape)
-        return Case(layer, [query, value], layer.weights)
-
-    project_query, project_key = (keras.layers.Dense(units, use_bias=False) for _ in range(2))
-    dot = name == "keras Attention (dot)"
-    attend = keras.layers.Attention() if dot else keras.layers.AdditiveAttention()
-
-    def call(query: Any, value: Any) -> Any:
-        return attend([project_query(query), value, project_key(value)])
-
-    call(query[:1], value[:1])
-    weights = project_query.weights + project_key.weights + attend.weights
-    return Case(call, [query, value], weights)
+    shapes = (options.batch, options.queries, units), (options.batch, options.keys, units), (units,)
+    query, value, scale = (rng.normal(size=shape).astype("float32") for shape in shapes)
+    return attention_case(name, query, value, scale / units**0.5)
 
 
 def measure_times(options: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -161,17 +137,8 @@ def main() -> None:
             row[f"{short}_ratio"] = round(pair[0] / pair[1], 2) if all(pair) else None
     print_table(rows)
     sizes = {name: getattr(options, name) for name in ("batch", "queries", "keys", "units")}
-    print(
-        json.dumps(
-            {
-                "rows": rows,
-                **sizes,
-                "unknown": options.unknown,
-                "backend": options.backend,
-                "cpus": os.cpu_count(),
-            }
-        )
-    )
+    facts = {"unknown": options.unknown, "backend": options.backend, "cpus": os.cpu_count()}
+    print(json.dumps({"rows": rows, **sizes, **facts}))
 
 
 if __name__ == "__main__":

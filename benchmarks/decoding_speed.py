@@ -13,7 +13,6 @@ medians of the ratios of each turn. Prints a table; the last line is JSON.
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import json
 import os
@@ -23,9 +22,8 @@ from pathlib import Path
 
 import numpy as np
 from parts.batches import SPECIAL
-from parts.onnx_translation import export_forced
-from parts.translation import forced_translation, untrained_run, words
-from parts.turns import median, median_ratio, serve, take_turns
+from parts.translation import export_forced, forced_translation, untrained_run, words
+from parts.turns import median, median_ratio, rounds_by_mode, serve, take_turns
 from peers.environments import PEERS, TRANSLATION_FORMS, start_workers
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -70,19 +68,17 @@ def our_rounds(data: Path, precision: str) -> dict[str, Callable[[], None]]:
     import tensorflow_text  # noqa: F401  (registers its ops)
 
     settings = json.loads(data.read_text())
-    texts, length, rounds = settings["texts"], settings["length"], {}
 
-    def run(model: object, batch: int) -> None:
-        for start in range(0, len(texts), batch):
-            found = model.signatures["translate"](text=tf.constant(texts[start : start + batch]))
-            for text in found["translation"].numpy():
-                assert len(text.split()) == length
+    def make(width: int) -> Callable[[list[str]], None]:
+        model = tf.saved_model.load(data.parent / f"{precision}-{width}")
 
-    widths = {width for width, _ in settings["modes"].values()}
-    models = {w: tf.saved_model.load(data.parent / f"{precision}-{w}") for w in widths}
-    for mode, (width, batch) in settings["modes"].items():
-        rounds[mode] = functools.partial(run, models[width], batch)
-    return rounds
+        def translate(texts: list[str]) -> None:
+            found = model.signatures["translate"](text=tf.constant(texts))["translation"]
+            assert all(len(text.split()) == settings["length"] for text in found.numpy())
+
+        return translate
+
+    return rounds_by_mode(settings, settings["texts"], make)
 
 
 def onnx_rounds(data: Path, weights: str) -> dict[str, Callable[[], None]]:
@@ -90,20 +86,18 @@ def onnx_rounds(data: Path, weights: str) -> dict[str, Callable[[], None]]:
     from serving.portable.read import LocalTranslator
 
     settings, threads = json.loads(data.read_text()), len(os.sched_getaffinity(0))
-    texts, length = settings["texts"], settings["length"]
 
-    def run(translator: LocalTranslator, batch: int) -> None:
-        for start in range(0, len(texts), batch):
-            for found in translator.translate(texts[start : start + batch]):
-                assert len(found.text.split()) == length
+    def make(width: int) -> Callable[[list[str]], None]:
+        folder = data.parent / f"onnx-{weights}"
+        translator = LocalTranslator(folder, beam_width=width, threads=threads)
 
-    folder = data.parent / f"onnx-{weights}"
-    widths = {width for width, _ in settings["modes"].values()}
-    models = {w: LocalTranslator(folder, beam_width=w, threads=threads) for w in widths}
-    return {
-        mode: functools.partial(run, models[width], batch)
-        for mode, (width, batch) in settings["modes"].items()
-    }
+        def translate(texts: list[str]) -> None:
+            found = translator.translate(texts)
+            assert all(len(each.text.split()) == settings["length"] for each in found)
+
+        return translate
+
+    return rounds_by_mode(settings, settings["texts"], make)
 
 
 def stock_rounds(case: str, options: argparse.Namespace) -> dict[str, Callable[[], None]]:
@@ -149,13 +143,11 @@ def stock_rounds(case: str, options: argparse.Namespace) -> dict[str, Callable[[
     translate = tf.function(greedy, input_signature=signature, autograph=False)
     sources = np.array([[int(w[1:]) + SPECIAL for w in text.split()] for text in settings["texts"]])
 
-    def run(batch: int) -> None:
-        for start in range(0, len(sources), batch):
-            found = translate(tf.constant(sources[start : start + batch], tf.int32)).numpy()
-            assert found.shape[1] == length
+    def run(ids: np.ndarray) -> None:
+        assert translate(tf.constant(ids, tf.int32)).numpy().shape[1] == length
 
-    greedy_modes = {mode: batch for mode, (width, batch) in settings["modes"].items() if width == 1}
-    return {mode: functools.partial(run, batch) for mode, batch in greedy_modes.items()}
+    modes = {mode: each for mode, each in settings["modes"].items() if each[0] == 1}
+    return rounds_by_mode({"modes": modes}, sources, lambda width: run)
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:

@@ -1,6 +1,6 @@
 """Quality beside peers: python benchmarks/quality_peers.py --seconds N --output DIR
 
-Trains encoder-decoders of several projects on the same pairs, cut into the same subwords by the
+Trains encoder-decoders of other projects on the same pairs, cut into the same subwords by the
 preset's own tokenizers, for the same wall time, one after another or on cores of their own: the
 preset itself by `training.train`, stock Keras layers, and peers, each in its own environment
 `$KERAS_ATTENTION_PEERS/NAME`, by their own trainers and with their own recipes
@@ -33,10 +33,7 @@ os.environ["KERAS_BACKEND"] = "tensorflow"  # that of the presets' figures
 
 OURS, STOCK = "keras-attention", "stock Keras layers"
 # "RNN@2e-3" is an RNN at a rate of 2e-3, the Tatoeba presets', in place of its recipe's.
-MODELS = {
-    "opennmt-tf": ("RNN", "RNN@2e-3", "Transformer"),
-    "joeynmt": ("RNN", "RNN@2e-3", "Transformer"),
-}
+MODELS = {"opennmt-tf": ("RNN", "RNN@2e-3", "Transformer")}
 CASES = [OURS, STOCK, *(f"{name} {model}" for name, models in MODELS.items() for model in models)]
 
 

@@ -9,8 +9,6 @@ enters the recurrence); and peers, each in its own environment `$KERAS_ATTENTION
 case says after its name which form it is in: in lower precision, compiled, or both. Cases that
 a peer does not have, or cannot run, are left out. All are processes that take turns over the same
 batches; medians, and medians of the ratios of each turn.
-With `--end-to-end`: training by `training.train`, from text, with its callbacks but without scores
-of the dev set, beside `train_on_batch` on the same batches, which takes turns with its epochs.
 Prints a table; the last line is JSON.
 """
 
@@ -21,26 +19,46 @@ import json
 import os
 from collections.abc import Callable
 
-from parts.batches import MODELS, written_batches
-from parts.training import (
-    OURS,
-    add_sizes,
-    load_batches,
-    our_config,
-    our_model,
-    print_table,
-    speed,
-)
-from parts.turns import median_ratio, serve, take_turns
+from parts.batches import MODELS, training_batches, written_batches
+from parts.turns import median, median_ratio, serve, take_turns
 from peers.environments import PEERS, TRAINING_FORMS, start_workers
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+OURS = ("keras-attention", "keras-attention, mixed_bfloat16")
 STOCK = "stock Keras layers (easier)"
 CASES = [
     *OURS,
     *(f"{name}{form}" for name in (STOCK, *PEERS) for form in ("", *TRAINING_FORMS.get(name, ()))),
 ]
+
+
+def our_model(case: str, options: argparse.Namespace) -> object:
+    """A compiled model of this project."""
+    import keras
+
+    from training.config.schema import Config
+    from training.fit.optimizer import ClippedAdam, TokenCrossentropy
+    from training.model.seq2seq import build_seq2seq
+
+    cell, attention, recurrent = MODELS[options.model]
+    settings = {"encoder": cell, "decoder": cell, "attention": attention}
+    if attention == "general":
+        settings |= {"order": "luong", "input_feeding": recurrent}
+    config = Config(
+        dropout=0.0,
+        precision=case.partition(", ")[2] or "float32",
+        encoder_units=options.units // 2,
+        decoder_units=options.units,
+        embedding_size=options.units // 2,
+        attention_units=options.units,
+        readout_units=options.units,
+        **settings,
+    )
+    keras.config.set_dtype_policy(config.precision)
+    model = build_seq2seq(config, options.vocabulary, options.vocabulary)
+    model.compile(ClippedAdam(1e-3, 1e9), TokenCrossentropy(), jit_compile=options.jit_compile)
+    return model
 
 
 def our_round(case: str, options: argparse.Namespace) -> Callable[[], None]:
@@ -54,11 +72,11 @@ def our_round(case: str, options: argparse.Namespace) -> Callable[[], None]:
 
         kind = MODELS[options.model]
         return training(options.data, options.vocabulary, options.units, kind, form)
-    batches, model = load_batches(options.data), our_model(case, options)
+    model, batches = our_model(case, options), training_batches(options.data)
 
     def round_() -> None:
-        for inputs, labels in batches:
-            model.train_on_batch(inputs, labels)
+        for source, target, labels in batches:
+            model.train_on_batch({"source": source, "target": target}, labels)
 
     return round_
 
@@ -74,7 +92,9 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
     rows = {}
     for case, taken in rounds.items():
         rows[case] = {
-            **speed(taken, tokens, options),
+            "tokens_per_s": round(tokens / median(taken)),
+            "step_ms": round(median(taken) / options.batches * 1e3, 1),
+            "processor_ms": round(median(taken, "processor_s") / options.batches * 1e3, 1),
             "first_s": round(workers[case].ready_s, 1),
         }
         for ours in OURS:
@@ -84,12 +104,12 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
     return rows
 
 
-def measure_end_to_end(options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Measure what `training.train` reaches of the speed of its steps."""
-    from parts import end_to_end
-
-    cases = [case for case in options.cases if case in OURS]
-    return {case: end_to_end.measure(our_config(case, options), options) for case in cases}
+def print_table(rows: dict[str, dict[str, float | None]]) -> None:
+    """Print the measurements."""
+    columns = {name: name.split(" (")[0] for name in next(iter(rows.values()), {})}
+    print(f"{'':48}" + "".join(f"  {title}" for title in columns.values()))
+    for case, row in rows.items():
+        print(f"{case:48}" + "".join(f"  {row[c]:>{len(t)}}" for c, t in columns.items()))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -100,8 +120,16 @@ def main(arguments: list[str] | None = None) -> None:
     add = parser.add_argument
     add("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow")
     add("--cases", nargs="+", choices=CASES, default=CASES, help="what to measure")
-    add_sizes(parser)
-    add("--end-to-end", action="store_true", help="training.train against its bare steps")
+    add("--model", choices=MODELS, default="LSTM additive", help="what is trained")
+    add("--repeat", type=int, default=5, help="rounds over all batches")
+    add("--batch", type=int, default=64, help="sentences in a batch")
+    add("--batches", type=int, default=16, help="batches in a round")
+    add("--length", type=int, default=12, help="mean target tokens of a sentence")
+    add("--length-multiple", type=int, default=1, help="lengths are padded to a multiple of it")
+    add("--vocabulary", type=int, default=8000, help="tokens, on both sides")
+    add("--units", type=int, default=512, help="of the decoder; the others follow from it")
+    add("--jit-compile", action="store_true", help="compile this project's models by XLA")
+    add("--seed", type=int, default=7, help="of data and weights")
     add("--worker", help=argparse.SUPPRESS)
     add("--data", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -109,18 +137,10 @@ def main(arguments: list[str] | None = None) -> None:
     if options.worker:
         serve({"train": our_round(options.worker, options)})
         return
-    rows = measure_end_to_end(options) if options.end_to_end else measure(options)
+    rows = measure(options)
     print_table(rows)
-    names = (
-        "model",
-        "batch",
-        "batches",
-        "length",
-        "length_multiple",
-        "vocabulary",
-        "units",
-        "jit_compile",
-    )
+    names = ("model", "batch", "batches", "length", "length_multiple", "vocabulary", "units")
+    names += ("jit_compile",)
     sizes = {name: getattr(options, name) for name in names}
     print(json.dumps({"rows": rows, **sizes, "backend": options.backend, "cpus": os.cpu_count()}))
 

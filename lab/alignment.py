@@ -13,7 +13,7 @@ preset: additive, general and scaled dot attention in Luong's order, and additiv
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +84,6 @@ def run(options: argparse.Namespace) -> dict:
     best = [row for row in rows if row["chosen"] == "yes"]
     if best:
         shared.write_table(options.output / "alignment.csv", best)
-        draw(best, options.output / "alignment.png")
     draw_heat_maps(runs, attenders, options.output / "heat-maps.png")
     return {"aer": best}
 
@@ -177,29 +176,6 @@ def gold_sets(data: str) -> Iterator[tuple[str, Split, Split | None]]:
         tales = alibi.load()
         yield f"alibi, at most {SHORT} words", readings.at_most(tales, SHORT), None
         yield "alibi, all", tales, None
-
-
-def draw(rows: Sequence[dict], path: Path) -> None:
-    """Draw the rates with their intervals, a panel for each set; a line is the diagonal."""
-    sets = list(dict.fromkeys(row["set"] for row in rows))
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    height = 1.5 + 0.5 * len(models)
-    figure, (panels,) = shared.new_figure(1, len(sets), height=height)
-    for axes, set_name in zip(panels, sets, strict=True):
-        own = [row for row in rows if row["set"] == set_name]
-        for row in own:
-            ends = [[row["aer"] - row["low"]], [row["high"] - row["aer"]]]
-            at = models.index(row["model"])
-            axes.errorbar([row["aer"]], [at], xerr=ends, fmt="o", color="C0", capsize=3)
-        axes.axvline(own[0]["diagonal"], color="gray", linestyle="--", label="diagonal")
-        axes.set_yticks(range(len(models)), models)
-        axes.set_ylim(len(models) - 0.5, -0.5)
-        axes.set_xlim(left=0)
-        axes.set_title(f"{set_name} ({own[0]['pairs']} pairs)")
-        axes.set_xlabel("AER, 95 % interval")
-        axes.grid(alpha=0.3)
-    panels[0].legend()
-    figure.savefig(path, dpi=120)
 
 
 def draw_heat_maps(runs: dict[str, Run], attenders: dict[str, Attender], path: Path) -> None:

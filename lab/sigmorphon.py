@@ -69,7 +69,6 @@ def run(options: argparse.Namespace) -> dict:
         print(_said(row), flush=True)
     rows.append(mean_row(rows))
     shared.write_table(options.output / "sigmorphon.csv", rows)
-    draw(rows, options.output / "sigmorphon.png")
     return {"subtask": options.subtask, "seeds": options.seeds, "languages": rows}
 
 
@@ -118,19 +117,6 @@ def wilson_interval(percent: float, count: int) -> tuple[float, float]:
     middle = (share + z2 / (2 * count)) / (1 + z2 / count)
     half = math.sqrt(z2 * (share * (1 - share) / count + z2 / (4 * count**2))) / (1 + z2 / count)
     return 100 * (middle - half), 100 * (middle + half)
-
-
-def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the baseline, the mean of the models and the ensemble of each language."""
-    figure, ((axes,),) = shared.new_figure(1, 1, width=1 + 0.8 * len(rows))
-    for shift, name in ((-0.25, "baseline"), (0.0, "mean"), (0.25, "ensemble")):
-        places = [place + shift for place in range(len(rows))]
-        axes.bar(places, [row[name] for row in rows], 0.25, label=name)
-    axes.set_xticks(range(len(rows)), [row["language"] for row in rows], rotation=45)
-    axes.set_ylabel("words wrong on dev, %")
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=120)
 
 
 def _configs(base: Config, language: str, seeds: int) -> list[Config]:

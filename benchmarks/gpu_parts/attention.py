@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import keras
 import numpy as np
-from parts.calls import Case, make_calls, plain_additive
+from parts.calls import attention_case, make_calls
 
 from gpu_parts import calls
-from keras_attention import AdditiveAttention, scores
 
 SIZES = ((32, 48, 48, 512), (64, 128, 128, 512))  # batch, queries, keys, units
 TINY = ((3, 5, 7, 11),)
@@ -45,10 +43,15 @@ def _of_size(
     bytes_each = np.dtype("float32").itemsize // (2 if dtype == "bfloat16" else 1)
     floor = _floor(size, bytes_each, rates)
     fast: dict[str, float] = {}
-    for name in ("scores.additive", "plain formula", "AdditiveAttention", "keras layer"):
+    for name in (
+        "scores.additive",
+        "plain formula",
+        "AdditiveAttention",
+        "keras AdditiveAttention",
+    ):
         row = {"case": name, "size": "×".join(map(str, size)), "dtype": dtype}
         try:
-            case = Case(*_case(name, query, key, scale, dtype))
+            case = attention_case(name, query, key, scale, dtype)
             for what, call in make_calls(case).items():
                 row[f"{what}_ms"] = calls.milliseconds(call, repeat)
                 row[f"{what}_mb"] = calls.peak_megabytes(call)
@@ -60,31 +63,6 @@ def _of_size(
         except (RuntimeError, MemoryError, ValueError) as error:  # such as the memory of the card
             row["error"] = str(error).splitlines()[0][:200]
         yield row
-
-
-def _case(name: str, query: Any, key: Any, scale: Any, dtype: str) -> tuple[Any, list, list]:
-    if name in ("scores.additive", "plain formula"):
-        formula = scores.additive if name == "scores.additive" else plain_additive
-
-        def function(*tensors: Any) -> Any:
-            return formula(*(keras.ops.cast(x, dtype) for x in tensors))
-
-        return function, [query, key, scale], []
-    policy = "float32" if dtype == "float32" else "mixed_bfloat16"
-    units = query.shape[-1]
-    if name == "AdditiveAttention":
-        layer = AdditiveAttention(units, dtype=policy)
-        layer.build(query.shape, key.shape)
-        return layer, [query, key], layer.trainable_weights
-    project = [keras.layers.Dense(units, use_bias=False, dtype=policy) for _ in range(2)]
-    attend = keras.layers.AdditiveAttention(dtype=policy)
-
-    def call(query: Any, value: Any) -> Any:
-        return attend([project[0](query), value, project[1](value)])
-
-    call(query[:1], key[:1])
-    weights = [w for layer in (*project, attend) for w in layer.trainable_weights]
-    return call, [query, key], weights
 
 
 def _floor(

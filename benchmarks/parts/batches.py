@@ -39,19 +39,15 @@ MODELS = {
 }
 
 
-def draw_lengths(
-    rng: np.random.Generator, count: int, options: argparse.Namespace
-) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of sources and of targets, END counted, which are about as long as their sources."""
+def make_batches(options: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Sources and labels of all batches, ids padded with 0, in the order they are taken.
+
+    Lengths count END; targets are about as long as their sources.
+    """
+    rng, count = np.random.default_rng(options.seed), options.batch * options.batches
     shortest, longest = round(options.length * 0.75), round(options.length * 1.25)
     targets = rng.integers(shortest, longest + 1, count)
-    return np.maximum(1, targets + rng.integers(-2, 3, count)), targets
-
-
-def make_batches(options: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Sources and labels of all batches, ids padded with 0, in the order they are taken."""
-    rng = np.random.default_rng(options.seed)
-    sources, targets = draw_lengths(rng, options.batch * options.batches, options)
+    sources = np.maximum(1, targets + rng.integers(-2, 3, count))
     rows = np.lexsort((sources, targets)).reshape(options.batches, options.batch)
 
     def ids(lengths: np.ndarray) -> np.ndarray:

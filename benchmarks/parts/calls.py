@@ -16,6 +16,44 @@ class Case(NamedTuple):
     weights: list
 
 
+def attention_case(
+    name: str, query: np.ndarray, value: np.ndarray, scale: np.ndarray, dtype: str = "float32"
+) -> Case:
+    """Build a case of additive scores, or of a layer with weights of its own.
+
+    Args:
+        name: "scores.additive", "plain formula", "AdditiveAttention", or "keras AdditiveAttention"
+            and "keras Attention (dot)" behind the same two projections.
+        query: `(B, Tq, units)`.
+        value: `(B, Tv, units)`.
+        scale: `(units,)`, of scores.
+        dtype: "float32" or "bfloat16", in which a layer has its products.
+    """
+    import keras
+
+    from keras_attention import AdditiveAttention, scores
+
+    if name in ("scores.additive", "plain formula"):
+        formula = scores.additive if name == "scores.additive" else plain_additive
+        function = lambda *tensors: formula(*(keras.ops.cast(x, dtype) for x in tensors))  # noqa: E731
+        return Case(function, [query, value, scale], [])
+    units, policy = query.shape[-1], "float32" if dtype == "float32" else "mixed_bfloat16"
+    if name == "AdditiveAttention":
+        layer = AdditiveAttention(units, dtype=policy)
+        layer.build(query.shape, value.shape)
+        return Case(layer, [query, value], layer.trainable_weights)
+    project = [keras.layers.Dense(units, use_bias=False, dtype=policy) for _ in range(2)]
+    dot = name == "keras Attention (dot)"
+    attend = (keras.layers.Attention if dot else keras.layers.AdditiveAttention)(dtype=policy)
+
+    def call(query: Any, value: Any) -> Any:
+        return attend([project[0](query), value, project[1](value)])
+
+    call(query[:1], value[:1])
+    weights = [w for layer in (*project, attend) for w in layer.trainable_weights]
+    return Case(call, [query, value], weights)
+
+
 # Of each backend, how functions are run; the first is what it is by default.
 MODES = {
     "tensorflow": ("graph", "unknown", "xla", "eager"),

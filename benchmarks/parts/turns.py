@@ -7,13 +7,15 @@ it too.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 
 def serve(rounds: Mapping[str, Callable[[], dict[str, float] | None]], warm_up: int = 2) -> None:
@@ -36,6 +38,30 @@ def serve(rounds: Mapping[str, Callable[[], dict[str, float] | None]], warm_up: 
             "processor_s": time.process_time() - processor,
         }
         print(json.dumps(measured or taken), file=answers)
+
+
+def rounds_by_mode(
+    settings: Mapping[str, Any], inputs: Sequence[Any], make: Callable[[int], Callable]
+) -> dict[str, Callable[[], None]]:
+    """Return functions that translate all inputs, by the mode's name: see decoding_speed.py.
+
+    Args:
+        settings: `modes`, the beam width and batch size of each.
+        inputs: texts, or rows of ids.
+        make: from a beam width to the function that translates a batch of them.
+    """
+    translators = {
+        width: make(width) for width in {width for width, _ in settings["modes"].values()}
+    }
+
+    def run(translate: Callable, batch: int) -> None:
+        for start in range(0, len(inputs), batch):
+            translate(inputs[start : start + batch])
+
+    return {
+        mode: functools.partial(run, translators[width], batch)
+        for mode, (width, batch) in settings["modes"].items()
+    }
 
 
 class Worker:

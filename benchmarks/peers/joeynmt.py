@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -21,9 +22,14 @@ from joeynmt.model import build_model
 from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
 from parts.batches import MODELS, PAD, SPECIAL, Model, training_batches
-from peers.joeynmt_symbols import SYMBOLS
 from peers.torch_steps import precision, training_round
 from peers.workload import lengths, serve_peer, translation_rounds
+
+SYMBOLS = SimpleNamespace(  # the library's own order
+    **{"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"},
+    **{"unk_id": 0, "pad_id": 1, "bos_id": 2, "eos_id": 3},
+    **{"sep_token": None, "sep_id": None, "lang_tags": []},
+)
 
 
 def make_model(vocabulary: int, units: int, kind: Model = MODELS["LSTM additive"]) -> JoeyModel:

@@ -6,7 +6,6 @@ python -m peers.opennmt_tf translate SETTINGS VOCABULARY UNITS FORM...
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import tempfile
@@ -19,6 +18,7 @@ import opennmt
 import tensorflow as tf
 import tensorflow_addons as tfa
 from parts.batches import MODELS, Model, training_batches
+from parts.turns import rounds_by_mode
 from peers.workload import lengths, refuse, serve_peer
 
 
@@ -92,34 +92,26 @@ def translations(
     if "mixed_bfloat16" in form:
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     settings = json.loads(Path(path).read_text())
-    texts = [text.split() for text in settings["texts"]]
-    length, rounds = settings["length"], {}
-    for beam_width in sorted({width for width, _ in settings["modes"].values()}):
-        model = make_model(
-            vocabulary,
-            units,
-            beam_width=beam_width,
-            minimum_decoding_length=length,
-            maximum_decoding_length=length,
-        )
+    length = settings["length"]
+
+    def make(beam_width: int) -> Callable[[list[list[str]]], None]:
+        lengths = {"minimum_decoding_length": length, "maximum_decoding_length": length}
+        model = make_model(vocabulary, units, beam_width=beam_width, **lengths)
 
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string)])
-        def translate(tokens: tf.Tensor, model: object = model) -> tf.Tensor:
+        def translate(tokens: tf.Tensor) -> tf.Tensor:
             lengths = tf.fill(tf.shape(tokens)[:1], tf.shape(tokens)[1])
             features = model.features_inputter.make_features(
                 features={"tokens": tokens, "length": lengths}
             )
             return model(features)[1]["tokens"]
 
-        def run(batch: int, translate: Callable = translate) -> None:
-            for start in range(0, len(texts), batch):
-                found = translate(tf.constant(texts[start : start + batch])).numpy()
-                assert found.shape[-1] >= length
+        def run(texts: list[list[str]]) -> None:
+            assert translate(tf.constant(texts)).numpy().shape[-1] >= length
 
-        for mode, (width, batch) in settings["modes"].items():
-            if width == beam_width:
-                rounds[mode] = functools.partial(run, batch)
-    return rounds
+        return run
+
+    return rounds_by_mode(settings, [text.split() for text in settings["texts"]], make)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from typing import NoReturn
 
 import numpy as np
 from parts.batches import MODELS, PAD, SPECIAL
-from parts.turns import serve
+from parts.turns import rounds_by_mode, serve
 
 
 def refuse(what: object) -> NoReturn:
@@ -36,20 +35,18 @@ def translation_rounds(
     """
     settings = json.loads(Path(path).read_text())
     sources = np.array([[int(w[1:]) + SPECIAL for w in text.split()] for text in settings["texts"]])
-    length = settings["length"]
 
-    def run(translate: Callable, batch: int) -> None:
-        for first in range(0, len(sources), batch):
-            chosen = sources[first : first + batch]
+    def checked(width: int) -> Callable[[np.ndarray], None]:
+        translate = make(width, settings["length"])
+
+        def run(chosen: np.ndarray) -> None:
             found = np.asarray(translate(chosen))
-            assert found.shape == (len(chosen), length), found.shape
+            assert found.shape == (len(chosen), settings["length"]), found.shape
             assert (found[:, :-1] >= SPECIAL).all()  # the last may be END
 
-    translators = {w: make(w, length) for w in {w for w, _ in settings["modes"].values()}}
-    return {
-        mode: functools.partial(run, translators[width], batch)
-        for mode, (width, batch) in settings["modes"].items()
-    }
+        return run
+
+    return rounds_by_mode(settings, sources, checked)
 
 
 def serve_peer(

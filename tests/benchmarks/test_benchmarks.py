@@ -34,22 +34,6 @@ def test_training_speed(tmp_path):
     assert rows[cases[0]][f"{cases[0]}: times as fast"] == 1
 
 
-def test_recurrent_step(tmp_path):
-    sizes = ["--batch", "3", "--length", "5", "--units", "7", "--repeat", "1"]
-    rows, _ = run(tmp_path, "recurrent_step.py", sizes=sizes)
-    assert rows.keys() == {"AttentionRNN", "keras.layers.LSTM"}
-    assert min(rows.values()) > 0
-
-
-@pytest.mark.tensorflow
-def test_training_speed_end_to_end(tmp_path):
-    arguments = ["--end-to-end", "--cases", "keras-attention", "--batch", "23", "--batches", "2"]
-    rows, _ = run(tmp_path, "training_speed.py", *arguments)
-    (row,) = rows.values()
-    assert row["train tokens_per_s"] > 0
-    assert row["ratio"] > 0
-
-
 def test_modes_stand_beside_the_plain_formulas(tmp_path):
     sizes = ["--modes", "--tiny", "--repeat", "1", "--backend", keras.backend.backend()]
     rows, _ = run(tmp_path, "attention_layer.py", sizes=sizes)

@@ -10,7 +10,6 @@ from keras import ops
 from keras_attention import (
     AdditiveAttention,
     Attention,
-    LocationAttention,
     MultiplicativeAttention,
 )
 from tests.keras_attention import reference, zoo
@@ -124,21 +123,16 @@ def test_dropout_rescales_and_is_not_in_the_returned_weights(rng):
     assert_close(dropped[0][kept], 2 * plain[1][kept])
 
 
-def test_implicit_masks_reach_query_and_value(rng):
+def test_implicit_masks_reach_query_and_value_and_go_on(rng):
     ids = {"query": np.array([[4, 2, 0], [1, 0, 0]]), "value": np.array([[3, 0, 2, 0, 0]] * 2)}
     embed = keras.layers.Embedding(7, DV, mask_zero=True)
     layer = MultiplicativeAttention("dot")
     query, value = embed(ids["query"]), embed(ids["value"])
     context, weights = layer(query, value, return_attention_scores=True)
     joined = reference.join_masks((2, 3, 5), ids["query"] != 0, ids["value"] != 0)
-    assert_close((context, weights), reference.attend(reference.dot, array(query), array(value),
-                                                      mask=joined))  # fmt: skip
-
-
-def test_the_query_mask_goes_on_to_the_next_layer():
-    embed = keras.layers.Embedding(7, DV, mask_zero=True)
-    context = MultiplicativeAttention("dot")(embed(np.array([[4, 2, 0]])), embed(np.ones((1, 5))))
-    assert_close(context._keras_mask, np.array([[True, True, False]]))
+    expected = reference.attend(reference.dot, array(query), array(value), mask=joined)
+    assert_close((context, weights), expected)
+    assert_close(context._keras_mask, ids["query"] != 0)  # which goes on to the next layer
 
 
 @pytest.mark.parametrize("name", ["sparsemax", "entmax15", "smoothing"])
@@ -174,25 +168,6 @@ def test_dot_agrees_with_keras_attention(rng, scale):
     )
     result = ours(query, value, key, value_mask=allowed, return_attention_scores=True)
     assert_close(result, array(expected))
-
-
-def test_location_attention_looks_at_places_alone(rng):
-    layer = LocationAttention(TV + 2)
-    query, value, allowed = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), mask(rng, B, TV)
-    layer.build((B, TQ, DQ), (B, TV, DV))
-    randomize(layer, rng)
-    kernel = weights_of(layer)["kernel"]
-    result = array(layer(query, value, value_mask=allowed, return_attention_scores=True))
-    for b in range(B):
-        places = np.maximum(np.arange(TV) - np.argmax(allowed[b]), 0)  # from the first valid one
-        for i in range(TQ):
-            expected = reference.softmax(query[b, i] @ kernel[:, places], allowed[b])
-            assert_close(result[1][b, i], expected)
-            assert_close(result[0][b, i], expected @ value[b])
-    with pytest.raises(
-        ValueError, match=r"LocationAttention expected .*max_length=7.* Received: 8"
-    ):
-        layer(query, normal(rng, B, TV + 3, DV))
 
 
 def test_a_grid_is_a_sequence_read_row_by_row(rng):

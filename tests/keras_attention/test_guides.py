@@ -206,6 +206,7 @@ def test_the_words_of_questions_lead_to_a_heading_that_is_there(word):
         assert re.search(r"\(#([a-z-]+)\)", row)[1] in anchors
 
 
+@pytest.mark.tensorflow
 def test_the_layers_of_keras_give_the_same_after_the_move():
     names, further = run("from-multihead.md")
     before, after = (ops.convert_to_numpy(names[name]) for name in ("before", "after"))
@@ -216,6 +217,7 @@ def test_the_layers_of_keras_give_the_same_after_the_move():
     assert [one.shape for one in further["model"].outputs] == [(None, None, 50), (None, None, None)]
 
 
+@pytest.mark.tensorflow
 def test_layers_of_pypi_give_the_same_after_the_move():
     for guide in ("from-keras-attention.md", "from-keras-self-attention.md"):
         (names,) = run(guide)
@@ -228,6 +230,7 @@ def test_layers_of_pypi_give_the_same_after_the_move():
             np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.tensorflow
 def test_the_decoder_of_opennmt_trains_and_searches():
     (names,) = run("from-opennmt.md")
     assert names["logits"].shape == (3, 4, 11)

@@ -53,6 +53,11 @@ def local(layer, q, memory, t, allowed, valid):
     return weights, t + 1
 
 
+def location(layer, q, memory, state, allowed, valid):
+    places = np.maximum(np.arange(len(memory)) - np.argmax(valid), 0)  # from the first valid one
+    return reference.softmax(q @ weights_of(layer)["kernel"][:, places], allowed), state
+
+
 def location_sensitive(layer, q, memory, last, allowed, size):
     w, half = weights_of(layer), (layer.kernel_size - 1) // 2
     scores = []
@@ -126,6 +131,7 @@ def chunk_layer(size, mode):
 
 
 CASES = {
+    "location": (lambda: LocationAttention(TV), location, lambda _: 0),
     "local-m": (lambda: LocalAttention(inner(), half_width=2), local, lambda _: 0),
     "local-p": (lambda: LocalAttention(inner(), 2, predictive=True), local, lambda _: 0),
     "local-p units": (
@@ -307,11 +313,16 @@ def test_the_place_in_a_long_memory_is_predicted_in_float32(rng):
     np.testing.assert_allclose(5000 * found, 5000 * expected, atol=0.5)
 
 
-def test_places_that_xla_finds_past_the_greatest_have_no_weight(rng):
+def test_places_past_the_greatest_are_told_or_have_no_weight_under_xla(rng):
     import tensorflow as tf
 
     layer = LocationAttention(TV)
     layer.build((B, TQ, DQ), (B, TV, DV))
     specs = [tf.TensorSpec([None, None, width]) for width in (DQ, DV)]
     call = tf.function(layer.__call__, input_signature=specs, jit_compile=True)
-    assert np.isnan(array(call(normal(rng, B, TQ, DQ), normal(rng, B, TV + 2, DV)))).all()
+    query, longer = normal(rng, B, TQ, DQ), normal(rng, B, TV + 2, DV)
+    assert np.isnan(array(call(query, longer))).all()
+    with pytest.raises(
+        ValueError, match=r"LocationAttention expected .*max_length=7.* Received: 9"
+    ):
+        layer(query, longer)
