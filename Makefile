@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install-backends test coverage test-slow test-mechanisms test-guides test-benchmarks test-gpu test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo install-backends test coverage test-slow test-mechanisms test-guides test-benchmarks test-benchmarks-nightly test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -126,7 +126,7 @@ test-torch: $(BACKENDS)/installed
 	$(BACKENDS)/bin/python -m pytest -q $(OF_BACKENDS)
 
 # The nightly workflow runs it: few changes touch what it holds, and each backend takes minutes.
-test-gpu: $(BACKENDS)/installed  ## run the report of a GPU on every backend, on tiny sizes, and count the programs of a training
+test-benchmarks-nightly: $(BACKENDS)/installed  ## run the long benchmarks on tiny sizes, the report of a GPU on every backend
 	$(BIN)/python -m pytest -q -m slow tests/benchmarks
 	KERAS_BACKEND=jax $(BACKENDS)/bin/python -m pytest -q -m slow tests/benchmarks/test_gpu.py
 	KERAS_BACKEND=torch $(BACKENDS)/bin/python -m pytest -q -m slow tests/benchmarks/test_gpu.py

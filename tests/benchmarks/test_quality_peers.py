@@ -23,7 +23,7 @@ TINY = [
 ]
 
 
-@pytest.mark.tensorflow
+@pytest.mark.slow
 def test_the_command(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_ATTENTION_PEERS": str(tmp_path)}
     cases, output = ["keras-attention", "stock Keras layers", "opennmt-tf RNN"], tmp_path / "all"

@@ -83,9 +83,9 @@ def naive_beam_search(decoder, b, width, penalty, length=LENGTH):
     return order(ended)
 
 
-def search(decoder, find=beam_search, **options):
-    """Search with the decoder, up to `LENGTH` unless told otherwise; results are arrays."""
-    options = {"max_length": LENGTH, "pad_id": PAD, **options}
-    return array(
-        find(decoder.step, decoder.state(), batch_size=B, start_id=START, end_id=END, **options)
-    )
+def search(decoder, find=beam_search, step=None, **options):
+    """Search with the decoder, or another step of its states; results are arrays."""
+    options = {"batch_size": B, "start_id": START, "end_id": END, "pad_id": PAD, **options}
+    options = {"max_length": LENGTH, "state": decoder.state(), **options}
+    found = find(step or decoder.step, **options)
+    return type(found)(*(None if x is None else array(x) for x in found))

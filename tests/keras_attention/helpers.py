@@ -91,55 +91,51 @@ def gradient(function, x):
     return gradients(lambda arrays: function(*arrays), [x])[0]
 
 
-def gradients(function, arrays):
-    """The gradients of a scalar function of a list of tensors."""
+def slopes(function, tensors, again=False):
+    """The gradients of a scalar function of tensors; with `again` they have gradients, too."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        tensors = [tf.convert_to_tensor(x) for x in arrays]
         with tf.GradientTape() as tape:
             tape.watch(tensors)
-            value = function(tensors)
-        found = tape.gradient(value, tensors, unconnected_gradients="zero")
-    elif keras.backend.backend() == "jax":
+            value = function(*tensors)
+        return tape.gradient(value, tensors, unconnected_gradients="zero")
+    if keras.backend.backend() == "jax":
         import jax
 
-        # Compiled as a whole: one program, where each operation were one.
-        found = jax.jit(jax.grad(function))([jax.numpy.asarray(x) for x in arrays])
-    else:
-        import torch
+        return list(jax.grad(function, tuple(range(len(tensors))))(*tensors))
+    import torch
 
-        tensors = [ops.convert_to_tensor(x).clone().requires_grad_() for x in arrays]
-        value = function(tensors)
-        if value.requires_grad:
-            value.backward()
-        found = [torch.zeros_like(x) if x.grad is None else x.grad for x in tensors]
-    return [array(x) for x in found]
+    value = function(*tensors)
+    if not value.requires_grad:
+        return [torch.zeros_like(x) for x in tensors]
+    found = torch.autograd.grad(value, tensors, create_graph=again, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(tensors, found, strict=True)]
+
+
+def leaves(arrays):
+    """Tensors to take gradients of."""
+    tensors = [ops.convert_to_tensor(x) for x in arrays]
+    if keras.backend.backend() != "torch":
+        return tensors
+    return [x.clone().requires_grad_() for x in tensors]
+
+
+def gradients(function, arrays):
+    """The gradients of a scalar function of a list of tensors, as arrays."""
+
+    def found(*tensors):
+        return slopes(lambda *xs: function(list(xs)), list(tensors))
+
+    # Compiled as a whole by JAX: one program, where each operation were one.
+    found = compiled(found) if keras.backend.backend() == "jax" else found
+    return [array(x) for x in found(*leaves(arrays))]
 
 
 def second_derivative(function):
     """The second derivative at 0 of a scalar function of a scalar tensor."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        x = tf.constant(0.0)
-        with tf.GradientTape() as outer:
-            outer.watch(x)
-            with tf.GradientTape() as inner:
-                inner.watch(x)
-                value = function(x)
-            slope = inner.gradient(value, x)
-        return array(outer.gradient(slope, x, unconnected_gradients="zero"))
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return array(jax.grad(jax.grad(function))(0.0))
-    import torch
-
-    x = torch.zeros((), requires_grad=True)
-    (slope,) = torch.autograd.grad(function(x), x, create_graph=True)
-    found = torch.autograd.grad(slope, x, allow_unused=True)[0] if slope.requires_grad else None
-    return 0.0 if found is None else found.item()
+    (found,) = slopes(lambda x: slopes(function, [x], again=True)[0], leaves([np.float32(0)]))
+    return array(found)
 
 
 def weight_gradients(layer, function):

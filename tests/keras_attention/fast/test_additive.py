@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_attention import AdditiveAttention, backend, exporting, fast_paths, scores
-from tests.keras_attention.helpers import array, assert_close, compiled, normal
+from tests.keras_attention.helpers import array, assert_close, compiled, leaves, normal, slopes
 
 BACKEND = keras.backend.backend()
 slow_on_tensorflow = [pytest.mark.slow] if BACKEND == "tensorflow" else []  # XLA takes seconds
@@ -74,39 +74,6 @@ def in_graph(function):
     return compiled(function)
 
 
-def slopes_of(loss, tensors, order=1):
-    """The gradients of a scalar function; of order 2, those of the sum of their squares."""
-    if BACKEND == "jax":
-        import jax
-
-        for _ in range(order - 1):
-            first = jax.grad(loss, tuple(range(len(tensors))))
-            loss = lambda *xs, first=first: sum(ops.sum(g**2) for g in first(*xs))  # noqa: E731
-        return jax.grad(loss, tuple(range(len(tensors))))(*tensors)
-    if BACKEND == "tensorflow":
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(tensors)
-            if order == 1:
-                value = loss(*tensors)
-            else:
-                value = sum(ops.sum(g**2) for g in slopes_of(loss, tensors, order - 1))
-        return tape.gradient(value, tensors)
-    import torch
-
-    value = loss(*tensors)
-    for _ in range(order - 1):
-        first = torch.autograd.grad(value, tensors, create_graph=True)
-        value = sum(ops.sum(g**2) for g in first)
-    return torch.autograd.grad(value, tensors)
-
-
-def leaves(arrays):
-    tensors = [ops.convert_to_tensor(x) for x in arrays]
-    return [x.clone().requires_grad_() for x in tensors] if BACKEND == "torch" else tensors
-
-
 def holds(arrays, tolerance=1e-5, run=in_graph):
     """Scores and gradients are the formula's."""
     expected, expected_slopes = reference(*arrays)
@@ -116,10 +83,10 @@ def holds(arrays, tolerance=1e-5, run=in_graph):
         def loss(*tensors):
             return ops.sum(scores.additive(*tensors) * upstream)
 
-        return scores.additive(*tensors), slopes_of(loss, list(tensors))
+        return scores.additive(*tensors), slopes(loss, list(tensors))
 
-    result, slopes = run(both)(*leaves(arrays[:3]))
-    detached = [x.detach() if BACKEND == "torch" else x for x in (result, *slopes)]
+    result, found = run(both)(*leaves(arrays[:3]))
+    detached = [x.detach() if BACKEND == "torch" else x for x in (result, *found)]
     assert_close(detached, [expected, *expected_slopes], tolerance)
 
 
@@ -170,8 +137,11 @@ def test_second_derivatives_are_those_of_the_formula(rng, calls):
     def loss(*tensors):
         return ops.sum(scores.additive(*tensors) ** 2 * ops.convert_to_tensor(arrays[3]))
 
+    def squares(*tensors):
+        return sum(ops.sum(g**2) for g in slopes(loss, list(tensors), again=True))
+
     def second(*tensors):
-        return slopes_of(loss, list(tensors), order=2)
+        return slopes(squares, list(tensors))
 
     with fast_paths(False):
         expected = [array(x) for x in in_graph(second)(*leaves(arrays[:3]))]

@@ -6,18 +6,16 @@ import pytest
 from keras import ops
 
 from keras_attention import backend, beam_search, fast_paths, greedy_search
-from tests.keras_attention.decoders import END, LENGTH, START, B, Decoder, S
-from tests.keras_attention.helpers import array, assert_close
+from tests.keras_attention.decoders import END, LENGTH, START, B, Decoder, S, search
+from tests.keras_attention.helpers import assert_close
 
 
 @pytest.mark.parametrize(("find", "weights"), [(greedy_search, True), (beam_search, False)])
 def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find, weights):
     decoder, batches = Decoder(rng), []
-    options = {"batch_size": B, "start_id": START, "end_id": END, "length_penalty": 0.7}
-    options |= {"max_length": np.array([LENGTH, 2, 4]), "return_attention_weights": weights}
-    if keras.backend.backend() == "jax":
-        options["max_length"] = 4
-    expected = array(find(decoder.step, decoder.state(), **options)._asdict())
+    limits = 4 if keras.backend.backend() == "jax" else np.array([LENGTH, 2, 4])
+    options = {"max_length": limits, "return_attention_weights": weights, "length_penalty": 0.7}
+    expected = search(decoder, find, **options)
 
     def step(tokens, state, memory):
         """The row is looked up in the memory, so that a wrong one is found out."""
@@ -30,19 +28,22 @@ def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find,
         return log_probs, weights, new
 
     state = {name: x for name, x in decoder.state().items() if name != "row"}
-    memory = {"row": ops.arange(B, dtype="int32")}
-    found = find(step, state, memory=memory, **options)
-    for name, x in array({k: v for k, v in found._asdict().items() if v is not None}).items():
-        assert_close(x, expected[name])
+    options |= {"state": state, "memory": {"row": ops.arange(B, dtype="int32")}}
+
+    def assert_as_expected():
+        for found, wanted in zip(search(decoder, find, step, **options), expected, strict=True):
+            assert (found is None) == (wanted is None)
+            if wanted is not None:
+                assert_close(found, wanted)
+
+    assert_as_expected()
     if not backend.under_xla():
         assert batches == sorted(batches, reverse=True)
         assert {B, B - 1, B - 2} == set(batches)
     del batches[:]
     with fast_paths(False):
-        plain = find(step, state, memory=memory, **options)
+        assert_as_expected()
     assert set(batches) == {B}
-    for name, x in array({k: v for k, v in plain._asdict().items() if v is not None}).items():
-        assert_close(x, expected[name])
 
 
 @pytest.mark.parametrize("find", [greedy_search, beam_search])

@@ -137,18 +137,18 @@ def test_a_search_does_not_depend_on_the_floats_that_keras_makes(rng, floatx):
 @pytest.mark.parametrize("find", [greedy_search, beam_search])
 def test_weights_are_left_out_on_request_and_without_attention(rng, find):
     decoder = Decoder(rng)
-    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
-    full = array(find(decoder.step, decoder.state(), **options))
-    without = find(decoder.step, decoder.state(), return_attention_weights=False, **options)
+    full = search(decoder, find)
 
     def step(tokens, state):
         log_probs, _, state = decoder.step(tokens, state)
         return log_probs, None, state
 
-    blind = find(step, decoder.state(), **options)
-    for result in (without, blind):
+    for result in (
+        search(decoder, find, return_attention_weights=False),
+        search(decoder, find, step),
+    ):
         assert result.attention_weights is None
-        np.testing.assert_array_equal(array(result.ids), full.ids)
+        np.testing.assert_array_equal(result.ids, full.ids)
 
 
 @pytest.mark.parametrize("find", [greedy_search, beam_search])
@@ -227,19 +227,9 @@ def attention_decoder(rng):
 def test_weights_and_scores_are_those_of_a_forced_decode(rng):
     start, forced, memory, _ = attention_decoder(rng)
     step, state = start(memory)
-    result = array(
-        beam_search(
-            step,
-            state,
-            batch_size=B,
-            start_id=START,
-            end_id=END,
-            max_length=LENGTH,
-            beam_width=4,
-            num_results=3,
-            length_penalty=0.0,
-        )
-    )
+    options = {"beam_width": 4, "num_results": 3, "length_penalty": 0.0}
+    options |= {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+    result = array(beam_search(step, state, **options))
     for n in range(3):
         log_probs, weights = forced(result.ids[:, n])
         for b, length in enumerate(result.lengths[:, n]):
@@ -293,8 +283,6 @@ def test_a_shortlist_of_the_best_tokens_is_enough(rng, find):
         # In any order.
         return Shortlist(ops.flip(values, 1), ops.flip(ops.cast(ids, "int32"), 1)), weights, state
 
-    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
-    expected = array(find(decoder.step, decoder.state(), **options)._asdict())
-    found = array(find(step, decoder.state(), **options)._asdict())
-    np.testing.assert_array_equal(found["ids"], expected["ids"])
-    assert_close(found["scores"], expected["scores"])
+    expected, found = search(decoder, find), search(decoder, find, step)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    assert_close(found.scores, expected.scores)
