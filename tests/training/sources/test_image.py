@@ -29,7 +29,8 @@ def image_config(**settings):
 
 def encode(pixels, form="png", **options):
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, form, **options)
+    image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
+    image.save(file, form, **options)
     return file.getvalue()
 
 
@@ -65,11 +66,34 @@ def test_jpeg_gray_and_resized_images_are_those_of_another_library():
     assert np.abs(found[2] - wanted[..., None]).max() <= 2
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_odd_images_are_read_as_by_another_library(channels):
+    """Of one pixel, of one row, with a palette, of one bit and of 16."""
+    values = np.add.outer(np.arange(20) * 5, np.arange(30) * 3).astype("uint8")
+    smooth = np.stack([values, values[::-1], 255 - values], axis=-1)
+    image = Image.fromarray(smooth)
+    images = [image.crop((3, 4, 4, 5)), image.crop((0, 4, 30, 5))]
+    images += [image.quantize(200), image.convert("1")]
+    source = ImageSource(image_config(image_height=20, image_width=30, image_channels=channels))
+    found = source.rows([encode(each) for each in images]).values
+    mode = "RGB" if channels == 3 else "L"
+    for values, each in zip(found.astype(int), images, strict=True):
+        resized = each.convert("RGB").convert(mode).resize((30, 20), Image.Resampling.BILINEAR)
+        wanted = np.asarray(resized).reshape(values.shape)
+        assert np.abs(values - wanted).max() <= 1
+    deep = encode((values[..., 0] * 257).astype("uint16"))
+    np.testing.assert_array_equal(source.rows([deep]).values[0, ..., 0], values[..., 0])
+
+
 BROKEN = {
     "empty": (lambda p: b"", "is neither PNG nor JPEG"),
     "huge": (lambda p: huge_png(), "has 20000 x 20000 pixels: expected at least 1 and at most 16,"),
     "half a JPEG": (lambda p: encode(p, "jpeg")[:-100], "is cut off"),
     "half a PNG": (lambda p: encode(p)[:-100], "is cut off"),
+    "CMYK": (
+        lambda p: encode(Image.fromarray(p).convert("CMYK"), "jpeg"),
+        "expected a JPEG in gray or RGB. Received: CMYK",
+    ),
     "a JPEG without content": (
         lambda p: b"\xff\xd8\xff\xe0" + b"\0" * 90 + b"\xff\xd9",
         "cannot be decoded",

@@ -172,6 +172,9 @@ def folder_of(path, size, label, form="PNG", count=3, **options):
         ((160, 60), "a" * 5, [], (32, 85)),
         ((600, 800), "a" * 200, [], (418, 314)),  # a page
         ((100, 600), "a" * 30, [], (600, 100)),  # from top to bottom
+        ((60_000, 2), "ab", [], (32, 4096)),
+        ((1, 60_000), "ab", [], (32_768, 4)),
+        ((1, 1), "a", [], (32, 32)),
         ((640, 32), "a" * 30, ["image_height=16"], (16, 320)),
         ((640, 32), "a" * 30, ["image_width=96"], (32, 96)),
     ],
@@ -206,4 +209,7 @@ def test_the_size_of_a_jpeg_is_not_its_thumbnails():
     thumbnail = b"Exif\0\0" + jpeg((20, 10))
     assert size_of(jpeg((333, 77), exif=thumbnail)) == (333, 77)
     assert size_of(jpeg((333, 77), progressive=True)) == (333, 77)
+    cmyk = io.BytesIO()
+    Image.new("CMYK", (5, 7)).save(cmyk, "JPEG")
+    assert size_of(cmyk.getvalue()) == (5, 7)
     assert size_of(b"no image") == (0, 0)

@@ -19,7 +19,7 @@ ENOUGH = 1.5  # columns of the grid for a character
 MOST_PIXELS = 1 << 17  # at which images are read unless somebody says so
 SQUEEZED = 1.5  # times that a side is shortened against the other, beyond which it is told
 # The frame of a JPEG; a thumbnail has one of its own.
-_FRAME = re.compile(rb"\xff[\xc0-\xc2]\0[\x0b\x11]\x08(..)(..)", re.DOTALL)
+_FRAME = re.compile(rb"\xff[\xc0-\xc2]\0[\x0b\x11\x14]\x08(..)(..)", re.DOTALL)
 
 
 def size_of(file: bytes | Path) -> tuple[int, int]:
@@ -37,17 +37,19 @@ def fitting(config: Config, split: Split, keep_height: bool = False) -> Config:
     """Return the configuration with the size that fits images, which is printed.
 
     It has their median shape, the height that it had and, where that leaves too few columns for the
-    characters of the labels, as much more as the images have.
+    characters of the labels, as much more as the images have; and at most MOST_PIXELS.
     """
     width, height, characters = _survey(split)
     if not width:
         return config
     high, across = config.image_height, _pooling(config)[1]
     if not keep_height:
-        wide = ENOUGH * characters * across
+        needed = ENOUGH * characters * across * height / width
         most = min(height, math.sqrt(MOST_PIXELS * height / width))
-        high = max(high, min(round(wide * height / width), int(most)))
-    fits = replace(config, image_height=high, image_width=max(across, round(high * width / height)))
+        high = max(high, min(round(needed), int(most)))
+        high = min(high, MOST_PIXELS // across)
+    wide = max(across, min(round(high * width / height), round(MOST_PIXELS / high)))
+    fits = replace(config, image_height=high, image_width=wide)
     print(
         f"Images of {width} x {height} pixels are read as {fits.image_width} x {high}: --set "
         "image_width=… and image_height=… choose another size."

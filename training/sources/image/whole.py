@@ -48,7 +48,9 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
 
     def check_jpeg_sizes() -> tuple[Tensor, Tensor]:
         sizes = tf.cast(tf.image.extract_jpeg_shape(contents), tf.int64)
-        return check_sizes(sizes[0], sizes[1])
+        reason, pixels = check_sizes(sizes[0], sizes[1])
+        is_cmyk = (reason == "") & (sizes[2] == 4)
+        return tf.where(is_cmyk, "expected a JPEG in gray or RGB. Received: CMYK", reason), pixels
 
     def check_sizes(height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
         reason = joined(
