@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -24,6 +23,7 @@ Fields = dict[str, Any]  # of an answer
 Answers = Callable[[Sequence[Any]], Sequence[Fields | ValueError]]
 MANIFEST = "job.json"
 ASIDE = ".writing"
+_MOST_SIZE = 2**26  # of the items in memory: characters, bytes or events
 _DECIMALS = {"score": 4, "probability": 6}
 _IF_SO = ("truncated", "unknown")  # fields that an answer has where they say something
 # Why a graph refuses an item that it is asked about alone.
@@ -135,10 +135,23 @@ def summary(job: BatchJob, reports: Sequence[Done], seconds: float) -> dict[str,
     }
 
 
+def _windows(job: BatchJob, path: Path) -> Iterator[list[Item]]:
+    """Yield the items of an input, as many together as the kind says, or less of large ones."""
+    window: list[Item] = []
+    size = 0
+    for item in job.kind.items(path):
+        window.append(item)
+        size += 0 if item.error else job.kind.size(item.value)
+        if len(window) >= max(job.kind.window, job.batch_size) or size > _MOST_SIZE:
+            yield window
+            window, size = [], 0
+    if window:
+        yield window
+
+
 def _answered(job: BatchJob, model: Answers, path: Path) -> Iterator[Item]:
     """Yield the items of an input, with their answers."""
-    source = job.kind.items(path)
-    while window := list(itertools.islice(source, max(job.kind.window, job.batch_size))):
+    for window in _windows(job, path):
         good = [item for item in window if not item.error]
         good.sort(key=lambda item: job.kind.size(item.value))
         for first in range(0, len(good), job.batch_size):

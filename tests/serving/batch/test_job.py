@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from serving.batch import inputs
+from serving.batch import job as jobs
 from serving.batch.__main__ import main
 from serving.batch.inputs import Events, Images, Texts
 from serving.batch.job import (
@@ -89,6 +90,19 @@ def test_texts_of_like_length_share_a_batch(job, tmp_path):
 
     answer_file(job, translate, source)
     assert batches == [["b", "d", "aaaa"], ["cccc", "eeee"]]
+
+
+def test_long_lines_are_answered_before_many_of_them_are_read(job, tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "_MOST_SIZE", 100)
+    (tmp_path / "a.txt").write_text(f"{'y' * 60}\n" * 5)
+    batches = []
+
+    def translate(texts):
+        batches.append(len(texts))
+        return upper(texts)
+
+    answer_file(job, translate, tmp_path / "a.txt")
+    assert batches == [2, 2, 1]
 
 
 def test_json_lines_keep_what_they_had(job, tmp_path):
