@@ -1,8 +1,10 @@
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,12 +22,38 @@ from training.runs.files import RunFiles, Trained
 from training.score import evaluation
 from training.sources.batches import source_batches
 
+RUN = str(Path(__file__).parents[1] / "fixtures" / "old_run" / "run")
+THREE = SearchSettings(beam_width=3)
+
 
 def run_command(run, tmp_path, *arguments):
     output = tmp_path / "scores.json"
     words = ["--run", str(run.path), "--limit", "23", "--output", str(output), *arguments]
     evaluate.main(words)
     return json.loads(output.read_text())
+
+
+@pytest.fixture(scope="module")
+def nbest(tiny_run):
+    """Make a search of the run by its settings; each is traced once."""
+    return functools.cache(lambda settings: make_nbest([tiny_run], settings))
+
+
+@pytest.fixture
+def quick(tiny_run, nbest, monkeypatch):
+    """Have commands take the run as it is loaded, and its searches; return one of 3 hypotheses."""
+    monkeypatch.setattr("training.runs.run.load_translators", lambda paths: [tiny_run])
+    for room in ("decode.texts", "score.evaluation"):
+        monkeypatch.setattr(
+            f"training.{room}.make_nbest", lambda runs, settings, *_: nbest(settings)
+        )
+    return nbest(THREE)
+
+
+def translated(capsys, *words):
+    """The lines that `training.translate` writes."""
+    translate.main(["--run", RUN, "--beam-width", "3", *map(str, words)])
+    return capsys.readouterr().out.splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +83,16 @@ def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
     assert f"aer_interval  {low:.4g} to {high:.4g}\n" in printed
 
 
-def test_rates_of_few_words_have_intervals(tiny_run, monkeypatch):
+def test_rates_of_few_words_have_intervals(tiny_run, quick, monkeypatch):
     pairs = [(f"word {number}", f"w o r d {number}") for number in range(7)]
     split = Split([a for a, _ in pairs], [[b] for _, b in pairs])
     config = dataclasses.replace(tiny_run.config, metric="symbols")
     run = dataclasses.replace(tiny_run, config=config)
-    result = evaluation.evaluate([run], split)
+    result = evaluation.evaluate([run], split, THREE)
     low, high = result["wer_interval"]
     assert low <= result["wer"] <= high
     monkeypatch.setattr(evaluation, "FEW_WORDS", 7)
-    assert "wer_interval" not in evaluation.evaluate([run], split)
+    assert "wer_interval" not in evaluation.evaluate([run], split, THREE)
 
 
 def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run):
@@ -86,12 +114,11 @@ def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run
     assert "probability of an answer is that of its least probable token" in printed
 
 
-def test_a_table_without_errors_says_so(tiny_run, tmp_path, capsys):
+def test_a_table_without_errors_says_so(tiny_run, quick, tmp_path, capsys):
     sources = ["the dog", "a cat sleeps", "one"]
-    texts = make_translator([tiny_run], SearchSettings(beam_width=1))(sources)
-    split = Split(sources, [[text] for text in texts])
+    split = Split(sources, [[best.text] for best, *_ in quick(sources)])
     table = tmp_path / "errors.tsv"
-    evaluation.evaluate([tiny_run], split, SearchSettings(beam_width=1), errors_file=table)
+    evaluation.evaluate([tiny_run], split, THREE, errors_file=table)
     assert f"{table}: no errors, all 3 answers are right" in capsys.readouterr().out
 
 
@@ -106,7 +133,6 @@ def test_wrong_answers_come_first_and_of_those_the_surest():
         "a\tx\tx\t0.9000",
     ]
     small = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split, True)
-
     assert small.splitlines()[2] == "c\tw\tW\t0.2000"
 
 
@@ -123,12 +149,11 @@ def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
     np.testing.assert_allclose(alone.weights, short.weights, atol=1e-5)
 
 
-def test_translations_come_back_in_order_whatever_the_batches(tiny_run):
+def test_translations_come_back_in_order_whatever_the_batches(tiny_run, nbest):
     texts = corpus.load("phrasebook-en-fr", "test", limit=13).sources
     texts[5] = ""
-    together = make_translator([tiny_run], SearchSettings(beam_width=3))(texts)
-    apart = make_translator([tiny_run], SearchSettings(beam_width=3), batch_size=2)(texts)
-    assert together == apart
+    apart = make_translator([tiny_run], THREE, batch_size=2)(texts)
+    assert [best.text for best, *_ in nbest(THREE)(texts)] == apart
 
 
 @pytest.mark.parametrize("texts", ["He sleeps.", [b"He"], ["He", None], [float("nan")]])
@@ -138,63 +163,50 @@ def test_what_is_no_list_of_texts_is_one_line(tiny_run, texts):
         translate(texts)
 
 
-def test_translate_writes_a_line_for_each_line(tiny_run, monkeypatch, capsys):
+def test_translate_writes_a_line_for_each_line(quick, monkeypatch, capsys):
     def write(lines):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
-        translate.main(["--run", str(tiny_run.path), "--beam-width", "2"])
-        return capsys.readouterr().out.split("\n")
+        return translated(capsys)
 
     written = write("He sleeps.\n\n\ufffd no words \x01\nShe is eating an apple.".encode())
-    assert [bool(line) for line in written] == [True, False, True, True, False]
+    assert [bool(line) for line in written] == [True, False, True, True]
     with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text"):
         write("He sleeps.\nIl a mangé.".encode("latin-1"))
     with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text without NUL"):
         write(b"He sleeps.\nShe \0.")
 
 
-def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_path, capsys):
-    lines = ["He sleeps.", "", "She is eating a green apple."]
+def test_translate_reads_files_and_writes_the_n_best_with_scores(quick, tmp_path, capsys):
     (tmp_path / "a").write_text("He sleeps.\n\n")
     (tmp_path / "b").write_text("She is eating a green apple.")
-    files = [str(tmp_path / name) for name in "ab"]
-    words = ["--run", str(tiny_run.path), "--beam-width", "3"]
-    translate.main([*files, *words])
-    best = capsys.readouterr().out.splitlines()
-    assert best == make_translator([tiny_run], SearchSettings(beam_width=3))(lines)
-    translate.main([*files, *words, "--nbest", "2", "--scores"])
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    files = tmp_path / "a", tmp_path / "b"
+    best = translated(capsys, *files)
+    found = quick(["He sleeps.", "", "She is eating a green apple."])
+    assert best == [each[0].text for each in found]
+    rows = [line.split("\t") for line in translated(capsys, *files, "--nbest", 2, "--scores")]
     assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3"]
     assert [row[2] for row in rows[::2]] == best
     assert rows[2][1:] == rows[3][1:] == ["0.0000", ""]
     assert 0 > float(rows[0][1]) >= float(rows[1][1])
     with pytest.raises(UserError, match=r"--nbest expected at most --beam-width, 3. Received: 4"):
-        translate.main([*files, *words, "--nbest", "4"])
+        translated(capsys, *files, "--nbest", 4)
 
 
 def test_translate_reads_lines_as_training_does(tiny_run, tmp_path, capsys, monkeypatch):
-    (tmp_path / "plain").write_bytes("The café is green.\nHe sleeps.\n".encode())
     other = "\ufeff The  cafe\u0301 is\u00a0green. \r\nHe sleeps.\r\n"
     (tmp_path / "other").write_bytes(other.encode())
-    words = ["--run", str(tiny_run.path), "--beam-width", "2"]
-    words += ["--coverage-penalty", "5", "--length-penalty", "0.5"]
-    settings = SearchSettings(beam_width=2, coverage_penalty=5.0, length_penalty=0.5)
-    read, nbest = [], make_nbest([tiny_run], settings)
+    asked = []
 
-    def recorded(runs, asked, batch_size):
-        assert asked == settings
+    def recorded(runs, settings, batch_size):
+        asked.append(settings)
+        return lambda texts, progress=None: [[Translation(text, 0.0, 1.0)] for text in texts]
 
-        def translate(texts, progress=None):
-            read.append(texts)
-            return nbest(texts, progress)
-
-        return translate
-
+    monkeypatch.setattr("training.runs.run.load_translators", lambda paths: [tiny_run])
     monkeypatch.setattr("training.decode.texts.make_nbest", recorded)
-    for name in ("plain", "other"):
-        translate.main([str(tmp_path / name), *words])
-    plain, *rest = capsys.readouterr().out.splitlines()
-    assert read == [["The café is green.", "He sleeps."]] * 2
-    assert [plain, *rest[:1]] == rest[1:]
+    words = ["--coverage-penalty", "5", "--length-penalty", "0.5"]
+    said = translated(capsys, tmp_path / "other", *words)
+    assert said == ["The café is green.", "He sleeps."]
+    assert asked == [SearchSettings(beam_width=3, coverage_penalty=5.0, length_penalty=0.5)]
 
 
 def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch):
@@ -232,7 +244,7 @@ def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
     assert most < -0.1
 
 
-def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(tiny_run, monkeypatch, capsys):
+def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(quick, monkeypatch, capsys):
     written = []
 
     class Terminal(io.StringIO):
@@ -244,7 +256,7 @@ def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(tiny_run, mo
             return super().__next__()
 
     monkeypatch.setattr(sys, "stdin", Terminal("He sleeps.\nShe is eating a green apple.\n"))
-    translate.main(["--run", str(tiny_run.path)])
+    translated(capsys)
     assert [text.count("\n") for text in written] == [0, 1, 1]
 
 
