@@ -34,13 +34,12 @@ def tree(tmp_path_factory):
     return copy
 
 
-def build(folder, output):
-    """Build an sdist, and a wheel from the sdist."""
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", output, folder]
+def build(folder, output, *forms):
+    """Build an sdist and a wheel from it, or other forms; return them by their endings."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", output, *forms, folder]
     done = subprocess.run(command, cwd=output, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    (wheel,), (sdist,) = output.glob("*.whl"), output.glob("*.tar.gz")
-    return wheel, sdist
+    return {path.suffix: path for path in output.iterdir()}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,8 @@ def package(tree, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(tree, tmp_path_factory):
-    return build(tree / "packaging" / "client", tmp_path_factory.mktemp("client"))
+    made = build(tree / "packaging" / "client", tmp_path_factory.mktemp("client"), "--wheel")
+    return made[".whl"]
 
 
 def installed(wheel, target):
@@ -78,7 +78,7 @@ def python(package, tmp_path_factory):
     for name in FOLDERS:
         (home / name).mkdir()
         (home / name / "__init__.py").write_text("raise ImportError('a folder of the user')")
-    return installed(package[0], home / "site")
+    return installed(package[".whl"], home / "site")
 
 
 def metadata(wheel):
@@ -99,8 +99,8 @@ def sources(wheel):
 
 
 def test_layers_bring_no_tensorflow_and_the_client_no_keras(package, client):
-    assert required(package[0]) == {"keras", "numpy"}
-    assert required(client[0]) == {"grpcio", "protobuf"}
+    assert required(package[".whl"]) == {"keras", "numpy"}
+    assert required(client) == {"grpcio", "protobuf"}
 
 
 def files(folder):
@@ -110,12 +110,12 @@ def files(folder):
 def test_the_sdist_is_the_repository_and_the_wheel_has_the_packages_under_their_names(
     tree, package
 ):
-    with tarfile.open(package[1]) as file:
+    with tarfile.open(package[".gz"]) as file:
         held = {name.partition("/")[2] for name in file.getnames()}
     for folder in ("keras_attention", "training", "serving", "tests", "docs", "benchmarks"):
         assert {str(path.relative_to(tree)) for path in files(tree / folder)} <= held
     assert {"CHANGELOG.md", "README.md", "LICENSE", "Makefile"} <= held
-    with zipfile.ZipFile(package[0]) as file:
+    with zipfile.ZipFile(package[".whl"]) as file:
         held = set(file.namelist())
     for folder in ("keras_attention", *FOLDERS):
         prefix = "keras_attention_" if folder in FOLDERS else ""
@@ -124,13 +124,13 @@ def test_the_sdist_is_the_repository_and_the_wheel_has_the_packages_under_their_
 
 
 def test_the_page_of_an_index_has_no_relative_links(package):
-    text = metadata(package[0]).get_payload()
+    text = metadata(package[".whl"]).get_payload()
     assert "Attention, seen, the idea in pictures" in text
     assert not re.findall(r"\]\((?!https://)[^)]*\)", text)
 
 
 def test_modules_of_the_wheel_name_one_another_as_they_are_installed(package):
-    texts = sources(package[0])
+    texts = sources(package[".whl"])
     modules = {re.sub(r"(/__init__)?\.py$", "", name).replace("/", ".") for name in texts}
     named = set()
     for text in texts.values():
@@ -167,7 +167,7 @@ def test_the_command_lists_the_scripts(package, python):
     assert (status, "\n  train " in said) == (0, True), said
     status, said = command("phrasebook", "--count", "1", "--seed", "7")
     assert (status, said.count("\n")) == (0, 1), said
-    version = metadata(package[0])["Version"]
+    version = metadata(package[".whl"])["Version"]
     assert command("--version") == (0, f"keras-attention {version}\n")
     assert command("tain") == (2, "error: tain is no command; did you mean train?\n")
     status, said = command("nothing")
@@ -175,7 +175,7 @@ def test_the_command_lists_the_scripts(package, python):
 
 
 def test_the_client_alone_works_without_the_package(client, tmp_path):
-    python = installed(client[0], tmp_path / "site")
+    python = installed(client, tmp_path / "site")
     code = "import sys, keras_attention_client as c; c.Translator; print(*sys.modules)"
     done = python("-S", "-c", code, PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), *sys.path]))
     loaded = {name.split(".")[0] for name in done.stdout.split()}

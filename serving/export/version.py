@@ -106,66 +106,41 @@ def compared_sources(run: Run) -> list[Any]:
     return dev_sources(run, COMPARED) or list(texts)
 
 
-def agreement(
-    runs: Sequence[Run],
-    texts: Sequence[str],
-    rounded: Callable[..., dict[str, tf.Tensor]],
-    settings: ExportSettings,
-) -> dict[str, float]:
-    """Compare the translations of texts by a signature, `translate`, with those in float32.
-
-    Returns the number of `texts`, how many have the `same` translation, and the largest
-    `score_difference` among those.
-    """
-    plain = Exported(runs, replace(settings, precision="float32"))
-    answers = []
-    with exporting():
-        traced_plain = traced(plain.translate, {"text": ((None,), "string")})
-    for translate in (traced_plain, rounded):
-        starts = range(0, len(texts), _TOGETHER)
-        batches = [translate(text=tf.constant(texts[at : at + _TOGETHER])) for at in starts]
-        answers.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
-    return _differences(*answers)
+def _translations(translate: Callable[..., Any], texts: Sequence[str]) -> list[np.ndarray]:
+    """Return the translations of texts by a signature, `translate`, and their scores."""
+    starts = range(0, len(texts), _TOGETHER)
+    batches = [translate(text=tf.constant(texts[at : at + _TOGETHER])) for at in starts]
+    return [np.concatenate([batch[key] for batch in batches]) for key in ("translation", "score")]
 
 
-def local_agreement(
-    run: Run, sources: Sequence[Any], plain: Path, rounded: Path
-) -> dict[str, float]:
-    """Compare the answers of an ONNX export with those of one in float32: see `agreement`.
-
-    Of `histories`, it is by how much probabilities differ, `probability_difference`.
-    """
+def _local_answers(run: Run, sources: Sequence[Any], folder: Path) -> list[np.ndarray]:
+    """Return the texts and scores of an ONNX export, or the probabilities of histories."""
     from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
 
     if run.config.target == "label":
-        exact, approximate = (
-            np.array([each.probability for each in LocalPredictor(folder).outcome(sources)])
-            for folder in (plain, rounded)
-        )
-        most = float(np.abs(exact - approximate).max(initial=0))
-        return {"histories": len(sources), "probability_difference": most}
-    answers: list[list[Any]] = [
+        outcomes = LocalPredictor(folder).outcome(sources)
+        return [np.array([each.probability for each in outcomes])]
+    answers: Sequence[Any] = (
         LocalTranslator(folder).translate(sources)
         if SOURCE_KINDS[run.config.source].tokens
         else LocalReader(folder).read(sources)
-        for folder in (plain, rounded)
-    ]
-    return _differences(
-        *(
-            [np.array([getattr(each, k) for each in model]) for k in ("text", "score")]
-            for model in answers
-        )
     )
+    return [np.array([getattr(each, key) for each in answers]) for key in ("text", "score")]
 
 
-def _differences(expected: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> dict[str, float]:
-    """Return the dict of `agreement` for answers, each a pair of texts and scores."""
+def agreement(expected: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> dict[str, float]:
+    """Compare an export's texts and scores, or probabilities alone, with those in float32.
+
+    Returns the number of `texts`, how many are the `same`, and the largest `score_difference` among
+    those; or the number of `histories` and the largest `probability_difference`.
+    """
+    differences = np.abs(expected[-1] - rounded[-1])
+    if len(expected) == 1:
+        most = float(differences.max(initial=0))
+        return {"histories": len(differences), "probability_difference": most}
     same = expected[0] == rounded[0]
-    return {
-        "texts": len(same),
-        "same": int(same.sum()),
-        "score_difference": float(np.abs(expected[1] - rounded[1])[same].max(initial=0)),
-    }
+    most = float(differences[same].max(initial=0))
+    return {"texts": len(same), "same": int(same.sum()), "score_difference": most}
 
 
 def export(
@@ -201,8 +176,12 @@ def export(
             tf.saved_model.save(exported.module, str(aside), signatures=signatures)
             if compares:
                 tell("comparing its translations with those in float32", 0.4)
-                compared = compared_sources(runs[0]), signatures["translate"], settings
-                manifest["agreement"] = agreement(runs, *compared)
+                texts = compared_sources(runs[0])
+                plain = Exported(runs, replace(settings, precision="float32"))
+                with exporting():
+                    translate = traced(plain.translate, {"text": ((None,), "string")})
+                answers = (_translations(x, texts) for x in (translate, signatures["translate"]))
+                manifest["agreement"] = agreement(*answers)
             extra = aside / "assets.extra"
             extra.mkdir()
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
@@ -237,8 +216,9 @@ def _export_onnx(
                 tell("comparing its answers with those in float32", 0.7)
                 with tempfile.TemporaryDirectory() as plain:
                     write_folder(runs, Path(plain), card, **form)
-                    difference = local_agreement(runs[0], sources, Path(plain), aside)
-                write_manifest(aside, {"agreement": difference})
+                    folders = Path(plain), aside
+                    answers = [_local_answers(runs[0], sources, folder) for folder in folders]
+                write_manifest(aside, {"agreement": agreement(*answers)})
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(output)) from error
         return _number(aside, "manifest.json")

@@ -136,12 +136,12 @@ async def if_served(answers: Coroutine[Any, Any, T]) -> T | None:
 
 
 def rounded(numbers: Iterable[float]) -> list[float]:
-    """Return numbers as the page needs them."""
+    """Round numbers to the four digits that the page shows."""
     return [round(number, 4) for number in numbers]
 
 
 def found_hypotheses(hypotheses: Iterable[Hypothesis]) -> list[Answer]:
-    """Return hypotheses; a search that found fewer fills up with -inf."""
+    """Return the hypotheses of a search that found any: it fills up with scores of -inf."""
     return [{"text": x.text, "score": x.score} for x in hypotheses if x.score > -math.inf]
 
 
@@ -184,7 +184,7 @@ async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer
 
 
 async def look(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
-    """Say where the model looks, and what else it would say: `{"texts": [sentence, …]}`."""
+    """Return alignments and further hypotheses of sentences: `{"texts": [sentence, …]}`."""
     texts = body.get("texts")
     if (
         not isinstance(texts, list)
@@ -211,7 +211,7 @@ async def look(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
 
 
 async def read(reader: AsyncReader, contents: bytes) -> Answer:
-    """Say what an image reads, how sure each token is and where it was seen, and other texts."""
+    """Read an image: its text, the probability and the place of each token, and other texts."""
     try:
         regions, others = await asyncio.gather(
             if_served(reader.regions([contents])), if_served(reader.nbest([contents]))

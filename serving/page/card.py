@@ -23,8 +23,8 @@ _LANGUAGES = re.compile(r"-([a-z]{2})-([a-z]{2})$|\.([a-z]{2}),.*\.([a-z]{2})$")
 class Card:
     """The facts of a model that people are told.
 
-    `lines` have name and value, in the order to be read; `languages` the codes of source and
-    target, where the data's name has them; `score` the figure by which the weights were chosen.
+    `lines` are values by name, in the order to be read; `languages` are the codes of source and
+    target, if the data's name has them; `score` is the figure by which the weights were chosen.
     """
 
     lines: dict[str, str] = field(default_factory=dict)

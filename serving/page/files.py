@@ -30,7 +30,7 @@ SIGNATURES = {"translate": ("translate", "nbest", "align"), "read": ("read", "nb
 
 
 def write_folder(site: Path, model: bytes) -> None:
-    """Write a folder."""
+    """Write the page as a folder of `index.html`, scripts, styles and a packed model."""
     own = "script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'"
     html = _replaced(
         {
@@ -48,7 +48,7 @@ def write_folder(site: Path, model: bytes) -> None:
 
 
 def write_file(path: Path, model: bytes) -> None:
-    """Write one HTML file, with the arguments of `write_folder`."""
+    """Write the page as one HTML file, with scripts, styles and a packed model in it."""
     style = "".join((STATIC / name).read_text(encoding="utf-8") for name in STYLES)
     icon = _base64((STATIC / "icon.svg").read_bytes())
     script = page()

@@ -5,6 +5,7 @@ import contextlib
 import csv
 import io
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -131,6 +132,7 @@ def executions(tmp_path_factory):
 
 
 REFUSED = {"refused": True}
+loaded = cache(load_run)
 
 
 def in_training(run):
@@ -227,7 +229,7 @@ def test_every_execution_predicts_and_refuses_the_same(executions, name, drawn):
 def test_what_a_table_is_taken_for_is_told_in_the_same_words(executions, drawn):
     """By a client, of the numbers that a model reads, as by `evaluate`."""
     folder, _ = executions
-    run = load_run(folder / "attention" / "run")
+    run = loaded(folder / "attention" / "run")
     path = written([row for person in drawn for row in person], folder / "told.csv")
     told = io.StringIO()
     with contextlib.suppress(CorpusError), contextlib.redirect_stderr(told):

@@ -2,7 +2,6 @@ import json
 import math
 import os
 import resource
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +14,8 @@ from serving.export import version as writer
 from serving.export.version import export
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
-from tests.training.conftest import (  # noqa: F401 - fixtures
-    terse_run,
-    tiny_config,
-    tiny_run,
-    untrained,
-)
+from tests.serving.conftest import TEXT_RUN
+from tests.training.conftest import tiny_config, untrained
 from training.command.errors import UserError
 from training.command.files import move
 from training.data.store import END_ID, START_ID
@@ -32,10 +27,15 @@ LENGTH = 9  # tokens that the export reads
 
 
 @pytest.fixture(scope="module")
-def version(tiny_run, tmp_path_factory):  # noqa: F811
+def run(tmp_path_factory):
+    return untrained(tiny_config(), tmp_path_factory.mktemp("runs") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def version(run, tmp_path_factory):
     output = tmp_path_factory.mktemp("models") / "tiny"
     settings = {"beam_width": 3, "num_results": 2, "max_source_length": LENGTH}
-    return export([tiny_run], output, **settings)
+    return export([run], output, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -43,21 +43,21 @@ def call(version):
     """Call a signature through the C++ loader that TensorFlow Serving uses."""
     with ModelSession(version) as session:
 
-        def run(signature, texts, **more):
+        def ask(signature, texts, **more):
             arrays = {name: np.array(x, object) for name, x in {"text": texts, **more}.items()}
             return session.run(signature, arrays)
 
-        yield run
+        yield ask
 
 
 def test_the_export_passes_the_gate(version):
     assert check(version) == []
 
 
-def test_translations_are_those_of_the_run(call, tiny_run):  # noqa: F811
+def test_translations_are_those_of_the_run(call, run):
     found = call("translate", TEXTS)
     search = SearchSettings(beam_width=3, max_source_length=LENGTH)
-    expected = [best for best, *_ in make_nbest([tiny_run], search)(TEXTS)]
+    expected = [best for best, *_ in make_nbest([run], search)(TEXTS)]
     scores = [best.score for best in expected]
     texts = [best.text for best in expected]
     texts[1], scores[1] = "", 0.0
@@ -99,27 +99,18 @@ def test_a_text_that_is_too_long_is_cut_and_says_so_and_leaves_the_others_alone(
     assert not cut["truncated"][0]
 
 
-def test_no_text_is_refused(call):
-    odd = [b"", b"\xff\xfe", b"a\x00b", b"\xf0\x9f", "\u200b \t\n"]
-    for signature in ("translate", "nbest", "align"):
-        for texts in ([], odd):
-            assert {len(output) for output in call(signature, texts).values()} == {len(texts)}
-
-
-def test_versions_are_numbered_and_nothing_half_written_is_left(tiny_run, tmp_path):  # noqa: F811
+def test_versions_are_numbered_and_nothing_half_written_is_left(run, tmp_path):
     output = tmp_path / "model"
     (output / "3").mkdir(parents=True)
     settings = {"beam_width": 1, "num_results": 1, "max_source_length": LENGTH}
-    assert export([tiny_run, tiny_run], output, **settings).name == "4"
+    assert export([run, run], output, **settings).name == "4"
     assert sorted(path.name for path in output.iterdir()) == ["3", "4"]
     manifest = json.loads((output / "4" / "assets.extra" / "manifest.json").read_text())
     assert [run["config"]["data"] for run in manifest["runs"]] == ["phrasebook-en-fr"] * 2
     assert settings.items() <= manifest["settings"].items()
     assert check_graph(read_meta_graph(output / "4")) == []
     # Two of one run agree.
-    expected = make_translator([tiny_run], SearchSettings(beam_width=1, max_source_length=LENGTH))(
-        TEXTS
-    )
+    expected = make_translator([run], SearchSettings(beam_width=1, max_source_length=LENGTH))(TEXTS)
     expected[1] = ""
     with ModelSession(output / "4") as session:
         found = session.run("translate", {"text": TEXTS})
@@ -140,14 +131,14 @@ def bytes_of_weights(version):
 @pytest.mark.slow
 def test_products_in_bfloat16_keep_the_translations(
     version,
-    tiny_run,  # noqa: F811
+    run,
     tmp_path,
     monkeypatch,
     capsys,
 ):
-    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
+    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [run])
     monkeypatch.setattr(writer, "COMPARED", 101)
-    arguments = ["--run", str(tiny_run.path), "--beam-width", "3", "--num-results", "2"]
+    arguments = ["--run", str(run.path), "--beam-width", "3", "--num-results", "2"]
     script.main([*arguments, "--precision", "bfloat16", "--output", str(tmp_path / "quick")])
     quick = tmp_path / "quick" / "1"
     assert check_graph(read_meta_graph(quick)) == []
@@ -156,42 +147,40 @@ def test_products_in_bfloat16_keep_the_translations(
     assert told["same"] > 50  # of a model that has hardly learnt anything, and is rarely sure
     assert 0 < told["score_difference"] < 0.1
     # The kernels are in the graph, once for all signatures, and not among the variables.
-    kernel = tiny_run.model.get_layer("decoder").attention.query_kernel.value
+    kernel = run.model.get_layer("decoder").attention.query_kernel.value
     for folder, dtype in ((quick, tf.bfloat16), (version, tf.float32)):
-        assert bytes_of_weights(folder) < 4 * tiny_run.model.count_params()
+        assert bytes_of_weights(folder) < 4 * run.model.count_params()
         graph = (folder / "saved_model.pb").read_bytes()
         assert graph.count(tf.cast(kernel, dtype).numpy().tobytes()) == 1
     with ModelSession(quick) as session:
         found = session.run("translate", {"text": TEXTS})
         assert "score" not in session.signatures  # a step knows the best tokens alone
-    expected = make_translator([tiny_run], SearchSettings(beam_width=3, precision="bfloat16"))(
-        TEXTS
-    )
+    expected = make_translator([run], SearchSettings(beam_width=3, precision="bfloat16"))(TEXTS)
     expected[1] = ""
     assert [text.decode() for text in found["translation"]] == expected
 
 
 @pytest.mark.slow
 def test_a_model_without_attention_has_no_alignments(tmp_path):
-    run = untrained(tiny_config("attention=none"), tmp_path / "run")
-    version = export([run], tmp_path / "model", beam_width=2, num_results=2)
+    silent = untrained(tiny_config("attention=none"), tmp_path / "run")
+    version = export([silent], tmp_path / "model", beam_width=2, num_results=2)
     signatures = read_meta_graph(version).signature_def
     assert set(signatures) >= {"serving_default", "translate", "nbest"}
     assert "align" not in signatures
 
 
-def test_scores_are_the_models_log_probabilities_of_each_token(call, tiny_run):  # noqa: F811
+def test_scores_are_the_models_log_probabilities_of_each_token(call, run):
     translations = ["Elle mange une pomme verte.", "Il", "", "★ pommes"]
     found = call("score", TEXTS, translation=translations)
-    source = tiny_run.source_tokenizer.tokenize(tf.constant(TEXTS))[:, :LENGTH].to_tensor().numpy()
-    ids = tiny_run.target_tokenizer.tokenize(tf.constant(translations)).to_list()
+    source = run.source_tokenizer.tokenize(tf.constant(TEXTS))[:, :LENGTH].to_tensor().numpy()
+    ids = run.target_tokenizer.tokenize(tf.constant(translations)).to_list()
     longest = max(map(len, ids)) + 1
     assert found["tokens"].shape == found["log_probs"].shape == (len(TEXTS), longest)
     for row, target in enumerate(ids):
         target = [*target, END_ID]
         # Independent of the export: the model as it is trained, all of the target at once.
         inputs = {"source": source[row : row + 1], "target": np.array([[START_ID, *target[:-1]]])}
-        logits = np.float64(tiny_run.model(inputs, training=False)[0])
+        logits = np.float64(run.model(inputs, training=False)[0])
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         expected = log_probs[np.arange(len(target)), target]
         np.testing.assert_allclose(found["log_probs"][row, : len(target)], expected, atol=1e-4)
@@ -204,10 +193,10 @@ def test_scores_are_the_models_log_probabilities_of_each_token(call, tiny_run): 
     assert not found["truncated"].any()
 
 
-def test_scores_of_translations_that_are_too_long_say_so(call, tiny_run):  # noqa: F811
+def test_scores_of_translations_that_are_too_long_say_so(call, run):
     found = call("score", ["a", "a", "apple " * 99], translation=["b", "pomme " * 999, "b"])
     assert found["truncated"].tolist() == [False, True, True]
-    factor, more = tiny_run.config.bound
+    factor, more = run.config.bound
     assert found["tokens"].shape[1] == factor * LENGTH + more
     with pytest.raises(StatusError, match="as many translations as texts"):
         call("score", ["a", "b"], translation=["b"])
@@ -240,19 +229,18 @@ def test_exports_that_end_together_have_numbers_of_their_own(tmp_path, monkeypat
 
 
 def test_an_export_without_a_beam_has_one_result(tmp_path):
-    run = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
-    words = ["--run", run, "--output", tmp_path / "m", "--format", "onnx", "--beam-width", 1]
+    words = ["--run", TEXT_RUN, "--output", tmp_path / "m", "--format", "onnx", "--beam-width", 1]
     script.main(list(map(str, words)))
     manifest = json.loads((tmp_path / "m" / "1" / "manifest.json").read_text())
     assert manifest["settings"]["num_results"] == 1
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_weights_that_are_not_finite_are_not_exported(tiny_run, tmp_path, monkeypatch, value):  # noqa: F811
-    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
-    weight = tiny_run.model.get_layer("decoder").cell.kernel
+def test_weights_that_are_not_finite_are_not_exported(run, tmp_path, monkeypatch, value):
+    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [run])
+    weight = run.model.get_layer("decoder").cell.kernel
     before = weight.numpy()
-    words = ["--run", str(tiny_run.path), "--output", str(tmp_path / "models" / "x")]
+    words = ["--run", str(run.path), "--output", str(tmp_path / "models" / "x")]
     try:
         weight.assign(np.where(np.arange(weight.shape[1]) == 3, value, before))
         with pytest.raises(
@@ -264,13 +252,13 @@ def test_weights_that_are_not_finite_are_not_exported(tiny_run, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_one_line_and_nothing_is_left(tiny_run, tmp_path):  # noqa: F811
+def test_a_full_disk_is_one_line_and_nothing_is_left(run, tmp_path):
     (tmp_path / "models").mkdir()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises((UserError, OSError)) as caught:
-            export([tiny_run], tmp_path / "models" / "x", beam_width=1, num_results=1)
+            export([run], tmp_path / "models" / "x", beam_width=1, num_results=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "\n" not in str(caught.value)
@@ -278,9 +266,9 @@ def test_a_full_disk_is_one_line_and_nothing_is_left(tiny_run, tmp_path):  # noq
     assert list((tmp_path / "models").iterdir()) == []
 
 
-def test_an_export_that_fails_leaves_what_was_there(tiny_run, tmp_path, monkeypatch):  # noqa: F811
+def test_an_export_that_fails_leaves_what_was_there(run, tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "Exported", lambda *_, **__: 1 / 0)
     (tmp_path / "x" / "1").mkdir(parents=True)
     with pytest.raises(ZeroDivisionError):
-        export([tiny_run], tmp_path / "x", beam_width=1, num_results=1)
+        export([run], tmp_path / "x", beam_width=1, num_results=1)
     assert [path.name for path in tmp_path.rglob("*")] == ["x", "1"]

@@ -10,7 +10,7 @@ import pytest
 
 from serving.api.histories import history_columns, parse_table
 from serving.export.version import COUNT, examples, export
-from tests.serving.conftest import TEXT_RUN, event_run, image_run  # noqa: F401
+from tests.serving.conftest import TEXT_RUN
 from training.runs.run import load_run
 from training.sources.events.histories import Histories, Schema
 from training.sources.events.source import EventSource
@@ -30,12 +30,12 @@ def test_texts_are_short_ones_of_dev_and_stand_in_the_manifest(tmp_path, monkeyp
     assert manifest["examples"] == found
 
 
-def test_images_are_those_of_dev(image_run):  # noqa: F811
+def test_images_are_those_of_dev(image_run):
     wanted = data.load("digits", "dev", limit=COUNT).sources
     assert [base64.b64decode(text) for text in examples(image_run)] == wanted
 
 
-def test_a_table_of_ones_own_is_shown_to_nobody(event_run):  # noqa: F811
+def test_a_table_of_ones_own_is_shown_to_nobody(event_run):
     assert examples(event_run) == []
 
 
