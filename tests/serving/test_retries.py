@@ -3,10 +3,12 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from serving.client import (
     DeadlineExceededError,
+    RateLimitedError,
     ServerUnavailableError,
     ServingError,
     Translator,
@@ -28,11 +30,22 @@ def failing(*failures):
 
 
 @both
-@pytest.mark.parametrize("failure", [UNAVAILABLE, (Status.CANCELLED, "CANCELLED")])
-def test_what_the_server_did_not_take_is_tried_again(ask, failure):
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (UNAVAILABLE, ServerUnavailableError),
+        ((Status.CANCELLED, "CANCELLED"), ServerUnavailableError),
+        ((Status.RESOURCE_EXHAUSTED, "quota exceeded for this key"), RateLimitedError),
+    ],
+)
+def test_a_request_that_was_not_taken_is_sent_again_until_retries_end(ask, failure, error):
     with failing(failure, failure) as server:
-        assert ask(server.target, ["a"])[0].text == "A"
+        assert [one.text for one in ask(server.target, ["a"] * 8)] == ["A"] * 8
     assert len(server.asked) == 3
+    assert (np.diff(server.asked) >= [0.05, 0.15]).all()
+    with failing(*[failure] * 9) as server, pytest.raises(error, match=failure[1]) as caught:
+        ask(server.target, ["a"] * 8, retries=2)
+    assert (caught.value.code, len(server.asked)) == (failure[0], 3)
 
 
 def test_a_client_that_is_closed_during_a_call_does_not_try_again():
@@ -46,13 +59,6 @@ def test_a_client_that_is_closed_during_a_call_does_not_try_again():
         with pytest.raises(ServingError, match="CANCELLED"):
             translator.translate(["a"])
     assert len(server.asked) == 1
-
-
-@both
-def test_retries_end(ask):
-    with failing(*[UNAVAILABLE] * 9) as server, pytest.raises(ServerUnavailableError):
-        ask(server.target, ["a"], retries=2)
-    assert len(server.asked) == 3
 
 
 @both
