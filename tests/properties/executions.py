@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from serving.batch.job import BatchJob, answer_file, load_model, start
 from serving.export.version import export
 from serving.portable.engine.pack import pack
-from tests.serving.conftest import free_port, serving
+from tests.serving.conftest import free_port, models_config, serving
 from tests.serving.javascript import run as run_script
 from training.runs.run import load_run
 
@@ -44,13 +44,8 @@ def served(runs, folder, **options):
         for name, run in runs.items()
         for form in FORMS
     }
-    entries = [
-        f'config {{ name: "{path.parent.name}" base_path: "{path.parent}" '
-        'model_platform: "tensorflow" }'
-        for path in versions.values()
-    ]
-    config = folder / "models.config"
-    config.write_text("model_config_list { " + " ".join(entries) + " }")
+    bases = {path.parent.name: path.parent for path in versions.values()}
+    config = models_config(folder / "models.config", bases)
     flags = f"--model_config_file={config}", f"--rest_api_port={free_port()}"
     with serving(*flags) as server:
         yield server, versions

@@ -222,17 +222,21 @@ def stubs():
         yield make
 
 
+def models_config(path, bases):
+    """Write the configuration file of models, whose base paths are by name; return it."""
+    entries = [
+        f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow" }}'
+        for name, base in bases.items()
+    ]
+    path.write_text(f"model_config_list {{ {' '.join(entries)} }}")
+    return path
+
+
 def two_models(saved, root):
     """The configuration file of the models half (version 3) and upper (version 1)."""
     for name, version in (("half", 3), ("upper", 1)):
         add_version(saved / name, root / name, version)
-    entries = [
-        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}'
-        for name in ("half", "upper")
-    ]
-    config = root / "models.config"
-    config.write_text("model_config_list { " + " ".join(entries) + " }")
-    return config
+    return models_config(root / "models.config", {n: root / n for n in ("half", "upper")})
 
 
 @pytest.fixture(scope="session")

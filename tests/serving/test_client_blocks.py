@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.conftest import add_version, serving
+from tests.serving.conftest import add_version, models_config, serving
 from tests.serving.page.models import save_predictor, save_reader
 from tests.serving.test_readers import pictures
 
@@ -39,14 +39,10 @@ def test_the_readme_of_the_client_alone(shared_server, capsys):
 def both(tmp_path_factory):
     """A server of a reader of images and of a model of histories."""
     root = tmp_path_factory.mktemp("both")
-    for save, name in ((save_reader, "digits"), (save_predictor, "liver")):
-        add_version(save(root / "saved" / name), root / name, 1)
-    lines = (
-        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}'
-        for name in ("digits", "liver")
-    )
-    (root / "models").write_text(f"model_config_list {{ {' '.join(lines)} }}")
-    with serving(f"--model_config_file={root / 'models'}") as server:
+    bases = {"digits": root / "digits", "liver": root / "liver"}
+    for save, base in zip((save_reader, save_predictor), bases.values(), strict=True):
+        add_version(save(root / "saved" / base.name), base, 1)
+    with serving(f"--model_config_file={models_config(root / 'models', bases)}") as server:
         yield server
 
 

@@ -14,7 +14,7 @@ from serving.server.calls import Call
 from serving.server.models import load
 from serving.server.onnx_model import OnnxModel
 from tests.attack.conftest import tensor_request
-from tests.serving.conftest import add_version, error_of, free_port, serving
+from tests.serving.conftest import add_version, error_of, free_port, models_config, serving
 from tests.serving.test_versions import served, states
 from training.sources.image import digits
 
@@ -32,15 +32,8 @@ def models(onnx_translator, saved, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(models):
-    config = models / "models.config"
-    config.write_text(
-        "model_config_list {"
-        + "".join(
-            f'config {{ name: "{form}" base_path: "{models / form}" model_platform: "tensorflow" }}'
-            for form in ("onnx", "savedmodel")
-        )
-        + "}"
-    )
+    bases = {form: models / form for form in ("onnx", "savedmodel")}
+    config = models_config(models / "models.config", bases)
     with serving(f"--model_config_file={config}", f"--rest_api_port={free_port()}") as server:
         yield server
 

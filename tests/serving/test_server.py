@@ -1,6 +1,7 @@
 """The server as a process, and its ports: TLS, UNIX socket, health, signals, faults."""
 
 import concurrent.futures
+import contextlib
 import json
 import re
 import signal
@@ -225,51 +226,44 @@ def test_health_is_served(shared_server, stubs):
 
 
 @pytest.fixture
-def tls_server(base, tmp_path, certificates):
-    path = ssl_config(tmp_path / "ssl.config", certificates)
-    flags = [f"--model_base_path={base}", "--model_name=upper"]
-    with serving(*flags, f"--ssl_config_file={path}") as server:
-        yield server
+def tls(base, tmp_path, certificates):
+    """Starts a server with TLS, which may ask for the client's certificate; gives its target."""
+
+    @contextlib.contextmanager
+    def start(verify=False):
+        path = ssl_config(tmp_path / "ssl.config", certificates, verify)
+        flags = [f"--model_base_path={base}", "--model_name=upper", f"--ssl_config_file={path}"]
+        with serving(*flags) as server:
+            yield f"localhost:{server.port}"
+
+    return start
 
 
-def test_tls_encrypts_and_a_wrong_certificate_is_named(tls_server, certificates):
-    target = f"localhost:{tls_server.port}"
-    with Translator(target, "upper", tls=Tls(certificates / "ca.pem")) as translator:
-        assert translator.translate(["one"])[0].text == "ONE"
-    named = Tls(certificates / "ca.pem", server_name="translator.example")
-    with Translator(target, "upper", tls=named) as translator:
-        assert translator.translate(["one"])[0].text == "ONE"
-    for tls in (Tls(certificates / "stranger.pem"), True):
-        with (
-            Translator(target, "upper", tls=tls, retries=0) as translator,
-            pytest.raises(ServerUnavailableError, match="check the certificates"),
-        ):
-            translator.translate(["one"])
-    with (
-        Translator(target, "upper", retries=0, timeout=30) as translator,
-        pytest.raises(ServerUnavailableError, match="whether it expects TLS"),
-    ):
-        translator.translate(["one"])
-    with Translator(target, "upper", tls=Tls(certificates / "ca.pem")) as translator:
-        assert translator.translate(["two"])[0].text == "TWO"
+def translated(target, tls):
+    with Translator(target, "upper", tls=tls, retries=0, timeout=30) as translator:
+        return translator.translate(["one"])[0].text
 
 
-def test_mutual_tls_asks_for_the_clients_certificate(base, tmp_path, certificates):
-    path = ssl_config(tmp_path / "ssl.config", certificates, verify=True)
-    flags = [f"--model_base_path={base}", "--model_name=upper", f"--ssl_config_file={path}"]
-    with serving(*flags) as server:
-        target = f"localhost:{server.port}"
-        ca, client = certificates / "ca.pem", certificates / "client"
-        own = Tls(ca, client.with_suffix(".pem"), client.with_suffix(".key"))
-        stranger = Tls(ca, certificates / "stranger.pem", certificates / "stranger.key")
-        for tls in (Tls(ca), stranger):
-            with (
-                Translator(target, "upper", tls=tls, retries=0, timeout=30) as translator,
-                pytest.raises(ServerUnavailableError),
-            ):
-                translator.translate(["one"])
-        with Translator(target, "upper", tls=own) as translator:
-            assert translator.translate(["one"])[0].text == "ONE"
+def test_tls_encrypts_and_a_wrong_certificate_is_named(tls, certificates):
+    ca, wrong = certificates / "ca.pem", "check the certificates"
+    with tls() as target:
+        for good in (Tls(ca), Tls(ca, server_name="translator.example")):
+            assert translated(target, good) == "ONE"
+        bad = (Tls(certificates / "stranger.pem"), wrong), (True, wrong), (False, "expects TLS")
+        for other, message in bad:
+            with pytest.raises(ServerUnavailableError, match=message):
+                translated(target, other)
+        assert translated(target, Tls(ca)) == "ONE"
+
+
+def test_mutual_tls_asks_for_the_clients_certificate(tls, certificates):
+    ca, stranger = certificates / "ca.pem", certificates / "stranger"
+    with tls(verify=True) as target:
+        for wrong in (Tls(ca), Tls(ca, stranger.with_suffix(".pem"), stranger.with_suffix(".key"))):
+            with pytest.raises(ServerUnavailableError):
+                translated(target, wrong)
+        own = Tls(ca, certificates / "client.pem", certificates / "client.key")
+        assert translated(target, own) == "ONE"
 
 
 # Faults
