@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention import beam_search
-from tests.keras_attention.helpers import array
+from tests.keras_attention.helpers import array, assert_close
 
 B, VOCABULARY, LENGTH, S = 3, 5, 7, 2
 START, END, PAD = 1, 2, 4
@@ -53,12 +53,32 @@ class Decoder:
         return np.stack([self.row(b, ids[:t])[1] for t in range(len(ids))])
 
 
-def every_hypothesis(length):
+def every_hypothesis(length, ends=(END,)):
     """All id sequences that end, or that reach the greatest length without an end."""
     for n in range(1, length + 1):
         for ids in itertools.product(range(VOCABULARY), repeat=n):
-            if END not in ids[:-1] and (ids[-1] == END or n == length):
+            if not set(ends) & set(ids[:-1]) and (ids[-1] in ends or n == length):
                 yield ids
+
+
+def assert_found(decoder, result, expected, penalty=0.0):
+    """`expected`: for each sentence the ids of its results, best first; further ones are empty."""
+    for b, hypotheses in enumerate(expected):
+        for n in range(result.ids.shape[1]):
+            ids = hypotheses[n] if n < len(hypotheses) else ()
+            length = len(ids)
+            assert result.lengths[b, n] == length
+            assert tuple(result.ids[b, n, :length]) == ids
+            assert (result.ids[b, n, length:] == PAD).all()
+            score = decoder.score(b, ids, penalty) if ids else -np.inf
+            assert_close(result.scores[b, n], score)
+            sums = [decoder.score(b, ids[: t + 1], 0.0) for t in range(length)]
+            assert_close(np.cumsum(result.log_probs[b, n, :length]), sums)
+            assert not result.log_probs[b, n, length:].any()
+            weights = result.attention_weights[b, n]
+            if ids:
+                assert_close(weights[:length], decoder.attention(b, ids))
+            assert not weights[length:].any()
 
 
 def naive_beam_search(decoder, b, width, penalty, length=LENGTH):

@@ -1,6 +1,5 @@
 """Baselines of texts and of outcomes."""
 
-import csv
 import math
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from lab import baselines
 from lab.__main__ import main
 from lab.baselines import BASELINES, last_known, mayo_risk
+from tests.lab.conftest import read_table
 from tests.training.sources.test_events import random_histories
 from training.command.errors import UserError
 from training.config.schema import load_preset
@@ -54,8 +54,7 @@ def test_the_study_ends_in_a_table(tmp_path, monkeypatch):
     monkeypatch.setattr(baselines.events, "load", lambda *_, **__: test)
     command = ["baselines", "--run", str(tmp_path / "run"), "--output", str(tmp_path / "study")]
     main(command)
-    with (tmp_path / "study" / "baselines.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_table(tmp_path / "study" / "baselines.csv")
     assert [row["model"] for row in rows] == list(BASELINES)
     for row in rows:
         assert float(row["auc_low"]) <= float(row["auc"]) <= float(row["auc_high"])

@@ -1,6 +1,5 @@
 """Names that training never saw, in sentences that it could have seen."""
 
-import csv
 import json
 import re
 
@@ -10,6 +9,7 @@ import sacrebleu
 
 from lab import names, shared
 from lab.__main__ import main
+from tests.lab.conftest import assert_kept, read_table
 from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS
 from training.config.schema import Config
@@ -49,18 +49,15 @@ def runs(tmp_path_factory):
 
 
 def test_a_name_stands_as_often_in_every_reference():
-    split = Split(
-        ["Tom saw Tom and Mary.", "The Alps", "I met Ann.", "USA", "Éva naps", "Bob met Bob"],
-        [
-            ["Tom a vu Tom et Marie."],
-            ["Les Alpes"],
-            ["Ann !", "Anne !"],
-            ["USA"],
-            ["Éva !"],
-            ["Bob"],
-        ],
-    )
-    found = names.named(split)
+    sentences = {
+        "Tom saw Tom and Mary.": ["Tom a vu Tom et Marie."],
+        "The Alps": ["Les Alpes"],
+        "I met Ann.": ["Ann !", "Anne !"],
+        "USA": ["USA"],
+        "Éva naps": ["Éva !"],
+        "Bob met Bob": ["Bob"],
+    }
+    found = names.named(Split([*sentences], [*sentences.values()]))
     assert found.split.sources == ["Tom saw Tom and Mary.", "Éva naps"]
     assert found.split.references == [["Tom a vu Tom et Marie."], ["Éva !"]]
     assert found.names == [["Tom"], ["Éva"]]
@@ -101,8 +98,7 @@ def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypa
     command = ["names", "--output", str(output), "--data", data, "--beam-width", "2"]
     command += [word for name, path in runs.items() for word in ("--run", f"{name}={path}")]
     main(command)
-    with (output / "names.csv").open(newline="") as file:
-        rows = {row["model"]: row for row in csv.DictReader(file)}
+    rows = {row["model"]: row for row in read_table(output / "names.csv")}
     assert list(rows) == ["copy", "words", "words, unknown replaced"]
     for name, row in rows.items():
         for kind in ("known", "new"):
@@ -125,8 +121,4 @@ def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypa
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["sentences"] == 24
     assert str(output / "names.csv") in last["files"]
-
-    before = (output / "names.csv").read_bytes()
-    monkeypatch.setattr(shared, "make_translator", None)  # nothing is translated again
-    main(command)
-    assert (output / "names.csv").read_bytes() == before
+    assert_kept(command, output / "names.csv", monkeypatch, shared, "make_translator")

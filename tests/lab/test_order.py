@@ -1,4 +1,3 @@
-import csv
 import json
 
 import numpy as np
@@ -6,6 +5,7 @@ import pytest
 
 from lab import order
 from lab.__main__ import main
+from tests.lab.conftest import assert_kept, read_table
 from tests.training.sources.test_events import random_histories
 
 
@@ -28,8 +28,7 @@ def test_the_order_study_ends_in_a_table_and_trains_once(tmp_path, monkeypatch, 
     for setting in ("encoder_units=3", "attention_units=3", "batch_size=7"):
         command += ["--set", setting]
     main(command)
-    with (tmp_path / "order.csv").open(newline="") as file:
-        rows = {row["model"]: row for row in csv.DictReader(file)}
+    rows = {row["model"]: row for row in read_table(tmp_path / "order.csv")}
     assert list(rows)[-3:] == ["logistic_regression", "boosted_trees", "published"]
     assert rows.keys() > order.VARIANTS.keys()
     assert float(rows["published"]["auc"]) == pytest.approx(area(data.labels, published), rel=1e-5)
@@ -40,8 +39,4 @@ def test_the_order_study_ends_in_a_table_and_trains_once(tmp_path, monkeypatch, 
         assert all(0 < probability < 1 for probability in said)
         assert float(rows[name]["auc_low"]) <= float(rows[name]["auc_high"])
     assert (tmp_path / "calibration.png").stat().st_size > 5_000
-
-    before = (tmp_path / "order.csv").read_bytes()
-    monkeypatch.setattr(order.Learner, "fit", None)  # nothing is trained again
-    main(command)
-    assert (tmp_path / "order.csv").read_bytes() == before
+    assert_kept(command, tmp_path / "order.csv", monkeypatch, order.Learner, "fit")

@@ -1,4 +1,3 @@
-import csv
 import dataclasses
 import json
 import shutil
@@ -10,6 +9,7 @@ import sacrebleu
 from lab import alignment, gradients, length, mechanisms, shared
 from lab.__main__ import main
 from lab.readings import Reading, read
+from tests.lab.conftest import assert_kept, read_table
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
@@ -29,11 +29,6 @@ def make_run(path, run, **keys):
     model.save_weights(path / "best.weights.h5")
     (path / "digests.json").unlink()  # of the other weights
     return path
-
-
-def read_table(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
@@ -70,11 +65,7 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
     assert (output / "length.png").stat().st_size > 10_000
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert str(output / "length.csv") in last["files"]
-
-    before = (output / "length.csv").read_bytes()
-    monkeypatch.setattr(shared, "make_translator", None)  # nothing is translated again
-    main(command)
-    assert (output / "length.csv").read_bytes() == before
+    assert_kept(command, output / "length.csv", monkeypatch, shared, "make_translator")
 
 
 def test_a_model_that_cannot_be_built_is_refused_before_any_is_trained(tmp_path, monkeypatch):
@@ -102,30 +93,18 @@ def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_pat
     encoder, decoder, units = 2 * 11, 13, 5
     difference = encoder * decoder - units * (encoder + decoder + 1)
     assert int(second["weights"]) - int(first["weights"]) == difference
-
-    before = (output / "mechanisms.csv").read_bytes()
-    monkeypatch.setattr(mechanisms, "evaluate", None)  # nothing is scored again
-    main(command)
-    assert (output / "mechanisms.csv").read_bytes() == before
+    assert_kept(command, output / "mechanisms.csv", monkeypatch, mechanisms, "evaluate")
 
 
 def test_bleu_by_length_is_that_of_each_bucket_alone():
     """By sacrebleu; 41 words are in none."""
     hypotheses = ["Elle mange une pomme verte.", "il dort .", "Je sais", "Où est-il ?", "x"]
-    references = [
-        ["Elle mange une pomme."],
-        ["Il dort.", "Il dort !"],
-        ["Je sais."],
-        ["Où ?"],
-        ["x"],
-    ]
+    references = [["Elle mange une pomme."], ["Il dort.", "Il dort !"], ["Je sais."], ["Où ?"]]
+    references += [["x"]]
     split = Split(["w " * count for count in (5, 40, 31, 6, 41)], references)
     rows = length.table_rows("some", "none", hypotheses, split, "bleu", lowercase=False)
-    assert [(row["words"], row["sentences"], row["references"]) for row in rows] == [
-        ("1-5", 1, 1),
-        ("6-10", 1, 1),
-        ("31-40", 2, 1.5),
-    ]
+    counts = [(row["words"], row["sentences"], row["references"]) for row in rows]
+    assert counts == [("1-5", 1, 1), ("6-10", 1, 1), ("31-40", 2, 1.5)]
     for row, chosen in zip(rows, [[0], [3], [1, 2]], strict=True):
         streams = [[references[i][0] for i in chosen]]
         if 1 in chosen:
@@ -137,12 +116,8 @@ def test_bleu_by_length_is_that_of_each_bucket_alone():
 
 
 def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monkeypatch):
-    readings = (
-        Reading(),
-        Reading("argmax", 0.0, 1, "union"),
-        Reading("argmax", 0.0),
-        Reading("argmax", 0.0, tension=9.0),
-    )
+    readings = (Reading(), Reading("argmax", 0.0, 1, "union"), Reading("argmax", 0.0))
+    readings += (Reading("argmax", 0.0, tension=9.0),)
     monkeypatch.setattr(alignment, "READINGS", readings)
     split, dev = (corpus.load("phrasebook-en-fr", name, limit=17) for name in ("test", "dev"))
     sets = [("some", split, dev), ("by halves", split, None)]
@@ -151,21 +126,14 @@ def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monk
     main(["alignment", "--output", str(output), "--run", f"tiny={tiny_run.path}"])
     rows = read_table(output / "readings.csv")
     assert len(rows) == 4 + 5
-    scores = evaluation.evaluate(
-        [tiny_run], split, SearchSettings(beam_width=1)
-    )  # by the first reading
+    scores = evaluation.evaluate([tiny_run], split, SearchSettings(beam_width=1))  # the first
     for row in (rows[0], rows[4]):
         assert float(row["aer"]) == pytest.approx(scores["aer"], rel=1e-4)
         assert float(row["diagonal"]) == pytest.approx(scores["aer_diagonal"], rel=1e-4)
     weights = links.attend(make_attender([tiny_run]), dev)
-    on_dev = [
-        ratio(
-            links.alignment_errors(
-                [read(each, reading) for each in weights], dev.sure, dev.possible
-            ).sum(0)
-        )
-        for reading in readings
-    ]
+    found = [[read(each, reading) for each in weights] for reading in readings]
+    errors = [links.alignment_errors(each, dev.sure, dev.possible) for each in found]
+    on_dev = [ratio(each.sum(0)) for each in errors]
     assert [row["chosen"] for row in rows[:4]].index("yes") == int(np.argmin(on_dev))
     some, halved = read_table(output / "alignment.csv")
     assert (some["chosen"], halved["chosen"]) == ("yes", "yes")
@@ -200,8 +168,7 @@ def test_a_recurrent_kernel_of_a_gain_multiplies_the_gradient_by_it_at_each_step
 def test_the_gradients_study_ends_in_tables_and_a_figure(tmp_path, monkeypatch):
     for name, value in {"LENGTH": 5, "UNITS": 3, "BATCH_SIZE": 2, "SEEDS": 1}.items():
         monkeypatch.setattr(gradients, name, value)
-    command = ["gradients", "--output", str(tmp_path)]
-    main(command)
+    main(["gradients", "--output", str(tmp_path)])
     rows = read_table(tmp_path / "gradients.csv")
     assert len(rows) == 3 * 2 * 3 * 5
     assert {row["distance"] for row in rows} == set("12345")
@@ -210,6 +177,3 @@ def test_the_gradients_study_ends_in_tables_and_a_figure(tmp_path, monkeypatch):
         own = [float(r["norm_state"]) for r in rows if key.items() <= r.items()]
         assert float(row["far_by_near"]) == pytest.approx(own[-1] / own[0], rel=1e-4)
     assert (tmp_path / "gradients.png").stat().st_size > 10_000
-    before = (tmp_path / "gradients.csv").read_bytes()
-    main(command)
-    assert (tmp_path / "gradients.csv").read_bytes() == before

@@ -47,11 +47,12 @@ def reference(query, key, scale, upstream):
     result = np.zeros(upstream.shape)
     slopes = [np.zeros_like(query), np.zeros_like(key), np.zeros_like(scale)]
     for b, i, j in np.ndindex(*upstream.shape):
-        hidden = np.tanh(query[b, i] + key[b, j])
+        q, k = (b % len(query), i), (b % len(key), j)  # a single sentence is repeated
+        hidden = np.tanh(query[q] + key[k])
         slope = upstream[b, i, j] * scale * (1 - hidden**2)
         result[b, i, j] = scale @ hidden
-        slopes[0][b, i] += slope
-        slopes[1][b, j] += slope
+        slopes[0][q] += slope
+        slopes[1][k] += slope
         slopes[2] += upstream[b, i, j] * hidden
     return result, slopes
 
@@ -102,6 +103,14 @@ def holds(arrays, tolerance=1e-5, run=in_graph):
 def test_scores_and_gradients_follow_the_formula(rng, calls, sizes):
     holds(inputs(rng, *sizes))
     assert calls
+
+
+def test_a_single_sentence_is_repeated_and_batches_that_differ_are_refused(rng):
+    query, key, scale, upstream = inputs(rng)
+    for arrays in ([query[:1], key], [query, key[:1]]):
+        holds([*arrays, scale, upstream])
+    with pytest.raises(ValueError, match=r"expected .* one batch size, or of 1. Received: query"):
+        scores.additive(query, key[:2], scale)
 
 
 def test_what_exponentials_do_not_hold_is_right_as_well(rng, calls):
@@ -274,6 +283,25 @@ def test_unknown_batches_are_compiled_and_unknown_lengths_are_not(rng, calls, ji
 
     assert run([None, None, UNITS], [None, None, UNITS]) == 0
     assert run([None, TQ, UNITS], [None, TV, UNITS]) == 1
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("known", [False, True])
+def test_a_sentence_of_unknown_batches_is_repeated(rng, calls, known):
+    import tensorflow as tf
+
+    specs = tf.TensorSpec([None, TQ, UNITS]), tf.TensorSpec([1 if known else None, TV, UNITS])
+    query, key, scale, upstream = inputs(rng)
+
+    @tf.function(input_signature=specs)
+    def run(query, key):
+        with tf.GradientTape() as tape, backend.within(training=True):
+            tape.watch([query, key])
+            found = scores.additive(query, key, scale)
+        return found, *tape.gradient(found, [query, key], upstream)
+
+    expected, expected_slopes = reference(query, key[:1], scale, upstream)
+    assert_close(run(query, key[:1]), (expected, *expected_slopes[:2]))
 
 
 @pytest.mark.tensorflow

@@ -7,7 +7,16 @@ from keras import ops
 
 from keras_attention import Shortlist, beam_search, greedy_search
 from tests.keras_attention import decoders
-from tests.keras_attention.decoders import END, PAD, START, VOCABULARY, B, Decoder
+from tests.keras_attention.decoders import (
+    END,
+    PAD,
+    START,
+    VOCABULARY,
+    B,
+    Decoder,
+    assert_found,
+    every_hypothesis,
+)
 from tests.keras_attention.helpers import array, assert_close, compiled
 
 LENGTH = 3
@@ -19,51 +28,13 @@ def search(find, decoder, step=None, **options):
     return decoders.search(decoder, find, step, **{**SHORT, **options})
 
 
-def every_hypothesis(ends=(END,), length=LENGTH):
-    """All id sequences."""
-
-    def grow(ids):
-        if ids and (ids[-1] in ends or len(ids) == length):
-            yield ids
-            return
-        for token in range(VOCABULARY):
-            yield from grow((*ids, token))
-
-    return list(grow(()))
-
-
-def assert_best(decoder, found, hypotheses):
-    """Hold a beam search that keeps everything to all hypotheses `[[ids, ...], ...]`."""
-    for b in range(B):
-        ranked = sorted(hypotheses[b], key=lambda ids: -decoder.score(b, ids, 0.0))
-        for n in range(found.ids.shape[1]):
-            if n >= len(ranked):
-                assert found.scores[b, n] == -np.inf
-                assert found.lengths[b, n] == 0
-                assert (found.ids[b, n] == PAD).all()
-                assert not found.attention_weights[b, n].any()
-                continue
-            ids = tuple(found.ids[b, n, : found.lengths[b, n]])
-            assert ids == ranked[n]
-            assert_close(found.scores[b, n], decoder.score(b, ids, 0.0))
-            weights = decoder.attention(b, ids)
-            assert_close(found.attention_weights[b, n, : len(ids)], weights)
-
-
-WIDE = {"beam_width": 160, "num_results": 150}
-
-
-def test_there_are_as_many_results_as_hypotheses_and_the_rest_is_empty(rng):
-    decoder = Decoder(rng)
-    hypotheses = every_hypothesis()
+@pytest.mark.parametrize("ends", [(END,), (4, END)])
+def test_there_are_as_many_results_as_hypotheses_and_the_rest_is_empty(rng, ends):
+    decoder, hypotheses = Decoder(rng), [*every_hypothesis(LENGTH, ends)]
     assert len(hypotheses) < 150
-    assert_best(decoder, search(beam_search, decoder, **WIDE), [hypotheses] * B)
-
-
-def test_any_of_several_tokens_ends_a_sentence(rng):
-    decoder, ends = Decoder(rng), (4, END)
-    found = search(beam_search, decoder, end_id=list(ends), **WIDE)
-    assert_best(decoder, found, [every_hypothesis(ends)] * B)
+    ranked = [sorted(hypotheses, key=lambda x, b=b: -decoder.score(b, x, 0.0)) for b in range(B)]
+    found = search(beam_search, decoder, end_id=list(ends), beam_width=160, num_results=150)
+    assert_found(decoder, found, ranked)
     greedy = search(greedy_search, decoder, end_id=ends, max_length=7)
     for b in range(B):
         ids = greedy.ids[b, : greedy.lengths[b]]

@@ -21,26 +21,11 @@ from tests.keras_attention.decoders import (
     B,
     Decoder,
     S,
+    assert_found,
     naive_beam_search,
     search,
 )
 from tests.keras_attention.helpers import array, assert_close, compiled, few, normal
-
-
-def assert_found(decoder, result, expected, penalty):
-    """`expected`: for each sentence the ids of its results, best first."""
-    width = result.ids.shape[-1]
-    for b, hypotheses in enumerate(expected):
-        for n, ids in enumerate(hypotheses):
-            assert result.lengths[b, n] == len(ids)
-            assert tuple(result.ids[b, n]) == ids + (PAD,) * (width - len(ids))
-            assert_close(result.scores[b, n], decoder.score(b, ids, penalty))
-            sums = [decoder.score(b, ids[: t + 1], 0.0) for t in range(len(ids))]
-            assert_close(np.cumsum(result.log_probs[b, n, : len(ids)]), sums)
-            assert not result.log_probs[b, n, len(ids) :].any()
-            weights = decoder.attention(b, ids)
-            assert_close(result.attention_weights[b, n, : len(ids)], weights)
-            assert not result.attention_weights[b, n, len(ids) :].any()
 
 
 @pytest.mark.parametrize("end_bias", [-1.0, 2.0])
