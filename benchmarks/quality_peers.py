@@ -112,8 +112,7 @@ def translations(case: str, options: argparse.Namespace) -> list[str]:
     folder = folder_of(case, options)
     if case == OURS:
         return read_lines(folder / "texts")
-    tokenizer = quality_data.target_tokenizer(options.output / "data")
-    return quality_data.texts(read_lines(folder / "hypotheses"), tokenizer)
+    return quality_data.texts(read_lines(folder / "hypotheses"), options.output / "data")
 
 
 def compare(cases: list[str], options: argparse.Namespace, sizes: dict[str, int]) -> dict:
@@ -195,11 +194,6 @@ def keep_settings(options: argparse.Namespace) -> None:
     file.write_text(json.dumps(chosen) + "\n")
 
 
-def scored_by_bleu(metric: str) -> bool:
-    """Tell whether a preset's metric is BLEU, as what decides by the texts is for sentences."""
-    return metric == "auto" or metric.startswith("bleu")
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(
@@ -221,11 +215,12 @@ def main(arguments: list[str] | None = None) -> None:
     from parts import quality_data
 
     config = configuration(options)
-    if config.source != "text" or not scored_by_bleu(config.metric) or config.copy:
+    scored_by_bleu = config.metric == "auto" or config.metric.startswith("bleu")
+    if config.source != "text" or not scored_by_bleu or config.copy:
         raise SystemExit(f"expected a preset of texts, scored by BLEU. Received: {options.preset}")
     keep_settings(options)
     quality_data.prepare(config, options.output / "data", options.dev_limit)
-    sizes = quality_data.sizes(options.output / "data")
+    sizes = json.loads((options.output / "data" / "sizes.json").read_text())
     sizes["longest"] = max(config.max_source_length, config.max_target_length)
     cores = train_all(options, sizes)
     done = [c for c in options.cases if (folder_of(c, options) / "result.json").is_file()]

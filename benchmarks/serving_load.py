@@ -27,7 +27,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import psutil
 from parts.local_server import server
-from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator, ServingError, Translation
 from serving.server.models import find_versions
@@ -220,10 +219,9 @@ def measure_server(
         rows.append({**load.report(name), **more})
 
     with server(base.resolve(), *flags, tree=options.tree) as (target, process):
-        times = psutil.Process(process).cpu_times
-
+        times, memory = psutil.Process(process).cpu_times, psutil.Process(process).memory_info
         ready = {"ready_s": round(time.perf_counter() - began, 1)}
-        ready["rss_ready_mb"] = resident_megabytes(process)
+        ready["rss_ready_mb"] = round(memory().rss / 2**20, 1)
         single = Load(texts, expected)
         alone = in_turns(single, target, ask, options.requests)
         report(f"{name}, 1 client", single)
@@ -237,7 +235,7 @@ def measure_server(
         rate = 0.7 * len(many.seconds) / many.took
         arriving = open_loop(Load(texts, expected), target, rate, options.requests, options.seed)
         report(f"{name}, open loop at {rate:.0f}/s", arriving)
-        rows[0] |= {**ready, "rss_last_mb": resident_megabytes(process)}
+        rows[0] |= {**ready, "rss_last_mb": round(memory().rss / 2**20, 1)}
     return rows
 
 

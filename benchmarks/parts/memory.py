@@ -27,9 +27,3 @@ def peak_megabytes(call: Callable[[], Any]) -> float | None:
     for _ in range(3):
         call()
     return round((status("VmHWM") - before) / 1024, 1)
-
-
-def resident_megabytes(process: int) -> float:
-    """Resident memory of a process."""
-    status = Path(f"/proc/{process}/status").read_text()
-    return round(int(re.search(r"VmRSS:\s*(\d+)", status)[1]) / 1024, 1)

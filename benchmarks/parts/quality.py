@@ -8,6 +8,7 @@ token for unknown words; what they say that is no such word is left out.
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
 import sys
@@ -93,14 +94,9 @@ def nearest_width(count: Callable[[int], int], wanted: int) -> int:
         count: from a width to the number of weights, which grows with it.
         wanted: number of weights.
     """
-    low, high = 0, len(WIDTHS) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if count(WIDTHS[middle]) < wanted:
-            low = middle
-        else:
-            high = middle
-    return min(WIDTHS[low], WIDTHS[high], key=lambda width: abs(count(width) - wanted))
+    after = bisect.bisect_left(WIDTHS, wanted, key=count)
+    nearest = WIDTHS[max(after - 1, 0) : after + 1]
+    return min(nearest, key=lambda width: abs(count(width) - wanted))
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -17,7 +17,7 @@ from training.data.prepared import Prepared
 from training.data.splits import Texts, load_split
 from training.data.store import Sequences
 from training.data.token_ids import tokenize
-from training.data.tokenizers import Tokenizer, load_tokenizer
+from training.data.tokenizers import load_tokenizer
 from training.model.seq2seq import build_model
 from training.runs.files import SIDES, RunFiles
 from training.runs.start import open_run
@@ -72,19 +72,9 @@ def load_dev(config: Config, limit: int | None) -> Split:
     return load_split(Texts.of(config), "dev", limit=limit)[0]
 
 
-def sizes(folder: Path) -> dict[str, int]:
-    """Return how many `pairs` there are, `dev` sentences, and `weights` of the preset's model."""
-    return json.loads((folder / "sizes.json").read_text())
-
-
-def target_tokenizer(folder: Path) -> Tokenizer:
-    """Return what puts pieces of the target side together."""
-    return load_tokenizer(folder / "target.tokenizer")
-
-
-def texts(lines: Sequence[str], tokenizer: Tokenizer) -> list[str]:
-    """Put the pieces of each line together as the tokenizer does."""
-    found: list[str] = []
+def texts(lines: Sequence[str], folder: Path) -> list[str]:
+    """Put the pieces of each line together as the tokenizer of the target side does."""
+    tokenizer, found = load_tokenizer(folder / "target.tokenizer"), []
     for start in range(0, len(lines), CHUNK):
         ids = [
             [number for number in pieces(line) if number < tokenizer.vocab_size]

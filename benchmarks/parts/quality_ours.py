@@ -62,7 +62,7 @@ def run(
         output,
     )
     done = len(read_json(files.history))
-    steps = read_json(files.origin)["train"] // _batch_size(files)
+    steps = read_json(files.origin)["train"] // load_config(files.config).batch_size
     return {
         "weights": task.weights,
         "seconds": seconds,
@@ -70,10 +70,6 @@ def run(
         "epochs": done,
         "translation_s": scored["seconds"],
     }
-
-
-def _batch_size(files: RunFiles) -> int:
-    return load_config(files.config).batch_size
 
 
 def run_module(arguments: list[str], output: Path, seconds: float | None = None) -> dict:

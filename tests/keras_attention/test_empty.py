@@ -11,30 +11,14 @@ from keras_attention import AdditiveAttention, AttentionPooling, AttentionRNN, l
 from tests.keras_attention import zoo
 from tests.keras_attention.helpers import array, assert_close, normal, weight_gradients
 
-
-@functools.cache
-def built(name):
-    layer = zoo.LAYERS[name]()
-    layer.build(*[(zoo.B, *shape) for shape in zoo.shapes(name)])
-    zoo.fixed_weights(layer)
-    return layer
+built = functools.cache(zoo.built)
 
 
 def inputs_of(rng, name):
     """Inputs of no rows, and masks of them by the names that the layer has for them."""
-    width, size = zoo.widths(name)
-    if name in zoo.POOLING or name == "hoisted":
-        inputs = [normal(rng, 0, 5, size)]
-        names = ["mask"]
-    elif name == "cell":
-        inputs = [normal(rng, 0, width), normal(rng, 0, 5, size)]
-        names = [None, "memory_mask"]
-    else:
-        inputs = [normal(rng, 0, 3, width), normal(rng, 0, 5, size)]
-        names = ["query_mask", "value_mask"]
-        if name in zoo.RECURRENT:
-            names = ["inputs_mask", "memory_mask"]
-    return inputs, {n: np.ones(x.shape[:2], bool) for n, x in zip(names, inputs, strict=True) if n}
+    inputs = [normal(rng, 0, *shape) for shape in zoo.shapes(name)]
+    named = zip(zoo.masks(name), inputs, strict=True)
+    return inputs, {key: np.ones(x.shape[:2], bool) for key, x in named if key}
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -14,9 +14,7 @@ def test_sizes_may_be_unknown(rng, name):
     import jax
     from jax import export
 
-    layer = zoo.LAYERS[name]()
-    layer.build(*[(zoo.B, *shape) for shape in zoo.shapes(name)])
-    zoo.fixed_weights(layer)
+    layer = zoo.built(name)
     batch, *lengths = export.symbolic_shape("b, t, s")
     shapes = zoo.shapes(name)
     free = [(batch, *lengths[n : n + len(shape) - 1], shape[-1]) for n, shape in enumerate(shapes)]

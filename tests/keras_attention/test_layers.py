@@ -21,13 +21,12 @@ every_layer = pytest.mark.parametrize("name", zoo.thinned(zoo.LAYERS))
 every_mechanism = pytest.mark.parametrize("name", zoo.thinned(zoo.MECHANISMS))
 
 
-def model_of(name, layer=None, static=False):
+def model_of(name, static=False):
     """A Functional model around the layer, with lengths that are not known in advance."""
-    layer = layer or zoo.LAYERS[name]()
-    inputs = []
-    for shape in zoo.shapes(name):
-        free = shape if static or len(shape) == 1 else (None, *shape[1:])
-        inputs.append(keras.Input(free))
+    shapes = zoo.shapes(name)
+    if not static:
+        shapes = [shape if len(shape) == 1 else (None, *shape[1:]) for shape in shapes]
+    layer, inputs = zoo.LAYERS[name](), [keras.Input(shape) for shape in shapes]
     return keras.Model(inputs, zoo.call(name, layer, inputs)), layer
 
 
@@ -118,14 +117,10 @@ BFLOAT16 = ("additive", "rnn heads", "rnn deep", "hoisted")
     ],
 )
 def test_mixed_precision_is_close_and_free_of_nan(rng, policy, name, precision):
-    exact, inputs = zoo.LAYERS[name](), zoo.arrays(name, rng)
+    inputs = zoo.arrays(name, rng)
+    expected = [array(x) for x in zoo.call(name, zoo.built(name), inputs)]
     policy(precision)
-    mixed = zoo.LAYERS[name]()
-    zoo.call(name, exact, inputs)
-    zoo.fixed_weights(exact)
-    expected = [array(x) for x in zoo.call(name, exact, inputs)]
-    zoo.call(name, mixed, inputs)
-    zoo.fixed_weights(mixed)
+    mixed = zoo.built(name)
     found = zoo.call(name, mixed, inputs)
     assert keras.backend.standardize_dtype(found[0].dtype) == precision.removeprefix("mixed_")
     tolerance = 0.02 if precision == "mixed_float16" else 0.15
@@ -149,9 +144,7 @@ def test_mixed_precision_is_close_and_free_of_nan(rng, policy, name, precision):
 def test_lengths_need_not_be_known_in_advance(rng, name):
     import tensorflow as tf
 
-    layer = zoo.LAYERS[name]()
-    zoo.call(name, layer, zoo.arrays(name, rng))
-    zoo.fixed_weights(layer)
+    layer = zoo.built(name)
     signature = [tf.TensorSpec([None] * len(shape) + [shape[-1]]) for shape in zoo.shapes(name)]
 
     @tf.function(input_signature=signature)
@@ -172,10 +165,7 @@ def test_lengths_need_not_be_known_in_advance(rng, name):
 
 @every_mechanism
 def test_step_by_step_equals_all_at_once(rng, name):
-    layer = zoo.LAYERS[name]()
-    query, value = zoo.arrays(name, rng)
-    zoo.call(name, layer, [query, value])
-    zoo.fixed_weights(layer)
+    layer, (query, value) = zoo.built(name), zoo.arrays(name, rng)
     allowed = np.array([[True, True, False, True, True], [False, True, True, True, False]])
     context, weights = (array(x) for x in zoo.call(name, layer, [query, value], value_mask=allowed))
     memory = layer.prepare(ops.convert_to_tensor(value), mask=ops.convert_to_tensor(allowed))
@@ -190,11 +180,7 @@ def test_step_by_step_equals_all_at_once(rng, name):
 
 @pytest.mark.parametrize("name", zoo.thinned(n for n in zoo.LAYERS if n not in zoo.OTHER))
 def test_padding_of_the_memory_changes_nothing(rng, name):
-    layer, inputs = zoo.LAYERS[name](), zoo.arrays(name, rng)
-    zoo.call(name, layer, inputs)
-    zoo.fixed_weights(layer)
-    key = "mask" if name in zoo.POOLING else "value_mask"
-    key = "memory_mask" if name in zoo.RECURRENT else key
+    layer, inputs, key = zoo.built(name), zoo.arrays(name, rng), zoo.masks(name)[-1]
     expected = [array(x) for x in zoo.call(name, layer, inputs)]
     left, right = rng.normal(size=(2, zoo.B, 1, zoo.widths(name)[1])).astype("float32")
     valid = np.pad(np.ones(zoo.TV, bool), 1)
@@ -211,9 +197,7 @@ def test_padding_of_the_memory_changes_nothing(rng, name):
 def test_dropout_obeys_the_seed_and_spares_the_returned_weights(rng, name):
     inputs, results = zoo.arrays(name, rng), []
     for seed in (5, 5, 6):
-        layer = zoo.LAYERS[name](dropout=0.5, seed=seed)
-        layer.build(*[(zoo.B, *shape) for shape in zoo.shapes(name)])
-        zoo.fixed_weights(layer)
+        layer = zoo.built(name, dropout=0.5, seed=seed)
         results.append([array(x) for x in zoo.call(name, layer, inputs, training=True)])
         assert len([v for v in layer.variables if "seed" in v.path]) == 1
     np.testing.assert_array_equal(results[0][0], results[1][0])

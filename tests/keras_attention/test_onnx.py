@@ -141,15 +141,6 @@ def test_a_search_takes_all_steps_whatever_the_traced_input_took(rng, tmp_path):
         torch.onnx.export(Search(True), (first,), path, input_names=["start"], dynamo=False)
 
 
-MASKS = {
-    **dict.fromkeys(zoo.MECHANISMS, ("query_mask", "value_mask")),
-    **dict.fromkeys(zoo.POOLING, ("mask",)),
-    **dict.fromkeys(zoo.RECURRENT, ("inputs_mask", "memory_mask")),
-    "cell": ["", "memory_mask"],
-    "hoisted": ["mask"],
-}
-
-
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="exports from TensorFlow")
 @pytest.mark.parametrize(
     "chosen",
@@ -165,7 +156,7 @@ def test_layers_are_exported_from_tensorflow_for_every_length_and_mask(rng, tmp_
     symbols, outputs, names = [steps, places], [], []
     for name in chosen:
         inputs = [keras.Input((None,) * (len(x) - 1) + x[-1:]) for x in zoo.shapes(name)]
-        masks = zip(MASKS[name], [places] if len(inputs) == 1 else [steps, places], strict=True)
+        masks = zip(zoo.masks(name), [places] if len(inputs) == 1 else [steps, places], strict=True)
         found = zoo.call(name, zoo.LAYERS[name](), inputs, **{key: x for key, x in masks if key})
         symbols, outputs = [*symbols, *inputs], [*outputs, *found]
         names += [name] * len(found)

@@ -1,6 +1,7 @@
 """Every layer of the library, once in each of its forms, for the checks that all must pass."""
 
 import functools
+import zlib
 
 import keras
 import numpy as np
@@ -146,6 +147,15 @@ def shapes(name):
     return [(query,) if name == "cell" else (TQ, query), (TV, value)]
 
 
+def masks(name):
+    """The name of the mask of each input, empty for one that takes none."""
+    if name in POOLING or name == "hoisted":
+        return ["mask"]
+    if name in MECHANISMS:
+        return ["query_mask", "value_mask"]
+    return ["" if name == "cell" else "inputs_mask", "memory_mask"]
+
+
 def call(name, layer, inputs, **kwargs):
     """Call the layer with all that it can return, as a flat list."""
     if name in MECHANISMS or name in POOLING:
@@ -160,3 +170,17 @@ def arrays(name, rng, batch=B):
 def fixed_weights(layer):
     """Give the layer weights that are the same in every run and on every backend."""
     randomize(layer, np.random.default_rng(7), 0.35)
+
+
+def built(name, **kwargs):
+    """The layer with these weights."""
+    layer = LAYERS[name](**kwargs)
+    layer.build(*[(B, *shape) for shape in shapes(name)])
+    fixed_weights(layer)
+    return layer
+
+
+def recorded(name):
+    """The layer and the inputs of which gold.json has the results, and the generator after them."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    return built(name), arrays(name, rng), rng
