@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import io
-import json
 import struct
 import zlib
 
@@ -11,23 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serving.portable.engine.pack import pack
-from serving.portable.read import LocalReader, pixels
+from serving.portable.read import pixels
 from serving.portable.read.pixels import read_image, resize
 from tests.serving.javascript import needs_node, run
 from tests.serving.portable.read.test_pixels import chunk, damaged, files
-from training.sources.image import digits
 
 pytestmark = needs_node
-READ = """
-import { readFileSync } from "node:fs";
-import { readModel } from "engine/model.js";
-import { Reader } from "engine/reader.js";
-const { file, images } = JSON.parse(readFileSync(0, "utf8"));
-const reader = new Reader(readModel(Uint8Array.from(Buffer.from(file, "base64")).buffer));
-const found = images.map((pixels) => reader.read(Uint8Array.from(pixels)));
-process.stdout.write(JSON.stringify(found));
-"""
 RESIZE = """
 import { readFileSync } from "node:fs";
 import { resize } from "engine/pixels.js";
@@ -41,31 +29,6 @@ import { onWhite } from "engine/pixels.js";
 const { data, channels } = JSON.parse(readFileSync(0, "utf8"));
 process.stdout.write(JSON.stringify(Array.from(onWhite(Uint8Array.from(data), channels))));
 """
-
-
-def in_node(version, images):
-    manifest = json.loads((version / "manifest.json").read_text())
-    size = [manifest["source"][name] for name in ("height", "width", "channels")]
-    file = base64.b64encode(pack(version, manifest, {})).decode()
-    pixels = [read_image(image, *size).ravel().tolist() for image in images]
-    return run(READ, given={"file": file, "images": pixels})
-
-
-def test_answers_are_those_of_the_local_reader(onnx_reader):
-    images = [example.image for example in digits.make(5, seed=9)]
-    local = LocalReader(onnx_reader)
-    answers = zip(
-        in_node(onnx_reader, images), local.regions(images), local.nbest(images), strict=True
-    )
-    for answer, wanted, several in answers:
-        assert (answer["text"], tuple(answer["tokens"])) == (wanted.text, wanted.tokens)
-        np.testing.assert_allclose(answer["score"], wanted.score, atol=1e-4)
-        np.testing.assert_allclose(answer["weights"], wanted.attention_weights, atol=1e-4)
-        sure = answer["token_probabilities"]
-        np.testing.assert_allclose(sure, wanted.token_probabilities, atol=1e-4)
-        assert [each["text"] for each in answer["hypotheses"]] == [each.text for each in several]
-        scores = [each["score"] for each in answer["hypotheses"]]
-        np.testing.assert_allclose(scores, [each.score for each in several], atol=1e-4)
 
 
 @pytest.mark.parametrize(("dims", "size"), [((31, 17, 3), (13, 29)), ((5, 7, 1), (11, 3))])

@@ -1,9 +1,11 @@
 """The rules of texts are written once; JavaScript reads what Python reads."""
 
 import json
+import random
 import re
 from pathlib import Path
 
+from serving.api.results import split_sentences
 from serving.page.files import page
 from serving.portable.engine.scripts import rules, worker
 from tests.serving.javascript import needs_node, run
@@ -51,3 +53,17 @@ def test_no_rule_is_written_again():
     for mark in marks:
         places = {str(path) for path, text in texts.items() if mark in text}
         assert places <= {str(ROOT / "training/data/rules.py")}, mark
+
+
+@needs_node
+def test_texts_are_cut_into_sentences_as_by_the_client():
+    rng = random.Random(11)
+    signs = "ab. !?…\"'”’»)]。！？」 \n\t\u3000\x1c\ufeff"
+    texts = ["".join(rng.choices(signs, k=rng.randrange(14))) for _ in range(3000)]
+    cut = """
+    import { readFileSync } from "node:fs";
+    import { splitSentences } from "engine/sentences.js";
+    process.stdout.write(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(splitSentences)));
+    """
+    sentences = run(cut, given=texts)
+    assert sentences == [[list(pair) for pair in split_sentences(text)] for text in texts]

@@ -2,18 +2,14 @@
 
 import json
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from serving import read
 from serving.api.errors import InvalidRequestError
 from serving.check import onnx
 from serving.check.onnx import check_folder
-from serving.export.modules import ExportedReader
 from serving.export.version import export
 from serving.portable.read import LocalReader, LocalTranslator
-from training.decode.settings import SearchSettings
 from training.sources.image import digits
 
 
@@ -26,37 +22,6 @@ def pictures(count):
     return [example.image for example in digits.make(count, seed=9)]
 
 
-def test_readings_and_regions_are_those_of_the_saved_model(image_run, version):
-    images = pictures(7)
-    module = ExportedReader([image_run], SearchSettings(beam_width=3, num_results=5))
-    wanted = {k: x.numpy() for k, x in module.regions(image_bytes=tf.constant(images)).items()}
-    reader = LocalReader(version.parent, batch_size=3, threads=2)
-    for number, (plain, found) in enumerate(
-        zip(reader.read(images), reader.regions(images), strict=True)
-    ):
-        assert plain.text == found.text == wanted["text"][number].decode()
-        np.testing.assert_allclose([plain.score, found.score], wanted["score"][number], atol=1e-4)
-        tokens = [token.decode() for token in wanted["tokens"][number]]
-        count = len(found.tokens)
-        assert [*found.tokens] == tokens[:count]
-        assert not any(tokens[count:])
-        shown = np.array(found.tokens, bool)[:, None, None]  # a model of one epoch may say START
-        weights = wanted["attention_weights"][number, :count]
-        mine = np.reshape(found.attention_weights, weights.shape)
-        np.testing.assert_allclose(mine * shown, weights, atol=1e-4)
-        sure = wanted["token_probabilities"][number, :count]
-        assert plain.tokens == found.tokens
-        assert plain.token_probabilities == found.token_probabilities
-        np.testing.assert_allclose(found.token_probabilities, sure, atol=1e-4)
-    assert wanted["tokens"].any()
-    several = module.nbest(image_bytes=tf.constant(images))
-    for number, found in enumerate(LocalReader(version, num_results=3).nbest(images)):
-        assert [one.text for one in found] == [
-            text.decode() for text in several["texts"][number].numpy()
-        ]
-    assert reader.read([]) == reader.regions([]) == []
-
-
 def test_a_broken_image_is_named_and_takes_no_other_down(version, tmp_path):
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
@@ -65,6 +30,11 @@ def test_a_broken_image_is_named_and_takes_no_other_down(version, tmp_path):
         reader.read(images)
     *found, error = reader.read(images, keep_errors=True)
     assert found == reader.read(images[:2])
+    alone = LocalReader(version.parent, batch_size=1, threads=2).read(images[:2])
+    assert [each.text for each in found] == [each.text for each in alone]
+    (alone,) = reader.read([broken], keep_errors=True)
+    assert isinstance(alone, InvalidRequestError)
+    assert reader.read([]) == reader.regions([]) == []
     assert isinstance(error, InvalidRequestError)
     with pytest.raises(TypeError, match="list of images"):
         reader.read(images[0])

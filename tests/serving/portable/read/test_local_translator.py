@@ -1,6 +1,5 @@
 """A translator in this process against the run that it was exported from."""
 
-import functools
 import io
 import json
 import os
@@ -13,23 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from serving.client.__main__ import main as client
-from serving.export.modules import Exported
 from serving.portable.read import LocalTranslator
 from serving.portable.read.model import Folder
-from tests.serving.conftest import TEXT_RUN
-from tests.serving.conftest import TEXT_SETTINGS as SETTINGS
-from training.decode.settings import SearchSettings
-from training.runs.run import load_run
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
-
-
-@pytest.fixture(scope="module")
-def run():
-    return load_run(TEXT_RUN)
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +30,6 @@ def translator(version):
     return LocalTranslator(version)
 
 
-@pytest.fixture(scope="module")
-def served(run):
-    """Return the answers of a SavedModel of the run, as NumPy arrays."""
-    module = Exported([run], SearchSettings(**{"num_results": 5, **SETTINGS}))
-
-    @functools.cache
-    def signature(name):
-        return tf.function(getattr(module, name), autograph=False)
-
-    def ask(name, texts=TEXTS, **more):
-        texts = tf.constant([text.encode("utf-8", "replace") for text in texts])
-        return {key: x.numpy() for key, x in signature(name)(texts, **more).items()}
-
-    return ask
-
-
 def test_the_block_of_the_guide_runs(version, translator, capsys):
     guide = Path(__file__).parents[4] / "docs" / "guides" / "without-a-server.md"
     (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
@@ -65,63 +37,6 @@ def test_the_block_of_the_guide_runs(version, translator, capsys):
     asked = ["She is eating a green apple.", "He doesn't like apples."]
     wanted = [f"{one.text} {one.score}" for one in translator.translate(asked)]
     assert capsys.readouterr().out.splitlines() == wanted
-
-
-def assert_same_words(found, wanted):
-    for row, each in enumerate(found):
-        assert [*each.words] == [x for x in decoded(wanted["words"][row]) if x]
-        sure = wanted["word_probabilities"][row][: len(each.words)]
-        np.testing.assert_allclose(each.word_probabilities, sure, atol=1e-4)
-    assert any(each.words for each in found)
-
-
-def decoded(texts):
-    return [text.decode() for text in texts]
-
-
-def test_translations_are_those_of_the_saved_model(translator, served):
-    wanted, found = served("translate"), translator.translate(TEXTS)
-    assert [each.text for each in found] == decoded(wanted["translation"])
-    np.testing.assert_allclose([each.score for each in found], wanted["score"], atol=1e-4)
-    assert [each.truncated for each in found] == wanted["truncated"].tolist()
-    assert_same_words(found, wanted)
-    assert_same_words(translator.align(TEXTS), served("align"))
-
-
-def test_several_translations_are_those_of_the_saved_model(translator, served):
-    wanted, found = served("nbest"), translator.nbest(TEXTS)
-    assert [[each.text for each in one] for one in found] == [
-        decoded(one) for one in wanted["translations"]
-    ]
-    scores = [[each.score for each in one] for one in found]
-    np.testing.assert_allclose(scores, wanted["scores"], atol=1e-4)
-
-
-def test_alignments_are_those_of_the_saved_model(translator, served):
-    wanted = served("align")
-    for number, found in enumerate(translator.align(TEXTS)):
-        source, target = (
-            [token for token in decoded(wanted[side][number]) if token]
-            for side in ("source_tokens", "target_tokens")
-        )
-        assert found.translation == wanted["translation"][number].decode()
-        assert list(found.source_tokens) == source
-        assert list(found.target_tokens) == target
-        weights = wanted["attention_weights"][number, : len(target), : len(source)]
-        np.testing.assert_allclose(
-            np.reshape(found.attention_weights, weights.shape), weights, atol=1e-4
-        )
-
-
-def test_scores_of_given_translations_are_those_of_the_saved_model(translator, served):
-    given = ["Il dort.", "", "Elle mange", "x", "", "le " * 40]
-    wanted = served("score", translation=tf.constant(given))
-    for number, found in enumerate(translator.score(TEXTS, given)):
-        assert list(found.tokens) == [t for t in decoded(wanted["tokens"][number]) if t]
-        log_probs = wanted["log_probs"][number, : len(found.tokens)]
-        np.testing.assert_allclose(found.log_probs, log_probs, atol=1e-4)
-        np.testing.assert_allclose(found.score, wanted["score"][number], atol=1e-4)
-        assert found.truncated == wanted["truncated"][number]
 
 
 def test_batches_of_any_size_answer_alike(version, translator):

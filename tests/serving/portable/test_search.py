@@ -1,0 +1,461 @@
+"""Searches and forced decoding: one table of cases, answered by loops and by every execution."""
+
+import base64
+import functools
+import json
+import random
+import string
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.check.onnx import check_folder
+from serving.client import SignatureNotFoundError
+from serving.export.modules import Exported, ExportedReader
+from serving.export.version import export
+from serving.portable.engine.pack import pack
+from serving.portable.read import LocalReader, LocalTranslator
+from serving.portable.read.lexicon import Pronouncer
+from serving.portable.read.pixels import read_image
+from tests.serving.conftest import TEXT_RUN, TEXT_SETTINGS
+from tests.serving.javascript import NODE, needs_node, run
+from tests.training.conftest import tiny_config, untrained
+from tests.training.test_copying import SETTINGS as NAMES
+from tests.training.test_copying import names_task
+from training.config.schema import Config, load_preset, override
+from training.data import corpus
+from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
+from training.decode.search import bound_of, search
+from training.decode.settings import SearchSettings
+from training.decode.texts import make_nbest
+from training.decode.windows import spelling_of
+from training.runs.checkpoints import save_best
+from training.runs.run import load_run
+from training.sources.image import digits
+
+SPECIAL = (PAD_ID, UNK_ID, START_ID)
+WHOLE = 13  # letters of the longest words that nearly all of training has
+ODD = ["", "zzz ★ \ufffd", "a\x00b", "the " * 40, "\u200b"]
+IN_NODE = """
+import { readFileSync } from "node:fs";
+import { readModel } from "engine/model.js";
+import { Reader } from "engine/reader.js";
+import { Translator } from "engine/translator.js";
+const { file, texts, images } = JSON.parse(readFileSync(0, "utf8"));
+const model = readModel(Uint8Array.from(Buffer.from(file, "base64")).buffer);
+const found = images ? images.map((pixels) => new Reader(model).read(Uint8Array.from(pixels)))
+  : texts.map((text) => new Translator(model).search(text, {}));
+process.stdout.write(JSON.stringify(found));
+"""
+
+
+class Answer(NamedTuple):
+    """Texts and scores, best first; the source's tokens; of the best where each token looked."""
+
+    texts: list
+    scores: list
+    source: list
+    tokens: list
+    weights: np.ndarray
+    least: float
+    truncated: bool
+
+
+class Case(NamedTuple):
+    """A run, what it is asked, how it is searched, and the answers of a loop."""
+
+    run: object
+    sources: list
+    settings: dict
+    wanted: list
+
+    @property
+    def search(self):
+        return SearchSettings(**self.settings)
+
+    @property
+    def names_words(self):
+        """Whether a word that the vocabulary lacks may be said."""
+        return self.run.config.copy or self.search.replaces_unknown
+
+
+def bend(made, scale, **biases):
+    """Draw weights so large that answers differ, and bias what is said: `end`, `unknown`."""
+    rng = np.random.default_rng(3)
+    for weight in made.model.weights:
+        if "float" in weight.dtype:
+            weight.assign(rng.normal(0, scale, weight.shape))
+    decoder = made.model.get_layer("decoder")
+    output = getattr(decoder, "output_layer", None) or made.model.get_layer("output")
+    bias = np.zeros(output.bias.shape)
+    bias[[*SPECIAL, END_ID]] = -30, biases.get("unknown", -30), -30, biases["end"]
+    output.bias.assign(bias)
+    save_best(made.files, made.model)
+    return load_run(made.path)
+
+
+def phrases(folder):
+    sources = ["She is eating a green apple.", "He sleeps.", *ODD]
+    sources += corpus.load("phrasebook-en-fr", "dev", limit=9).sources
+    return load_run(TEXT_RUN), sources, TEXT_SETTINGS
+
+
+def names(folder, copies):
+    """Words that no vocabulary has are copied, or put in the places of unknown ones."""
+    rng, data = np.random.default_rng(1), folder / "names.tsv"
+    data.write_text("".join("\t".join(pair) + "\n" for pair in names_task(rng, 60)))
+    made = untrained(Config(data=f"tsv:{data}", **{**NAMES, "copy": copies}), folder / "run")
+    sources = [source for source, _ in names_task(rng, 5)] + ["", "Zoé 給 Ωμ (Ωμ).", "a " * 20]
+    more = {"replaces_unknown": not copies, "coverage_penalty": 0.3, "max_source_length": 8}
+    return (
+        bend(made, 1.0, end=0, **({} if copies else {"unknown": 3})),
+        sources,
+        {
+            **TEXT_SETTINGS,
+            **more,
+        },
+    )
+
+
+def spelled(folder, attention):
+    """Words of 1 to 47 letters: the long ones are read by windows."""
+    rng, letters, data = random.Random(5), string.ascii_lowercase[:10], folder / "words.tsv"
+    known = {"".join(rng.choices(letters, k=rng.choice((3, 4, 7, WHOLE)))) for _ in range(300)}
+    data.write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in sorted(known)))
+    sizes = [f"{name}_units=7" for name in ("encoder", "decoder", "attention", "readout")]
+    sizes += ["embedding_size=5", f"data=tsv:{data}", "dev=0.1", f"attention={attention}"]
+    made = untrained(override(load_preset("g2p-low"), sizes), folder / "run")
+    words = ["".join(rng.choices(letters, k=size)) for size in (1, 12, *range(13, 23), 47)]
+    return bend(made, 0.9, end=1), words, {"beam_width": 3, "num_results": 2}
+
+
+def endless(folder):
+    """The same letter again and again, up to the run's bound."""
+    letters = ("source_tokenizer=letters", "target_tokenizer=letters", "target_bound=3x+7")
+    made = untrained(tiny_config(*letters, "tie_embeddings=false"), folder / "run")
+    made = bend(made, 0.1, end=-30)
+    bias = made.model.get_layer("output").bias
+    bias.assign(bias + 30.0 * tf.one_hot(END_ID + 3, bias.shape[0]))
+    texts = ["the dog sleeps", "a", "one two three four five six"]
+    return made, texts, {"beam_width": 1, "num_results": 1}
+
+
+CASES = {
+    "phrases": phrases,
+    "copied": functools.partial(names, copies=True),
+    "replaced": functools.partial(names, copies=False),
+    "windows": functools.partial(spelled, attention="additive"),
+    "windows, hard monotonic": functools.partial(spelled, attention="hard_monotonic"),
+    "endless": endless,
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("case")
+    made, sources, settings = CASES[request.param](folder)
+    case = Case(made, sources, settings, [])
+    ask = asker(case.run, case.search, bound=bound_of([case.run]))
+    case.wanted.extend(by_loop(case, ask, text) for text in sources)
+    return case
+
+
+@pytest.fixture(scope="module")
+def version(case, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("version") / "model"
+    return export([case.run], folder, form="onnx", **case.settings)
+
+
+def asker(made, settings, **limits):
+    """The library's search, of ids of any length."""
+
+    @tf.function(input_signature=[tf.TensorSpec(made.model.input["source"].shape, "int32")])
+    def ask(source):
+        return search([made.model], source, settings, return_attention_weights=True, **limits)
+
+    return ask
+
+
+def windows_of(size, whole):
+    """Yield of each window first and last letter, and the letters whose phones are kept."""
+    if not whole or size <= whole:
+        yield 0, size, range(size)
+        return
+    at = 0
+    while at < size:
+        to = at + (9 if at == 0 else 6)
+        if size - to <= 3:
+            to = size
+        yield max(0, at - 3), to + 3, range(at, to)
+        at = to
+
+
+def by_loop(case, ask, text):
+    """The answer to a text, window by window, token by token."""
+    source, target = case.run.source_tokenizer, case.run.target_tokenizer
+    given = tf.constant([text])
+    whole, most = source.tokenize(given).to_list()[0], case.search.max_source_length
+    ids, count = whole[:most], case.search.num_results
+    if not ids:
+        return Answer([""] * count, [0.0] * count, [], [], np.zeros((0, 0)), 1.0, False)
+    copied = source.split(given)[:, :most].to_tensor() if case.names_words else None
+    spelling = spelling_of([case.run])
+    windows = list(windows_of(len(ids), spelling and spelling.whole))
+    found = [ask(tf.constant([ids[first:last]])) for first, last, _ in windows]
+    ranks = [kept_of(case, len(ids), windows, found, rank) for rank in range(count)]
+    says, weights = ranks[0][0], np.reshape(ranks[0][2], (-1, len(ids)))
+    texts = [target.detokenize(tf.constant([ids], tf.int32), copied) for ids, *_ in ranks]
+    tokens = target.tokens(tf.constant([says], tf.int32), copied).numpy()[0]
+    least = min((ranks[0][1][n] for n, number in enumerate(says) if number > END_ID), default=0.0)
+    return Answer(
+        [text.numpy()[0].decode() for text in texts],
+        [score for *_, score in ranks],
+        [x.decode() for x in source.tokens(tf.constant([ids], tf.int32), copied).numpy()[0]],
+        [token.decode() for token in tokens if token],
+        weights[tokens != b""],
+        np.exp(least),
+        len(whole) > most,
+    )
+
+
+def kept_of(case, size, windows, found, rank):
+    """Of a result the tokens that are kept: ids, log-probabilities, weights, and the score."""
+    ids, gains, rows = [], [], []
+    for (first, _, core), each in zip(windows, found, strict=True):
+        steps = each.ids[0, rank], each.log_probs[0, rank], each.attention_weights[0, rank]
+        for number, gain, looked in zip(*(x.numpy() for x in steps), strict=True):
+            row = np.zeros(size)
+            row[first : first + len(looked)] = looked
+            if number == END_ID and core.stop == size:
+                gains.append(gain)
+            if number not in (PAD_ID, END_ID) and (len(windows) == 1 or row.argmax() in core):
+                if case.search.replaces_unknown and number == UNK_ID and row.any():
+                    number = case.run.target_tokenizer.vocab_size + row.argmax()
+                ids.append(number)
+                gains.insert(len(ids) - 1, gain)
+                rows.append(row)
+    if len(windows) == 1:
+        return ids, gains, rows, float(found[0].scores[0, rank])
+    return ids, gains, rows, sum(gains) / ((5 + len(gains)) / 6) ** case.search.length_penalty
+
+
+def by_keras(case, version):
+    found = make_nbest([case.run], case.search)(case.sources)
+    return [{"texts": [x.text for x in one], "scores": [x.score for x in one]} for one in found]
+
+
+def by_saved_model(case, version):
+    module = Exported([case.run], case.search)
+    given = tf.constant(case.sources)
+    several, aligned = (
+        {name: x.numpy() for name, x in signature(text=given).items()}
+        for signature in (module.signatures()[name] for name in ("nbest", "align"))
+    )
+    for row, scores in enumerate(several["scores"]):
+        tokens, source = (
+            [token.decode() for token in aligned[f"{side}_tokens"][row] if token]
+            for side in ("target", "source")
+        )
+        sure = aligned["word_probabilities"][row]
+        yield {
+            "texts": [text.decode() for text in several["translations"][row]],
+            "scores": scores,
+            "source": source,
+            "tokens": tokens,
+            "weights": aligned["attention_weights"][row, : len(tokens), : len(source)],
+            "least": min(sure[sure > 0], default=1.0),
+            "truncated": aligned["truncated"][row],
+        }
+
+
+def by_python(case, version):
+    model = LocalTranslator(version, batch_size=5)
+    return [
+        {
+            "texts": [each.text for each in several],
+            "scores": [each.score for each in several],
+            "source": [*aligned.source_tokens],
+            "tokens": [*aligned.target_tokens],
+            "weights": aligned.attention_weights,
+            "least": min(aligned.word_probabilities, default=1.0),
+            "truncated": aligned.truncated,
+        }
+        for several, aligned in zip(
+            model.nbest(case.sources), model.align(case.sources), strict=True
+        )
+    ]
+
+
+def by_javascript(case, version):
+    if case.names_words:
+        pytest.skip("its search has no copies, replacements and penalty of coverage")
+    for each in in_node(version, texts=case.sources):
+        best, *_ = several = each["hypotheses"]
+        yield {
+            "texts": [one["text"] for one in several],
+            "scores": [one["score"] for one in several],
+            "source": each["tokens"],
+            "tokens": best["tokens"],
+            "weights": best["weights"],
+            "least": min(each["word_probabilities"], default=1.0),
+            "truncated": each["truncated"],
+        }
+
+
+def in_node(version, **asked):
+    file = pack(version, json.loads((version / "manifest.json").read_text()), {})
+    return run(IN_NODE, given={"file": base64.b64encode(file).decode(), **asked})
+
+
+def assert_alike(found, wanted, source):
+    for name, value in found.items():
+        expected = getattr(wanted, name)
+        if name in ("scores", "weights", "least"):
+            near, value = (
+                (1e-4 if name == "scores" else 2e-3),
+                np.reshape(value, np.shape(expected)),
+            )
+            np.testing.assert_allclose(value, expected, atol=near, err_msg=source)
+        else:
+            assert value == expected, (source, name)
+
+
+@pytest.mark.parametrize(
+    "execution",
+    [by_keras, by_saved_model, by_python, pytest.param(by_javascript, marks=needs_node)],
+)
+def test_a_search_answers_as_the_loop(case, version, execution):
+    answers = zip(case.sources, execution(case, version), case.wanted, strict=True)
+    for source, found, wanted in answers:
+        assert_alike(found, wanted, source)
+
+
+@pytest.mark.slow
+def test_xla_answers_as_the_loop(case, monkeypatch):
+    monkeypatch.setattr(type(case.run.config), "compiles", lambda config: True)
+    for source, found, wanted in zip(case.sources, by_keras(case, None), case.wanted, strict=True):
+        assert_alike(found, wanted, source)
+
+
+def test_forced_decoding_answers_as_the_model_that_reads_the_whole_target(case, version):
+    model = LocalTranslator(version)
+    assert ("score" in model.signatures()) == (not case.run.config.copy)
+    sources = case.sources[:5]
+    said = [*(answer.texts[-1] for answer in case.wanted[1:5]), ""]
+    if case.run.config.copy:
+        with pytest.raises(SignatureNotFoundError, match="no score: what it copies"):
+            model.score(sources, said)
+        return
+    score = Exported([case.run], case.search).signatures()["score"]
+    saved = score(text=tf.constant(sources), translation=tf.constant(said))
+    saved = {name: x.numpy() for name, x in saved.items()}
+    for row, (source, target, found) in enumerate(
+        zip(sources, said, model.score(sources, said), strict=True)
+    ):
+        wanted = by_reading(case, source, target)
+        np.testing.assert_allclose(found.log_probs, wanted, atol=2e-3, err_msg=source)
+        score = sum(wanted) / ((5 + len(wanted)) / 6) ** case.search.length_penalty
+        np.testing.assert_allclose(found.score, score, rtol=1e-4, atol=2e-3)
+        np.testing.assert_allclose(saved["log_probs"][row, : len(wanted)], wanted, atol=2e-3)
+        np.testing.assert_allclose(saved["score"][row], found.score, rtol=1e-4, atol=2e-3)
+        assert found.tokens == tuple(x.decode() for x in saved["tokens"][row] if x)
+        assert found.truncated == saved["truncated"][row]
+
+
+def by_reading(case, source, target):
+    """The log-probabilities of a target's tokens, as training has them: all in one call."""
+    most, (factor, more) = case.search.max_source_length, bound_of([case.run])
+    ids = case.run.source_tokenizer.tokenize(tf.constant([source])).to_list()[0][:most]
+    said = case.run.target_tokenizer.tokenize(tf.constant([target])).to_list()[0]
+    said = [*said[: factor * most + more - 1], END_ID]
+    if not ids and len(said) == 1:
+        return [0.0]  # nothing is translated as nothing
+    given = {"source": np.array([[*ids, PAD_ID]]), "target": np.array([[START_ID, *said[:-1]]])}
+    logits = np.array(case.run.model(given)[0], "float64")
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    return logits[np.arange(len(said)), said]
+
+
+def test_long_words_are_spelled_by_the_lengths_that_training_had(case, version):
+    spelling = spelling_of([load_run(case.run.path)])
+    if case.run.config.target_tokenizer != "symbols":
+        assert spelling is None
+        return
+    letters, phones = (
+        np.load(case.run.files.tokens / f"train.{side}.lengths.npy")
+        for side in ("source", "target")
+    )
+    assert spelling.whole == WHOLE == np.sort(letters)[int(0.99 * (len(letters) - 1))]
+    assert spelling.fewest == pytest.approx(np.quantile(phones / letters, 0.002)) == 1.0
+    for word, (best,) in Pronouncer(version).pronounce(case.sources):
+        phones = case.wanted[case.sources.index(word)].texts[0]
+        assert " ".join(best.phones) == phones or not phones  # of silence the next is taken
+    case.run.files.origin.rename(case.run.path / "aside")  # as of a run of an earlier version
+    assert spelling_of([case.run]) is None
+    (case.run.path / "aside").rename(case.run.files.origin)
+
+
+def test_the_check_of_an_export_finds_nothing(case, version):
+    if case.names_words:
+        assert check_folder(version, case.run.path) == []
+
+
+def test_images_are_read_as_by_the_loop(image_run, onnx_reader):
+    images = [example.image for example in digits.make(5, seed=9)]
+    settings = SearchSettings(beam_width=3, num_results=3)
+    target, pixels = image_run.target_tokenizer, image_run.source.rows(images).values
+    result = search(
+        [image_run.model],
+        pixels,
+        settings,
+        max_length=image_run.config.max_target_length,
+        return_attention_weights=True,
+    )
+    module, local = ExportedReader([image_run], settings), LocalReader(onnx_reader, num_results=3)
+    regions, several = (
+        {name: x.numpy() for name, x in ask(image_bytes=tf.constant(images)).items()}
+        for ask in (module.regions, module.nbest)
+    )
+    size = [local.manifest["source"][name] for name in ("height", "width", "channels")]
+    given = [read_image(image, *size).ravel().tolist() for image in images]
+    answers = in_node(onnx_reader, images=given) if NODE else [None] * len(images)
+    for row, (plain, found, others, node) in enumerate(
+        zip(local.read(images), local.regions(images), local.nbest(images), answers, strict=True)
+    ):
+        ids, log_probs = result.ids[row].numpy(), result.log_probs[row].numpy()
+        texts = [text.decode() for text in target.detokenize(tf.constant(ids)).numpy()]
+        shown = [n for n, number in enumerate(ids[0]) if number not in (PAD_ID, START_ID, END_ID)]
+        wanted = Answer(
+            texts,
+            result.scores[row].numpy(),
+            [],
+            [x.decode() for x in target.tokens(tf.constant(ids[0][shown])).numpy()],
+            result.attention_weights[row, 0].numpy()[shown],
+            np.exp(log_probs[0][shown]),
+            False,
+        )
+        assert (plain.text, plain.tokens) == (found.text, found.tokens)
+        python = {
+            "texts": [each.text for each in others],
+            "scores": [each.score for each in others],
+            "tokens": [*found.tokens],
+            "weights": found.attention_weights,
+            "least": found.token_probabilities,
+        }
+        assert_alike(python, wanted, f"image {row}")
+        saved = {
+            "texts": [text.decode() for text in several["texts"][row]],
+            "scores": several["scores"][row],
+            "tokens": [x.decode() for x in regions["tokens"][row] if x],
+            "weights": regions["attention_weights"][row, : len(shown)],
+            "least": regions["token_probabilities"][row, : len(shown)],
+        }
+        assert_alike(saved, wanted, f"image {row}")
+        if node:
+            texts = [each["text"] for each in node["hypotheses"]]
+            javascript = {name: node[name] for name in ("tokens", "weights")}
+            javascript["least"] = node["token_probabilities"]
+            assert texts == wanted.texts[: len(texts)]
+            assert_alike(javascript, wanted, f"image {row}")
