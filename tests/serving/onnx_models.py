@@ -1,16 +1,39 @@
-"""Tiny models of random weights, and their graphs."""
+"""Tiny models of random weights, and their graphs in ONNX Runtime and in Node."""
+
+import base64
 
 import keras
 import numpy as np
 import onnxruntime
 
+from serving.portable.engine.graphs import Numbers, read_graph
+from serving.portable.engine.pack import join_parts
 from serving.portable.write.graphs import write_graphs
+from tests.serving.javascript import run
 from training.config.schema import load_preset, override
 from training.data.store import END_ID
 from training.decode.search import search
 from training.decode.settings import SearchSettings
 from training.model.seq2seq import build_seq2seq
 
+SEARCH = """
+import { readFileSync } from "node:fs";
+import { readModel } from "engine/model.js";
+import { makeProducts } from "engine/products.js";
+import { search } from "engine/search.js";
+import { tensor } from "engine/tensors.js";
+const { file, rows, asked } = JSON.parse(readFileSync(0, "utf8"));
+const buffer = Uint8Array.from(Buffer.from(file, "base64")).buffer;
+const found = [true, false].map((vectors) => {
+  const products = makeProducts(vectors);
+  const model = readModel(buffer, products);
+  const kind = products.constructor.name;
+  const source = (ids) => ({ ids: tensor(Int32Array.from(ids), [1, ids.length]) });
+  return { kind, rows: rows.map((ids) => search(model, source(ids), 2 * ids.length + 10, asked)) };
+});
+const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+process.stdout.write(JSON.stringify(found, plain));
+"""
 SOURCE, TARGET = 19, 23
 SIZES = (
     *("encoder_units=5", "decoder_units=7", "embedding_size=6", "attention_units=6"),
@@ -80,6 +103,30 @@ class Graphs:
         )
 
 
+def in_node(graphs, ids, width, results, penalty=1.0):
+    """Return hypotheses of each row, of products by vectors; those by loops are asserted alike."""
+    given = {
+        "file": base64.b64encode(file_of(graphs)).decode(),
+        "rows": [row[row > 0].tolist() for row in ids],
+        "asked": {"width": width, "results": results, "penalty": penalty},
+    }
+    vectors, loops = run(SEARCH, given=given)
+    assert (vectors["kind"], loops["kind"]) == ("Vectors", "Loops")
+    said = [[[one["ids"] for one in row] for row in found["rows"]] for found in (vectors, loops)]
+    assert said[0] == said[1]
+    return vectors["rows"]
+
+
+def file_of(graphs):
+    """The file of a model without tokenizers."""
+    numbers = Numbers()
+    read = {
+        name: read_graph(graphs.folder / f"{name}.onnx", numbers) for name in ("encoder", "step")
+    }
+    header = {"graphs": read, "memory": graphs.about["memory"], "state": graphs.about["state"]}
+    return join_parts({**header, "source": {}, "target": {}}, numbers)
+
+
 def expected(model, ids, width, results=1, penalty=1.0, others=(), coverage_penalty=0.0):
     """Return the result of a search with the Keras model, or with several as an ensemble."""
     found = search(
@@ -101,3 +148,16 @@ def assert_same(found, wanted, tolerance=1e-4):
     np.testing.assert_allclose(found["scores"], scores, atol=tolerance)
     np.testing.assert_allclose(found["weights"], weights[:, :, :time], atol=tolerance)
     np.testing.assert_allclose(found["log_probs"], log_probs[:, :, :time], atol=tolerance)
+
+
+def assert_same_rows(rows, wanted, tolerance=1e-4):
+    """Hold a search in Node, of each source alone, to one of Keras or of ONNX Runtime."""
+    ids, lengths, scores, weights, _ = wanted
+    for row, hypotheses in enumerate(rows):
+        for number, one in enumerate(hypotheses):
+            size, width = np.shape(one["weights"])
+            assert size == len(one["ids"]) == lengths[row, number]
+            assert one["ids"] == ids[row, number, :size].tolist()
+            np.testing.assert_allclose(one["score"], scores[row, number], atol=tolerance)
+            looked = weights[row, number, :size, :width]
+            np.testing.assert_allclose(one["weights"], looked, atol=tolerance)

@@ -28,7 +28,7 @@ _COUNT = range(1, 2**31)
 # What a manifest must have: a type, a set of choices, a range of whole numbers, a list of one such,
 # or a dict of them. A key that ends in "?" may be absent; "*" stands for every key.
 _TOKENIZER = {"kind": _KINDS, "file": str, "size": range(5, 2**31), "inside": str}
-_GRAPH = {"outputs": {"*": {"shape": list}}}
+_GRAPH = {"outputs": dict}
 _CLASSES = dict.fromkeys(("letters", "spaces", "ideographs"), ((range(0x110000),),))
 _STATES = {"memory": [str], "state": [str]}
 _SEARCH = {

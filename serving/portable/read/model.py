@@ -19,7 +19,7 @@ from serving.api.image_files import INPUT
 from serving.api.printing import first_line
 from serving.api.results import Hypothesis, Metadata
 from serving.portable.read.manifest import MANIFEST, RANKS, WEIGHTS, read_manifest
-from serving.portable.read.tokenizers import Tokenizer, Vocabulary, without_special
+from serving.portable.read.tokenizers import Tokenizer, Vocabulary, load_tokenizer, without_special
 from training.data.rules import END_ID, PAD_ID, START_ID, UNK_ID
 
 _WORDS = {"words": "string(?, ?)", "word_probabilities": "float(?, ?)"}
@@ -58,7 +58,6 @@ Signatures = dict[str, dict[str, dict[str, str]]]
 # Options of this thread's runs; setting `terminate` from another thread stops the run.
 RUN_OPTIONS: ContextVar[onnxruntime.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
 T = TypeVar("T")
-_ROWS = ("B", "N")  # the manifest's names of the axis of a batch
 
 
 def declared(names: Iterable[str], **sizes: int) -> Signatures:
@@ -97,23 +96,10 @@ class Folder:
         self._loading = Lock()
 
     def run(self, graph: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run a graph, which is loaded at its first use.
-
-        A batch may be empty: onnxruntime fails on some operators of no rows, so that a row of zeros
-        stands in.
+        """Run a graph, which is loaded at its first use, on a batch of at least one row.
 
         Raises ValueError if it cannot be loaded, or fails.
         """
-        if not all(len(x) for x in inputs.values() if x.ndim):
-            row = {
-                name: x if not x.ndim or len(x) else np.zeros((1, *x.shape[1:]), x.dtype)
-                for name, x in inputs.items()
-            }
-            declared = self.manifest["graphs"][graph]["outputs"]
-            return {
-                name: x[:0] if [*declared[name]["shape"], ""][0] in _ROWS else x
-                for name, x in self.run(graph, row).items()
-            }
         with self._loading:
             if graph not in self._sessions:
                 self._sessions[graph] = self._load(graph)
@@ -239,6 +225,31 @@ class Result(NamedTuple):
     scores: np.ndarray
     weights: np.ndarray
     copied: list[str] | None = None
+
+
+class LocalSearch(LocalModel):
+    """Base class of the models that say texts, of which `nbest` returns `num_results`.
+
+    Arguments as of `LocalModel`, and those of `SearchLimits`.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        beam_width: int | None = None,
+        num_results: int | None = None,
+        length_penalty: float | None = None,
+        batch_size: int = 32,
+        threads: int = 1,
+    ) -> None:
+        super().__init__(path, batch_size, threads)
+        self._settings = SearchLimits(self.manifest, beam_width, num_results, length_penalty)
+        self._load()
+
+    def _load(self) -> None:
+        """Load the parts of the export that are none of its graphs."""
+        self._target = load_tokenizer(self._folder.path, self.manifest["tokenizers"]["target"])
 
 
 class SearchLimits:

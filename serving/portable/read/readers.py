@@ -18,8 +18,8 @@ from serving.api.image_files import image_file
 from serving.api.results import Hypothesis, Prediction, Reading, Regions
 from serving.portable.read.model import (
     LocalModel,
+    LocalSearch,
     Result,
-    SearchLimits,
     Signatures,
     check_ids,
     declared,
@@ -28,40 +28,26 @@ from serving.portable.read.model import (
     tokens_of,
 )
 from serving.portable.read.pixels import read_image
-from serving.portable.read.tokenizers import load_tokenizer
 
 T = TypeVar("T")
 
 
-class LocalReader(LocalModel):
+class LocalReader(LocalSearch):
     """A reader in this process, with the methods and results of `serving.client.Reader`.
 
-    Arguments as of `LocalModel`; `batch_size` images are read together. The settings of the search,
-    see `SearchLimits`, are the export's where they are None; `nbest` returns `num_results`.
+    Arguments as of `LocalSearch`; `batch_size` images are read together.
     """
 
     task = "read"
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        beam_width: int | None = None,
-        num_results: int | None = None,
-        length_penalty: float | None = None,
-        batch_size: int = 32,
-        threads: int = 1,
-    ) -> None:
-        super().__init__(path, batch_size, threads)
-        about = self.manifest
-        self._settings = SearchLimits(about, beam_width, num_results, length_penalty)
-        self._size = tuple(about["source"][name] for name in ("height", "width", "channels"))
-        self._grid = tuple(about["source"]["regions"])
-        self._target = load_tokenizer(self._folder.path, about["tokenizers"]["target"])
+    @property
+    def _size(self) -> tuple[int, int, int]:
+        source = self.manifest["source"]
+        return source["height"], source["width"], source["channels"]
 
     def signatures(self) -> Signatures:
         """See the base class."""
-        height, width = self._grid
+        height, width = self.manifest["source"]["regions"]
         names = ["read", "texts", *(["regions"] if self.manifest["attends"] else [])]
         return declared(names, N=self._settings.results, H=height, W=width)
 
@@ -109,8 +95,7 @@ class LocalReader(LocalModel):
         def work(rows: Sequence[int]) -> list[T | InvalidRequestError]:
             pixels = [self._pixels(row, images[row], keep) for row in rows]
             good = [each for each in pixels if isinstance(each, np.ndarray)]
-            together = np.array(good, "uint8").reshape(-1, *self._size)
-            answers = self._search(together, results, with_weights)
+            answers = self._search(np.array(good), results, with_weights) if good else iter(())
             return [
                 answer(next(answers)) if isinstance(each, np.ndarray) else each for each in pixels
             ]
@@ -147,7 +132,7 @@ class LocalReader(LocalModel):
     def _regions(self, result: Result) -> Regions:
         text, score, tokens, probabilities = astuple(self._reading(result))
         weights = result.weights[0, shown_places(result.ids[0])]
-        grids = weights.reshape(len(tokens), *self._grid)
+        grids = weights.reshape(len(tokens), *self.manifest["source"]["regions"])
         rows = tuple(tuple(map(tuple, grid)) for grid in grids.tolist())
         return Regions(text, score, tokens, rows, probabilities)
 

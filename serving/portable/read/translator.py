@@ -6,7 +6,6 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,9 +25,8 @@ from serving.api.results import (
 from serving.portable.read.model import (
     RUN_OPTIONS,
     Folder,
-    LocalModel,
+    LocalSearch,
     Result,
-    SearchLimits,
     Signatures,
     check_ids,
     check_running,
@@ -65,35 +63,21 @@ class _Read(NamedTuple):
         return dataclasses.replace(answer, truncated=self.truncated[row], unknown=self.unknown[row])
 
 
-class LocalTranslator(LocalModel):
+class LocalTranslator(LocalSearch):
     """A translator in this process, with the methods and results of `serving.client.Translator`.
 
-    Arguments as of `LocalModel`; `batch_size` texts of about the same length are translated
-    together. The settings of the search, see `SearchLimits`, are the export's where they are None;
-    `nbest` returns `num_results`.
+    Arguments as of `LocalSearch`; `batch_size` texts of about the same length are translated
+    together.
     """
 
     task = "translate"
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        beam_width: int | None = None,
-        num_results: int | None = None,
-        length_penalty: float | None = None,
-        batch_size: int = 32,
-        threads: int = 1,
-    ) -> None:
-        super().__init__(path, batch_size, threads)
+    def _load(self) -> None:
+        super()._load()
         about = self.manifest
-        self._settings = SearchLimits(about, beam_width, num_results, length_penalty)
+        self._source = load_tokenizer(self._folder.path, about["tokenizers"]["source"])
         self._most = about["settings"]["max_source_length"]
         self._bound = about["settings"].get("target_bound", [2, 10])
-        self._source, self._target = (
-            load_tokenizer(self._folder.path, about["tokenizers"][side])
-            for side in ("source", "target")
-        )
         self._copies, self._spelling = about.get("copies", False), about.get("spelling")
         self._replaces = about["settings"].get("replaces_unknown", False)
 

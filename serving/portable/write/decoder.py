@@ -11,7 +11,7 @@ import numpy as np
 from keras_attention.layers.pointer import TINY
 from serving.portable.write.graph import Graph, Value
 from serving.portable.write.mechanisms.borrowing import make
-from serving.portable.write.mechanisms.mechanism import Rows, Shape, Values
+from serving.portable.write.mechanisms.mechanism import Rows, Values
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import advance, array, read_cell
 from training.command.errors import UserError
@@ -32,10 +32,6 @@ class Copying:
         mix: Any = model.get_layer("copy")
         self._table, self._size = np.asarray(array(words.words), "int64"), words.target_size
         self._switch = array(mix.kernel), array(mix.bias)
-
-    def shapes(self) -> dict[str, Shape]:
-        """Return by name the shapes, without the batch, of what is prepared."""
-        return {"words": ("S",), "same": ("S", "S")}
 
     def prepare(self, g: Graph, source: Value) -> Values:
         """Return for ids `(B, S)` their words in the extended vocabulary; and which are alike."""
@@ -98,7 +94,7 @@ class Decoder:
 
     A context is an average of the memory, and the product of an average is the average of the
     products: so the kernels of contexts are multiplied with the whole memory, once. `vocabulary` is
-    the number of tokens, `state_sizes` the widths of the recurrent states.
+    the number of tokens.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -117,7 +113,6 @@ class Decoder:
         units = self._cells[-1].units
         self._attention = make(layer.attention, units, size)
         self._gate = (array(layer.gate_kernel), array(layer.gate_bias)) if layer.gate else None
-        self.state_sizes = [cell.units for cell in self._cells for _ in range(cell.states)]
 
         first, readout = self._cells[0], array(layer.output_kernel)
         # The rows of the first cell's kernel: of the token, of what is fed back, of the context.
@@ -167,18 +162,6 @@ class Decoder:
         if self._feeds:
             state["output"] = g.expand(0.0, g.size(memory, 0), self.output_size)
         return {**state, **self._attention.start(g, memory)}
-
-    def shapes(self) -> dict[str, Shape]:
-        """Return by name the shapes, without the batch, of what is prepared and carried."""
-        size = sum(self._context_parts.values())
-        lead = () if self._attention.heads == 1 else (self._attention.heads,)
-        return {
-            "values": (*lead, "S", size),
-            "mask": (1, "S"),
-            **{f"state_{number}": (size,) for number, size in enumerate(self.state_sizes)},
-            "output": (self.output_size,),
-            **self._attention.shapes(),
-        }
 
     def step(self, g: Graph, times: Products, tokens: Value, memory: Values, state: Values) -> Step:
         """Take a step.
@@ -291,7 +274,6 @@ class Aligned:
         self._cell = read_cell(layer.cell)
         self._embeddings = array(layer.embedding.embeddings)
         self.vocabulary, _ = self._embeddings.shape
-        self.state_sizes = [self._cell.units] * self._cell.states
         self._query, self._of_state = array(layer.query.kernel), array(layer.of_state.kernel)
         self._key, self._of_memory, self._output = (
             [array(weight) for weight in dense.weights]
@@ -313,20 +295,10 @@ class Aligned:
         said = g.expand(first, g.size(memory, 0), g.size(memory, 1), self.vocabulary)
         return {"said": said, **{f"state_{number}": x for number, x in enumerate(states)}}
 
-    def shapes(self) -> dict[str, Shape]:
-        """See `Decoder`."""
-        return {
-            "keys": ("S", self._key[0].shape[1]),
-            "values": ("S", self._of_memory[0].shape[1]),
-            "mask": (1, "S"),
-            "said": ("S", self.vocabulary),
-            **{f"state_{number}": (size,) for number, size in enumerate(self.state_sizes)},
-        }
-
     def step(self, g: Graph, times: Products, tokens: Value, memory: Values, state: Values) -> Step:
         """Take a step, see `Decoder`; the output is log-probabilities."""
         rows = Rows(g, g.size(memory["mask"], 0))
-        names = [f"state_{number}" for number in range(len(self.state_sizes))]
+        names = [f"state_{number}" for number in range(self._cell.states)]
         states = [state[name] for name in names]
         cell = self._cell
         gates = times.embedded(self._embeddings, tokens, cell.kernel, cell.kernel_bias)

@@ -252,12 +252,11 @@ def write_predictor(
         for encoder, (_, model) in zip(encoders, parts, strict=True)
     ]
     probabilities, weights = zip(*heads, strict=True)
-    outputs: dict[str, tuple[Value, tuple[str | int, ...]]] = {
-        "probability": (_mean(g, probabilities), ("B",))
-    }
+    outputs = {"probability": _mean(g, probabilities)}
     if all(encoder.attends for encoder in encoders):
-        outputs["attention_weights"] = (_mean(g, weights), ("B", "N"))
-    written = g.save(folder / "predictor.onnx", outputs)
+        outputs["attention_weights"] = _mean(g, weights)
+    shapes = {"probability": ("B",), "attention_weights": ("B", "N")}
+    written = g.save(folder / "predictor.onnx", outputs, **shapes)
     constants.save(folder)
     return {"predictor": written}
 

@@ -336,18 +336,21 @@ class Graph:
         )
 
     def save(
-        self, path: Path, outputs: Mapping[str, tuple[Value, tuple[str | int, ...]]]
+        self, path: Path, outputs: Mapping[str, Value], **shapes: Sequence[str | int]
     ) -> dict[str, Any]:
-        """Write the graph, with each output and its shape by name, beside the shared constants.
+        """Write the graph with its outputs by name, beside the shared constants.
+
+        Shapes of outputs that are not given are inferred: of the axes that vary the first is B, of
+        a batch, others are S, the length of a source.
 
         Returns inputs and outputs by name: the dtype of each, and its shape, in which axes that
         vary have names.
         """
         named = []
-        for name, (x, shape) in outputs.items():
+        for name, x in outputs.items():
             node = helper.make_node("Identity", [x.name], [name], name=f"output_{name}")
             self._scopes[-1].nodes.append(node)
-            named.append(_info(name, x.dtype, shape))
+            named.append(_info(name, x.dtype, shapes.get(name)))
         (scope,) = self._scopes
         constants = [*scope.constants.values(), *self._used.values()]
         graph = helper.make_graph(scope.nodes, path.stem, self._inputs, named, constants)
@@ -357,10 +360,17 @@ class Graph:
             ir_version=IR_VERSION,
             producer_name="keras-attention",
         )
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
+        for own, found in zip(model.graph.output, inferred, strict=True):
+            if own.name not in shapes:
+                own.CopyFrom(found)
+                for place, axis in enumerate(own.type.tensor_type.shape.dim):
+                    if not axis.dim_value:  # inference may have a name of its own for it
+                        axis.dim_param = "S" if place else "B"
         path.write_bytes(model.SerializeToString())
         return {
             "inputs": dict(map(_signature, self._inputs)),
-            "outputs": dict(map(_signature, named)),
+            "outputs": dict(map(_signature, model.graph.output)),
         }
 
 

@@ -15,7 +15,7 @@ import onnx
 from serving.portable.write.decoder import Aligned, Copying, Decoder
 from serving.portable.write.encoders import ImageEncoder, TextEncoder, write_predictor
 from serving.portable.write.graph import OPSET, Constants, Graph, Value
-from serving.portable.write.mechanisms.mechanism import Shape, Values
+from serving.portable.write.mechanisms.mechanism import Values
 from serving.portable.write.products import Products
 from serving.portable.write.search import GraphSettings, part_of, search
 from training.command.errors import UserError
@@ -54,11 +54,6 @@ class Model:
         self.decoder: Aligned | Decoder = Aligned(model) if aligns else Decoder(model)
         self.copying = Copying(model) if config.copy else None
         self._bits, self._tables, self._prefix = bits, tables, prefix
-
-    def shapes(self) -> dict[str, Shape]:
-        """Return by name the shapes, without the batch, of what is prepared and carried."""
-        copied = self.copying.shapes() if self.copying else {}
-        return self._named({**self.decoder.shapes(), **copied})
 
     def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
         """Return tensors that depend on the memory alone, and the first state, `(B, …)` by name."""
@@ -114,10 +109,6 @@ class Ensemble:
         self.encoder, self.vocabulary = first.encoder, first.decoder.vocabulary
         self.copies = first.copying is not None
 
-    def shapes(self) -> dict[str, Shape]:
-        """See `Model`."""
-        return {name: shape for each in self._models for name, shape in each.shapes().items()}
-
     def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
         """See `Model`."""
         memories, states = zip(*(each.encode(g, source) for each in self._models), strict=True)
@@ -161,28 +152,26 @@ def write_graphs(
 
     g = Graph(constants)
     memory, state = model.encode(g, model.encoder.input(g))
-    shapes = {name: ("B", *shape) for name, shape in model.shapes().items()}
-    written["encoder"] = g.save(
-        folder / "encoder.onnx",
-        {name: (x, shapes[name]) for name, x in {**memory, **state}.items()},
-    )
+    written["encoder"] = g.save(folder / "encoder.onnx", {**memory, **state})
+    shapes = {name: about["shape"] for name, about in written["encoder"]["outputs"].items()}
 
     g = Graph(constants)
     dtypes = {name: x.dtype for name, x in {**memory, **state}.items()}
     tokens = g.input("tokens", "int64", "N")
     inputs = {name: g.input(name, dtypes[name], *shapes[name]) for name in memory}
-    shapes = {name: ("N", *shape[1:]) for name, shape in shapes.items()}
-    before = {name: g.input(name, dtypes[name], *shapes[name]) for name in state}
+    carried = {name: ("N", *shapes[name][1:]) for name in state}
+    before = {name: g.input(name, dtypes[name], *carried[name]) for name in state}
     log_probs, weights, new = model.step(g, tokens, inputs, before)
-    said: tuple[str | int, ...] = ("N", "extended" if model.copies else model.vocabulary)
     if not model.copies:
         log_probs = g.slice(log_probs, 0, model.vocabulary, 1)
-    outputs = {
-        "log_probs": (log_probs, said),
-        "weights": (g.reshape(weights, -1, g.size(weights, 2)), ("N", "S")),
-        **{f"next_{name}": (new[name], shapes[name]) for name in state},
-    }
-    written["step"] = g.save(folder / "step.onnx", outputs)
+    weights = g.reshape(weights, -1, g.size(weights, 2))
+    written["step"] = g.save(
+        folder / "step.onnx",
+        {"log_probs": log_probs, "weights": weights, **{f"next_{k}": new[k] for k in state}},
+        log_probs=("N", "extended" if model.copies else model.vocabulary),
+        weights=("N", "S"),
+        **{f"next_{name}": shape for name, shape in carried.items()},
+    )
     written["memory"], written["state"] = list(memory), list(state)
 
     g = Graph(constants)
@@ -208,19 +197,16 @@ def write_graphs(
         settings,
         coverage_penalty,
     )
-    shapes_found = {
-        "ids": ("B", "results", "T"),
-        "lengths": ("B", "results"),
-        "scores": ("B", "results"),
-        "weights": ("B", "results", "T", "weighed"),
-        "log_probs": ("B", "results", "T"),
-    }
-    outputs = {
-        {"ids": "found"}.get(name, name): (x, shapes_found[name])
-        for name, x in result._asdict().items()
-    }
     main = MAIN[parts[0][0].source]
-    written[main] = g.save(folder / f"{main}.onnx", outputs)
+    written[main] = g.save(
+        folder / f"{main}.onnx",
+        result._asdict(),
+        found=("B", "results", "T"),
+        lengths=("B", "results"),
+        scores=("B", "results"),
+        weights=("B", "results", "T", "weighed"),
+        log_probs=("B", "results", "T"),
+    )
     constants.save(folder)
     return written
 

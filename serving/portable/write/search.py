@@ -39,12 +39,13 @@ class GraphSettings(NamedTuple):
 class Result(NamedTuple):
     """The result of a search, the best first.
 
-    `ids` are int64 `(B, N, T)`, the end token included, padded after it; `lengths` int64 `(B, N)`,
-    `scores` float32 `(B, N)`; `weights` float32 `(B, N, T, S)`, S is 0 where they are not wanted;
+    `found` are ids, int64 `(B, N, T)`, the end token included, padded after it; `lengths` int64
+    `(B, N)`, `scores` float32 `(B, N)`; `weights` float32 `(B, N, T, S)`, S is 0 where they are not
+    wanted;
     `log_probs` float32 `(B, N, T)`, 0 after the end.
     """
 
-    ids: Value
+    found: Value
     lengths: Value
     scores: Value
     weights: Value

@@ -23,7 +23,6 @@ from serving.portable.write.mechanisms.mechanism import (
     Multiplicative,
     Nothing,
     Rows,
-    Shape,
     Values,
     softmax,
 )
@@ -38,10 +37,6 @@ class _Borrowing(Mechanism):
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
         self._inner = make(attention.attention, *dims)
-
-    def shapes(self) -> dict[str, Shape]:
-        """See the base class."""
-        return self._inner.shapes()
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
         """Return the prepared tensors of the scores."""
@@ -60,10 +55,6 @@ class Local(_Borrowing):
         self._position = None
         if attention.predictive:
             self._position = array(attention.position_kernel), array(attention.position_scale)
-
-    def shapes(self) -> dict[str, Shape]:
-        """See the base class."""
-        return {**super().shapes(), "size": (1, 1), "time": (1,)}
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
         """Return the prepared tensors of the scores; local-p adds the valid places, `(B, 1, 1)`."""
@@ -107,10 +98,6 @@ class Monotonic(_Borrowing):
         super().__init__(attention, *dims)
         self._bias, self._hard = float(array(attention.score_bias)), attention.mode == "hard"
 
-    def shapes(self) -> dict[str, Shape]:
-        """See the base class."""
-        return {**super().shapes(), "stopped": ("S",)}
-
     def start(self, g: Graph, memory: Value) -> Values:
         """Return a weight of 1 at the first place, `(B, S)`."""
         length = g("Squeeze", g.size(memory, 1))
@@ -151,11 +138,6 @@ class Chunkwise(Monotonic):
         super().__init__(attention, *dims)
         self._size = attention.chunk_size
         self._chunk = make(attention.chunk_attention, *dims)
-
-    def shapes(self) -> dict[str, Shape]:
-        """See the base class."""
-        chunk = {f"chunk_{name}": shape for name, shape in self._chunk.shapes().items()}
-        return {**super().shapes(), **chunk}
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
         """Return the prepared tensors of both scores."""

@@ -16,7 +16,6 @@ from serving.portable.write.recurrent import array
 
 _LOWEST = float(np.finfo("float32").min)
 Values = dict[str, Value]
-Shape = tuple[int | str, ...]  # "S" is the length of the memory
 
 
 def softmax(g: Graph, scores: Value, mask: Value) -> Value:
@@ -101,10 +100,6 @@ class Mechanism:
         self.query_dim, self.memory_dim = query_dim, memory_dim
         self._distribution = BY_NAME[attention.distribution]
 
-    def shapes(self) -> dict[str, Shape]:
-        """Return by name the shapes, without the batch, of what is prepared and remembered."""
-        return {}
-
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
         """Return tensors that depend on the memory `(B, S, dim)` alone, `(B, …)` by name.
 
@@ -145,10 +140,6 @@ class Mechanism:
         apart = g.reshape(keys, 0, 0, self.heads, width // self.heads)
         return g("Transpose", apart, perm=[0, 2, 1, 3])
 
-    def keys_shape(self, width: int) -> Shape:
-        """Return the shape of `split_keys`, without the batch."""
-        return ("S", width) if self.heads == 1 else (self.heads, "S", width // self.heads)
-
     def split_queries(self, g: Graph, query: Value, width: int, rows: Rows) -> Value:
         """From queries `(B·n, width)` to `(B, n, width)`, or `(B, heads, n, ·)`."""
         if self.heads == 1:
@@ -181,10 +172,6 @@ class Additive(Mechanism):
             length = np.sqrt(np.square(scale).sum(-1, keepdims=True))
             scale = array(attention.gain) * scale / length
         self.scale = scale.astype("float32")  # (heads, units / heads)
-
-    def shapes(self) -> dict[str, Shape]:
-        """See the base class."""
-        return {"keys": self.keys_shape(self.units)}
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
         """Return `U k + b`."""
@@ -225,10 +212,6 @@ class History(Additive):
             self._filters = array(attention.location_filter).transpose(2, 1, 0)  # (F, 1, size)
             self._kernel = array(attention.location_kernel)
 
-    def shapes(self) -> dict[str, Shape]:
-        """See the base class."""
-        return {**super().shapes(), "history": ("S",)}
-
     def start(self, g: Graph, memory: Value) -> Values:
         """Return weights of 0, `(B, S)`."""
         return {"history": g.expand(0.0, g("Shape", memory, start=0, end=2))}
@@ -267,11 +250,6 @@ class Multiplicative(Mechanism):
         self._factor = 1.0 if attention.scale is None else float(array(attention.scale))
         if attention.score == "scaled_dot":
             self._factor *= (self.query_dim // self.heads) ** -0.5
-
-    def shapes(self) -> dict[str, Shape]:
-        """See the base class."""
-        *lead, length, width = self.keys_shape(self.query_dim)
-        return {"keys": (*lead, width, length)}
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
         """Return `W k` times all factors, transposed."""

@@ -1,6 +1,5 @@
-"""The browser's runtime, in Node, against ONNX Runtime: every kind of model, searched alike."""
+"""The browser's runtime, in Node: its operators and products."""
 
-import base64
 import os
 import subprocess
 
@@ -9,92 +8,7 @@ import onnx
 import pytest
 
 from serving.portable.engine.graphs import OPERATORS, Numbers, read_graph
-from serving.portable.engine.pack import join_parts
 from tests.serving.javascript import ENGINE, needs_node, run
-from tests.serving.onnx_models import Graphs, expected, losing_model, random_ids, random_model
-from tests.serving.portable.write.test_onnx_graphs import MODELS
-
-SEARCH = """
-import { readFileSync } from "node:fs";
-import { readModel } from "engine/model.js";
-import { makeProducts } from "engine/products.js";
-import { search } from "engine/search.js";
-import { tensor } from "engine/tensors.js";
-const { file, rows, asked } = JSON.parse(readFileSync(0, "utf8"));
-const buffer = Uint8Array.from(Buffer.from(file, "base64")).buffer;
-const found = [true, false].map((vectors) => {
-  const products = makeProducts(vectors);
-  const model = readModel(buffer, products);
-  const kind = products.constructor.name;
-  const source = (ids) => ({ ids: tensor(Int32Array.from(ids), [1, ids.length]) });
-  return { kind, rows: rows.map((ids) => search(model, source(ids), 2 * ids.length + 10, asked)) };
-});
-const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
-process.stdout.write(JSON.stringify(found, plain));
-"""
-
-
-def file_of(graphs):
-    """The file of a model without tokenizers."""
-    numbers = Numbers()
-    read = {name: read_graph(graphs.folder / f"{name}.onnx", numbers) for name in GRAPHS}
-    header = {"graphs": read, "memory": graphs.about["memory"], "state": graphs.about["state"]}
-    return join_parts({**header, "source": {}, "target": {}}, numbers)
-
-
-GRAPHS = ("encoder", "step")
-ENSEMBLE = "an ensemble"
-# Together they have every operator.
-THIRTY_TWO = ["lstm, general", "rnn, dot", "without attention", "local-p of two heads"]
-THIRTY_TWO += ["location-sensitive", "chunkwise", "hard monotonic", "sparsemax", "entmax", ENSEMBLE]
-EIGHT = ["gru, additive", "bahdanau, deep, fed, gated"]
-
-
-@needs_node
-@pytest.mark.parametrize(
-    ("name", "bits"), [*((name, 32) for name in THIRTY_TWO), *((name, 8) for name in EIGHT)]
-)
-def test_a_search_finds_what_onnx_runtime_finds(name, bits, tmp_path):
-    others = [random_model("encoder=lstm", "decoder=lstm", seed=5)] if name == ENSEMBLE else []
-    graphs = Graphs(*random_model(*MODELS.get(name, [])), tmp_path, bits, others)
-    ids = random_ids(5, 7)
-    wanted = graphs.search(ids, 3, 2, penalty=0.8)
-    given = {
-        "file": base64.b64encode(file_of(graphs)).decode(),
-        "rows": [row[row > 0].tolist() for row in ids],
-        "asked": {"width": 3, "results": 2, "penalty": 0.8},
-    }
-    vectors, loops = run(SEARCH, given=given)
-    assert (vectors["kind"], loops["kind"]) == ("Vectors", "Loops")
-    for found in (vectors, loops):
-        for row, hypotheses in enumerate(found["rows"]):
-            length = sum(ids[row] > 0) if name != "without attention" else 1
-            for number, one in enumerate(hypotheses):
-                size = len(one["ids"])
-                assert wanted["lengths"][row, number] == size
-                assert wanted["found"][row, number, :size].tolist() == one["ids"]
-                # A last bit may turn a rounding to eight bits.
-                near = 1e-4 if bits == 32 else 0.02
-                np.testing.assert_allclose(one["score"], wanted["scores"][row, number], atol=near)
-                weights = wanted["weights"][row, number, :size, :length]
-                np.testing.assert_allclose(one["weights"], weights, atol=near)
-
-
-@needs_node
-def test_what_has_ended_stays_among_the_results(tmp_path):
-    config, model, ids = losing_model()
-    wanted_ids, lengths, wanted, *_ = expected(model, ids, 4, 3)
-    given = {
-        "file": base64.b64encode(file_of(Graphs(config, model, tmp_path))).decode(),
-        "rows": [row[row > 0].tolist() for row in ids],
-        "asked": {"width": 4, "results": 3, "penalty": 1.0},
-    }
-    found = run(SEARCH, given=given)[0]["rows"]
-    scores = [[one["score"] for one in row] for row in found]
-    np.testing.assert_allclose(scores, wanted, atol=1e-4)
-    for row, hypotheses in enumerate(found):
-        for number, one in enumerate(hypotheses):
-            assert one["ids"] == wanted_ids[row, number, : lengths[row, number]].tolist()
 
 
 def test_a_graph_with_another_operator_is_refused(tmp_path):
