@@ -1,7 +1,5 @@
 """A browser, models of each kind behind servers, and a tab on the page of texts."""
 
-import contextlib
-
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -41,27 +39,20 @@ def view(browser, served):
         yield tab
 
 
-@pytest.fixture(scope="session")
-def bright(tmp_path_factory):
-    with _serving(tmp_path_factory.mktemp("bright"), "bright", save_reader) as target:
-        yield target
+def _served_model(name, save):
+    """A fixture: the address of a server of a model that `save` writes."""
+
+    @pytest.fixture(scope="session", name=name)
+    def fixture(tmp_path_factory):
+        root = tmp_path_factory.mktemp(name)
+        add_version(save(root / "saved"), root / name, 1)
+        server = start(root / name)
+        yield f"127.0.0.1:{server.port}"
+        server.close()
+
+    return fixture
 
 
-@pytest.fixture(scope="session")
-def unsure(tmp_path_factory):
-    with _serving(tmp_path_factory.mktemp("unsure"), "unsure", save_unsure) as target:
-        yield target
-
-
-@pytest.fixture(scope="session")
-def mean(tmp_path_factory):
-    with _serving(tmp_path_factory.mktemp("mean"), "mean", save_predictor) as target:
-        yield target
-
-
-@contextlib.contextmanager
-def _serving(root, name, save):
-    add_version(save(root / "saved"), root / name, 1)
-    server = start(root / name)
-    yield f"127.0.0.1:{server.port}"
-    server.close()
+_bright = _served_model("bright", save_reader)
+_unsure = _served_model("unsure", save_unsure)
+_mean = _served_model("mean", save_predictor)

@@ -19,23 +19,29 @@ from serving.page.card import Card
 from tests.page.tabs import WIDTHS, tab_on
 from tests.serving.page.models import VISITS
 
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("kind", ["bright", "mean"])
-def test_the_other_kinds_fit_the_screen(browser, kind, width, request, tmp_path):
-    path = tmp_path / "image.png"
-    path.write_bytes(picture())
-    settings = PageSettings(request.getfixturevalue(kind), kind, example=VISITS)
-    with tab_on(browser, settings) as tab:
-        tab.set_viewport_size({"width": WIDTHS[width], "height": 900})
-        if kind == "bright":
-            expect(tab.locator("#pad")).to_be_visible()
-            tab.locator("#file").set_input_files(path)
-        expect(tab.locator("#said" if kind == "bright" else "#event")).not_to_be_empty()
-        assert tab.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
-
-
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+KINDS = {"bright": "#said", "mean": "#event", "unsure": "#translation"}  # where an answer stands
+
+
+@pytest.fixture(params=KINDS)
+def other(request, browser):
+    """A tab of another kind with an answer of its example."""
+    image, kind = base64.b64encode(picture()).decode(), request.param
+    example = {"bright": "", "mean": VISITS, "unsure": "one two three"}[kind]
+    card = Card({"Data": "some"}, examples=(image,) if kind == "bright" else ())
+    settings = PageSettings(request.getfixturevalue(kind), kind, card=card, example=example)
+    with tab_on(browser, settings) as tab:
+        expect(tab.locator(KINDS[kind])).not_to_be_empty()
+        yield tab
+
+
+def test_other_kinds_fit_the_screen_and_axe_finds_nothing(other):
+    for width in WIDTHS.values():
+        other.set_viewport_size({"width": width, "height": 900})
+        assert other.evaluate("document.documentElement.scrollWidth") <= width
+    for scheme in ("light", "dark"):
+        other.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        assert violations(other) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -50,20 +56,6 @@ def test_axe_finds_nothing_on_the_page_of_texts(view, scheme):
     assert violations(view) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["bright", "mean", "unsure"])
-def test_axe_finds_nothing_on_other_pages(browser, kind, scheme, request):
-    image = base64.b64encode(picture()).decode()
-    example = {"bright": "", "mean": VISITS, "unsure": "one two three"}[kind]
-    card = Card({"Data": "some"}, examples=(image,) if kind == "bright" else ())
-    settings = PageSettings(request.getfixturevalue(kind), kind, card=card, example=example)
-    with tab_on(browser, settings) as tab:
-        tab.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        shown = {"bright": "#said", "mean": "#event", "unsure": "#translation"}[kind]
-        expect(tab.locator(shown)).not_to_be_empty()
-        assert violations(tab) == []
-
-
 def violations(tab):
     """Return the findings of axe, wrong or undecided; the ground of a chart's text it never can."""
     answer = Axe().run(tab, options=RULES).response
@@ -72,13 +64,13 @@ def violations(tab):
     return [(rule, html) for rule, html in found if not html.startswith("<text ")]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_fits_the_screen(view, width):
-    view.set_viewport_size({"width": WIDTHS[width], "height": 900})
+def test_it_fits_the_screen(view):
     expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
-    assert view.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
-    if folder := os.environ.get("PAGE_SCREENSHOTS"):
-        view.screenshot(path=Path(folder) / f"page-{width}.png")
+    for name, width in WIDTHS.items():
+        view.set_viewport_size({"width": width, "height": 900})
+        assert view.evaluate("document.documentElement.scrollWidth") <= width
+        if folder := os.environ.get("PAGE_SCREENSHOTS"):
+            view.screenshot(path=Path(folder) / f"page-{name}.png")
 
 
 def picture():

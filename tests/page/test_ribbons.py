@@ -76,17 +76,17 @@ def test_the_strongest_link_of_a_target_word_is_drawn_however_small_it_is(drawn)
     assert all(one["opacity"] >= 0.35 for one in links(tab).values())
 
 
-@pytest.mark.parametrize("width", [390, 820, 1280])
-def test_ribbons_end_at_their_words(drawn, width):
+def test_ribbons_end_at_their_words(drawn):
     tab, _ = drawn
-    tab.set_viewport_size({"width": width, "height": 900})
-    beside = tab.locator(".ribbons.beside")
-    expect(beside).to_have_count(int(width != 820))  # a row fits, and the place is not wide
-    along = int(width != 820)
-    sides = [np.array(tab.evaluate(BOXES, f"#sentences .{side} .word")) for side in ("from", "to")]
-    for (t, s), one in links(tab).items():
-        ends = np.array(one["points"])[:, along]
-        np.testing.assert_allclose(ends, [sides[0][s, along], sides[1][t, along]], atol=1)
+    for width in (390, 820, 1280):
+        tab.set_viewport_size({"width": width, "height": 900})
+        along = int(width != 820)  # there a row fits, and the place is not wide
+        expect(tab.locator(".ribbons.beside")).to_have_count(along)
+        css = "#sentences .from .word", "#sentences .to .word"
+        sides = [np.array(tab.evaluate(BOXES, each)) for each in css]
+        for (t, s), one in links(tab).items():
+            ends = np.array(one["points"])[:, along]
+            np.testing.assert_allclose(ends, [sides[0][s, along], sides[1][t, along]], atol=1)
 
 
 @pytest.mark.parametrize("side", [0, 1])

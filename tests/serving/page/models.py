@@ -90,16 +90,20 @@ class Mean(tf.Module):
 
 
 def save_reader(path: Path) -> Path:
-    module = Bright()
-    signatures = {name: getattr(module, name) for name in ("read", "regions", "nbest")}
-    signatures["serving_default"] = module.read
-    tf.saved_model.save(module, str(path), signatures=signatures)
-    return path
+    return _save(Bright(), path, "read", "regions", "nbest")
 
 
 def save_predictor(path: Path) -> Path:
-    module = Mean()
-    signatures = {"predict": module.predict, "serving_default": module.predict}
+    return _save(Mean(), path, "predict")
+
+
+def save_unsure(path: Path) -> Path:
+    return _save(Unsure(), path, "translate")
+
+
+def _save(module: tf.Module, path: Path, first: str, *others: str) -> Path:
+    signatures = {name: getattr(module, name) for name in (first, *others)}
+    signatures["serving_default"] = signatures[first]
     tf.saved_model.save(module, str(path), signatures=signatures)
     return path
 
@@ -110,10 +114,3 @@ a,10,,
 b,3,0.25,other
 a,30,0.125,last
 """
-
-
-def save_unsure(path: Path) -> Path:
-    module = Unsure()
-    signatures = {"translate": module.translate, "serving_default": module.translate}
-    tf.saved_model.save(module, str(path), signatures=signatures)
-    return path
