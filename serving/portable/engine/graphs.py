@@ -21,7 +21,7 @@ _NAMES = """
 """
 OPERATORS = frozenset(_NAMES.split())
 _PRODUCTS = ("MatMul", "MatMulInteger")
-_AFTER = ("Cast", "Mul", "Add")  # what a product does with its own numbers
+_AFTER = ("Cast", "Mul", "Add")  # done by a product with its own numbers
 _ALIGNMENT = 4
 Names = frozenset[str]
 
@@ -87,7 +87,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 def _written(
     graph: onnx.GraphProto, numbers: Numbers, kernels_outside: Names, rows_outside: Names
 ) -> dict[str, Any]:
-    """Return a graph, or the body of a loop in one with these constants of up to two axes."""
+    """Return a graph, or the body of a loop, which may use a graph's constants from outside."""
     multiplied = {node.input[1] for node in _nodes(graph) if node.op_type in _PRODUCTS}
     constants, kernels = {}, {}
     for proto in graph.initializer:
@@ -151,7 +151,7 @@ def _joined(nodes: list[Node], kernels: Names, rows: Names, uses: Counter[str]) 
 
 
 def _columns(kernel: np.ndarray) -> np.ndarray:
-    """Return a kernel's columns one after the other, without those of zeros at its end.
+    """Return a kernel's columns one after the other; columns of zeros at its end are left out.
 
     So a kernel that is the transpose of an embedding table is stored once with it.
     """

@@ -94,13 +94,13 @@ def read_tokenizer(folder: Path, entry: dict[str, Any], numbers: Numbers) -> dic
 
 
 def check_search(export: Path, manifest: dict[str, Any]) -> None:
-    """Raise a ValueError, which names it, for what the browser's search does not know."""
+    """Raise a ValueError that names a setting which the browser's search lacks."""
     settings = manifest["settings"]
     unknown = {
         "one that copies": manifest.get("copies"),
         "--coverage-penalty": settings.get("coverage_penalty"),
         "--replace-unknown": settings.get("replaces_unknown"),
     }
-    for what, value in unknown.items():
+    for name, value in unknown.items():
         if value:
-            raise ValueError(f"{export} expected an export for a page. Received: {what}")
+            raise ValueError(f"{export} expected an export for a page. Received: {name}")

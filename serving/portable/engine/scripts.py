@@ -22,7 +22,7 @@ def worker() -> str:
 
 
 def named(paths: Iterable[Path]) -> dict[str, str]:
-    """Return the modules of files by their names, and that of the rules."""
+    """Return the text of each module by its name; `rules` is the one that `rules()` makes."""
     return {"rules": rules(), **{path.stem: path.read_text(encoding="utf-8") for path in paths}}
 
 
@@ -33,7 +33,7 @@ def rules() -> str:
         for name, value in vars(table).items()
         if name.isupper() and not name.startswith("_") and not isinstance(value, re.Pattern)
     }
-    text = "// Made of training/data/rules.py, which says what each is.\n"
+    text = "// Made of training/data/rules.py, which explains each.\n"
     for name, value in values.items():
         text += f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n"
     return re.sub(r"\\p\{(\w{3,})\}", r"\\p{Script=\1}", text)

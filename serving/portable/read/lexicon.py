@@ -263,7 +263,7 @@ def _several(words: Sequence[str]) -> str:
 
 
 def _warn(reason: str, words: Sequence[str], missing: dict[str, str] | None = None) -> None:
-    """Name some words, which are added to those that are missing."""
+    """Warn of some words, and add them to `missing`."""
     if missing is not None:
         because = dict.fromkeys(words, reason.removeprefix("left out, "))
         missing |= {**because, **missing}
@@ -272,7 +272,7 @@ def _warn(reason: str, words: Sequence[str], missing: dict[str, str] | None = No
 
 
 def _print_lines(arguments: argparse.Namespace, word: str, lines: dict[str, Pronunciation]) -> None:
-    """Print the lines of a word, of which sherpa-onnx reads the first alone."""
+    """Print the lines of a word; sherpa-onnx reads the first alone."""
     best = max((line.log_prob for line in lines.values()), default=0.0)
     for phones, (_, probability, log_prob, source) in lines.items():
         # relative to the most probable, as in MFA's dictionaries and Kaldi's lexiconp.txt

@@ -228,9 +228,9 @@ class Result(NamedTuple):
 
 
 class LocalSearch(LocalModel):
-    """Base class of the models that say texts, of which `nbest` returns `num_results`.
+    """Base class of the models that search for texts; their `nbest` returns `num_results` of them.
 
-    Arguments as of `LocalModel`, and those of `SearchLimits`.
+    Arguments as of `LocalModel` and `SearchLimits`.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class LocalSearch(LocalModel):
 
 
 class SearchLimits:
-    """The settings of a search; those that are None are the export's.
+    """The settings of a search; None stands for the export's own.
 
     `beam_width` is the hypotheses of each source, of which `num_results` are wanted at most; scores
     are divided by `((5 + length) / 6) ** length_penalty`. Raises ValueError for a setting that is
@@ -275,7 +275,6 @@ class SearchLimits:
         usual = min(defaults.get("num_results", 1), self.width)
         self.results = usual if num_results is None else num_results
         self.penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
-        self.coverage_penalty = defaults.get("coverage_penalty", 0.0)
         if isinstance(self.penalty, bool) or not isinstance(self.penalty, int | float):
             raise TypeError(f"expected a number as length_penalty. Received: {shown(self.penalty)}")
         if not 1 <= self.results <= self.width <= size:
@@ -325,7 +324,7 @@ def hypotheses(tokenizer: Tokenizer, result: Result) -> list[Hypothesis]:
 def tokens_of(
     tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """Return the tokens of ids `(T,)`, those at `shown_places`."""
+    """Return the tokens of ids `(T,)` at their `shown_places`."""
     return tuple(token_of(tokenizer, ids[place], copied) for place in shown_places(ids))
 
 

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class _Read(NamedTuple):
-    """Texts as ids, cut to what the model reads, and whether they were cut.
+    """Texts as ids, cut to the length that the model reads, and whether they were cut.
 
     `tokens` are those of each text as they stand in it, where they may be copied; `unknown` the
     letters that training never saw.
@@ -59,7 +59,7 @@ class _Read(NamedTuple):
     unknown: list[str]
 
     def told(self, answer: Any, row: int) -> Any:
-        """Return the answer to a text with what is told of how the text was read."""
+        """Return the answer with whether its text was cut, and the text's unknown letters."""
         return dataclasses.replace(answer, truncated=self.truncated[row], unknown=self.unknown[row])
 
 
@@ -241,7 +241,7 @@ class LocalTranslator(LocalSearch):
 
 
 def _by_length(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Return the places of rows, those of about the same length together, the longest first."""
+    """Return the places of rows sorted by length, the longest first."""
     return sorted(range(len(rows)), key=lambda row: len(rows[row]), reverse=True)
 
 

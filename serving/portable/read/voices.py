@@ -176,7 +176,7 @@ def _toned(phone: str) -> tuple[str, int]:
 
 
 def small(text: str, voice: str) -> str:
-    """Return a text in small letters as a voice makes them: of VITS those of ASCII alone."""
+    """Return a text in small letters as a voice makes them: VITS changes those of ASCII alone."""
     if voice == "vits":
         return text.translate(_SMALL)
     return "".join(each.lower()[0] for each in text)  # as many letters as before, and no final ς

@@ -13,7 +13,7 @@ from training.data.rules import END_ID, PAD_ID
 
 
 class Window(NamedTuple):
-    """Letters of a word; its phones are those that look at its core, places `core` of the word."""
+    """Letters of a word; of its phones those are kept that look at places `core` of the word."""
 
     ids: Sequence[int]
     start: int
@@ -42,7 +42,7 @@ def cut(ids: Sequence[int], spelling: Mapping[str, Any] | None) -> list[Window]:
 
 
 def join(windows: Sequence[Window], results: Sequence[Result], penalty: float) -> Result:
-    """Return the result of a word, of those of its windows, which have weights.
+    """Join the results of a word's windows, which have weights, to the result of the word.
 
     The n-th row has the n-th of each window.
     """

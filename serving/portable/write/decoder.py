@@ -1,4 +1,4 @@
-"""The decoders: attend, advance, read out; what follows; copying; and the one of alignments."""
+"""The decoders: attention, cells, readout, output; copying; and the decoder of alignments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_attention.layers.pointer import TINY
 from serving.portable.write.graph import Graph, Value
-from serving.portable.write.mechanisms.borrowing import make
+from serving.portable.write.mechanisms import make
 from serving.portable.write.mechanisms.mechanism import Rows, Values
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import advance, array, read_cell
@@ -53,7 +53,7 @@ class Copying:
         """Return log-probabilities `(B·n, V + S)`: see Eq. 9 of See et al. 2017.
 
         `output` of the decoder is `(B·n, dim)`, `log_probs` of the vocabulary `(B·n, V)`, `weights`
-        `(B, n, S)`, and `of` is what `prepare` gave.
+        `(B, n, S)`, and `of` is the result of `prepare`.
         """
         kernel, bias = self._switch
         switch = times.exact(output, kernel, bias)
@@ -115,7 +115,7 @@ class Decoder:
         self._gate = (array(layer.gate_kernel), array(layer.gate_bias)) if layer.gate else None
 
         first, readout = self._cells[0], array(layer.output_kernel)
-        # The rows of the first cell's kernel: of the token, of what is fed back, of the context.
+        # The rows of the first cell's kernel: of the token, of the last output, of the context.
         end = dim + (self.output_size if self._feeds else 0)
         of_token, bias = first.kernel[:dim], first.kernel_bias
         self._of_fed = first.kernel[dim:end]
@@ -170,8 +170,8 @@ class Decoder:
             g: the graph.
             times: for the products of rows.
             tokens: `(B·n,)`.
-            memory: what `prepare` gave.
-            state: what `start` or the last step gave, `(B·n, …)`.
+            memory: the result of `prepare`.
+            state: from `start` or the last step, `(B·n, …)`.
         """
         rows = Rows(g, g.size(memory["mask"], 0))
         of_tokens = times.embedded(self._embeddings, tokens, *self._of_token)
@@ -200,13 +200,13 @@ class Decoder:
         return Step(output, weights, {**new, **looked})
 
     def log_probs(self, g: Graph, times: Products, output: Value, part: int) -> Value:
-        """Return log-probabilities `(B·n, V)` of what follows an output.
+        """Return log-probabilities `(B·n, V)` of the next token.
 
         Args:
             g: the graph.
             times: for the product.
             output: of a step.
-            part: V is filled up, with what is never said, to a multiple of it.
+            part: V is filled up to a multiple of it with tokens of probability 0.
         """
         kernel, bias = self._output
         missing = -kernel.shape[1] % part
@@ -228,7 +228,7 @@ class Decoder:
     def _look(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Values, Value, Values]:
-        """Attend: products of the context, weights, and what the mechanism remembers."""
+        """Return the context times its kernels, the weights, and the mechanism's next state."""
         weights, looked = self._attention.weigh(g, times, query, memory, state, rows)
         context = weights @ memory["values"]
         if self._attention.heads > 1:
@@ -280,7 +280,7 @@ class Aligned:
             for dense in (layer.key, layer.of_memory, layer.output_layer)
         )
         self._score = array(layer.score.kernel)
-        # The last weight is that of all ways back.
+        # The last weight is for all ways back.
         self._ways = np.append(array(layer.ways), np.float32(NEVER))
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:

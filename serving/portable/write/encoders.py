@@ -212,7 +212,7 @@ class EventEncoder(Encoder):
 
 
 def _window(g: Graph, events: Value, most: int) -> Value:
-    """Return the last events of `(B, T, 1 + inputs)`, and what is known at each.
+    """Return the last events of `(B, T, 1 + inputs)`, and the last known numbers at each.
 
     They are `(B, min(T, most), 1 + 2 · inputs)`: see `training.sources.events.source.last_events`.
     """

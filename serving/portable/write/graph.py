@@ -34,7 +34,7 @@ def inline(array: np.ndarray) -> bool:
 
 
 class Constants:
-    """Arrays by what is in them."""
+    """Large arrays of a folder's graphs; equal arrays are stored once."""
 
     def __init__(self) -> None:
         self._protos: dict[bytes, onnx.TensorProto] = {}
@@ -194,11 +194,11 @@ class Graph:
         return self("Concat", *each, axis=0)
 
     def reshape(self, x: Value, *sizes: Value | int) -> Value:
-        """Reshape: a size of -1 is what is left, 0 is the same as before."""
+        """Reshape: one size may be -1, which the others determine; 0 keeps a size."""
         return self("Reshape", x, self.shape(*sizes))
 
     def expand(self, x: Any, *sizes: Value | int) -> Value:
-        """Repeat what has size 1."""
+        """Repeat axes of size 1 up to these sizes."""
         return self("Expand", x if isinstance(x, Value) else self.constant(x), self.shape(*sizes))
 
     def axis(self, x: Value, axis: int) -> Value:
@@ -256,7 +256,7 @@ class Graph:
         """Add a loop of at most `most` turns, int64 `()`.
 
         `body` goes from the state to whether there is another turn, the next state, and so many
-        `outputs`. Returns the last state, and what was put out at all turns, `(turns, …)`.
+        `outputs`. Returns the last state, and the outputs of all turns, `(turns, …)`.
         """
         turn, going = (f"{name}_{next(self._numbers)}" for name in ("turn", "going"))
         inner = {name: self._inner(name, x) for name, x in state.items()}
@@ -285,10 +285,10 @@ class Graph:
     ) -> tuple[dict[str, Value], list[Value]]:
         """Add a scan over the first axis of `steps`.
 
-        `body` goes from the state and a slice of each of `steps` to the next state and what is put
-        out. `ranks` are the axes of each state, then of each value that is put out. Directions are
-        1 for what is gone through, or put out, from its end. Returns the last state, and what was
-        put out at all steps, `(steps, …)`.
+        `body` goes from the state and a slice of each of `steps` to the next state and outputs.
+        `ranks` are the axes of each state, then of each output. A direction of 1 reads a value of
+        `steps`, or writes an output, from its end. Returns the last state, and the outputs of all
+        steps, `(steps, …)`.
         """
         inner, at_step = (
             {k: self._inner(k, x) for k, x in group.items()} for group in (state, steps)

@@ -43,7 +43,7 @@ TASKS = {"text": "translate", "image": "read", "events": "predict"}  # by kind o
 class Model:
     """A model of `training.model.seq2seq.build_seq2seq`; `bits` and `tables` as of `Products`.
 
-    `prefix` is of the names of what a step takes, for an ensemble's further models.
+    `prefix` is put before the names of a step's inputs, for an ensemble's further models.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Model:
     ) -> tuple[Value, Value, Values]:
         """Return log-probabilities `(B·n, V)`, weights `(B, n, S)` and the next state.
 
-        V is filled up to a multiple of `part_of` the vocabulary, with what is never said. That of a
-        model which copies is extended for the source.
+        V is filled up to a multiple of `part_of` the vocabulary, with tokens of probability 0; of
+        a model that copies it is extended for the source instead.
         """
         times = Products(g, self._bits, self._tables)
         memory, state = self._own(memory), self._own(state)
@@ -143,9 +143,9 @@ def write_graphs(
     `parts` are a model of `training.model.seq2seq.build_seq2seq`, or several that are used as an
     ensemble, each with its configuration; `bits` of products are 32 or 8; for `tables` see
     `Products`, for the search `keras_attention.beam_search`. Returns the dtypes and shapes of all
-    inputs and outputs, by graph; and under "memory" and "state" the names of what every step takes,
-    and of what changes from step to step. Raises UserError for a part that has no form in ONNX
-    here.
+    inputs and outputs, by graph; and under "memory" and "state" the names of the inputs of every
+    step, and of those that change from step to step. Raises UserError for a part that has no form
+    in ONNX here.
     """
     model, constants = Ensemble(parts, bits, tables), Constants()
     written: dict[str, Any] = {}
@@ -232,7 +232,7 @@ def write_folder(
 ) -> None:
     """Write an ONNX export of runs, several as an ensemble, into an empty directory.
 
-    `card` is what the manifest says of the runs and the search; for `weights`, "float32" or "int8",
+    `card` is the manifest's part about the runs and the search; for `weights`, "float32" or "int8",
     and `tables` see `serving.portable.write.products`. Raises UserError for a part of the model
     that has no form in ONNX here.
     """
@@ -282,7 +282,7 @@ def _about_source(run: Run) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:
-    """Write the manifest, or what it says more than it did."""
+    """Write the manifest, or add entries to it."""
     path = folder / MANIFEST
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     text = json.dumps({**before, **more}, ensure_ascii=False, indent=1)

@@ -1,7 +1,7 @@
 """Beam search as a loop in the graph, which sentences leave as they end.
 
-It finds what `keras_attention.search.beam_search` finds, and with a beam of one what
-`greedy_search` finds. The first step reads one hypothesis of each sentence, whose best
+Its results are those of `keras_attention.search.beam_search`; with a beam of one, of
+`greedy_search`. The first step reads one hypothesis of each sentence, whose best
 continuations are the beam of the others.
 """
 
@@ -78,7 +78,7 @@ def search(
     start = turn.start(memory, state, limits)
     most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
     _, (*put_out, ends) = g.loop(g.cast(most, "int64"), start, turn, outputs=4)
-    # The best of all that have ever ended, those that ended first before others as good.
+    # The best of all hypotheses that ever ended; at equal scores the first to end.
     ends = g("Flatten", g("Transpose", ends, perm=[1, 0, 2]), axis=1)  # (B, T · W)
     fewer = g.expand(_NEVER, g.size(limits, 0), settings.results)
     scores, index = g.top(g.concat([ends, fewer], 1), settings.results)
@@ -104,7 +104,7 @@ class _Beam(NamedTuple):
     """The best continuations, `(B, W)` each.
 
     `parents` are their places in the beam before, `rows` in all beams. `ends` are the scores of
-    those that end in this turn, -inf for others.
+    hypotheses that end in this turn, -inf for others.
     """
 
     scores: Value
@@ -165,7 +165,7 @@ class _Turn:
             **{f"memory_{name}": x for name, x in memory.items()},
             **{f"decoder_{name}": x for name, x in state.items()},
         }
-        if self._penalty is not None:  # what is masked is covered
+        if self._penalty is not None:  # masked places are covered
             start["covered"] = g.cast(~memory["mask"], "float32")
         return start
 
@@ -231,7 +231,7 @@ class _Turn:
     def _leave(
         self, now: Values, grown: _Grown, beam: _Beam, state: Values
     ) -> tuple[Value, Values]:
-        """Return whether a sentence stays, and what there is of those that do."""
+        """Return whether any sentence is unfinished, and the loop state of those that are."""
         g = self._g
         open_ = self._are_open(now, beam)
         stay = g.squeeze(g("NonZero", open_), 0)
@@ -270,7 +270,7 @@ class _Turn:
 
 
 def _norm(penalty: Value) -> Callable[[Value], Value]:
-    """Return the function from lengths to what sums of log-probabilities are divided by."""
+    """Return the function from lengths to the divisors of summed log-probabilities."""
     g = penalty.graph
     return lambda length: g("Pow", (length + 5.0) / 6.0, penalty)
 
@@ -313,11 +313,11 @@ def _follow(
     scores: Value,
     vocabulary: int | Value,
 ) -> Result:
-    """Rebuild the results from what all steps put out, from their ends.
+    """Rebuild the results by following parents from each hypothesis's end back to its start.
 
-    That is, of each hypothesis, `(T, B, W)` its parent times the vocabulary, and its token; its
-    weights `(T, B, W, S)`; and `(T, B, W)` the log-probability of its token. Lengths and places in
-    the beam at the end, int64, and scores are `(B, N)`.
+    `said` has three outputs of all T steps: codes, int64 `(T, B, W)`, parent · vocabulary + token;
+    weights `(T, B, W, S)`; and log-probabilities of the tokens `(T, B, W)`. `lengths`, `places` in
+    the beam at the end, int64, and `scores` are `(B, N)`.
     """
     codes, weights, gains = said
     turns = g.range(g.size(codes, 0))

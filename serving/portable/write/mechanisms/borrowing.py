@@ -1,38 +1,25 @@
-"""Mechanisms that take the scores of others: windows and walks; and the table of all."""
+"""Mechanisms that take the scores of others: windows and walks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from keras_attention import (
-    AdditiveAttention,
-    CoverageAttention,
-    LocalAttention,
-    LocationAttention,
-    LocationSensitiveAttention,
-    MonotonicAttention,
-    MonotonicChunkwiseAttention,
-    MultiplicativeAttention,
-)
+from keras_attention import LocalAttention, MonotonicAttention, MonotonicChunkwiseAttention
 from serving.portable.write.graph import Graph, Value
 from serving.portable.write.mechanisms.mechanism import (
-    Additive,
-    History,
-    Location,
     Mechanism,
-    Multiplicative,
-    Nothing,
     Rows,
     Values,
+    form_of,
+    make,
     softmax,
 )
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import array
-from training.command.errors import UserError
 
 
 class _Borrowing(Mechanism):
-    """Base class of those that take the scores of the layer's `attention`."""
+    """Base class of mechanisms that take the scores of another, the layer's `attention`."""
 
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
@@ -43,6 +30,7 @@ class _Borrowing(Mechanism):
         return self._inner.prepare(g, memory, mask)
 
 
+@form_of(LocalAttention)
 class Local(_Borrowing):
     """Scores in a window around `t`, or around a predicted place.
 
@@ -91,6 +79,7 @@ class Local(_Borrowing):
         return weights, state
 
 
+@form_of(MonotonicAttention)
 class Monotonic(_Borrowing):
     """A walk to the right that stops at `sigmoid(e + r)` (Raffel et al. 2017, arXiv 1704.00784)."""
 
@@ -131,6 +120,7 @@ class Monotonic(_Borrowing):
         return g("Transpose", arrived, perm=[1, 0])
 
 
+@form_of(MonotonicChunkwiseAttention)
 class Chunkwise(Monotonic):
     """Softmax over the chunk that ends there (Chiu and Raffel 2018, arXiv 1712.05382)."""
 
@@ -178,27 +168,3 @@ class Chunkwise(Monotonic):
         before, after = max(distance, 0), max(-distance, 0)
         padded = g("Pad", x, g.constant([0, 0, before, 0, 0, after], "int64"))
         return g.slice(padded, after, length + after, 2)
-
-
-_CLASSES: dict[Any, type[Mechanism]] = {
-    AdditiveAttention: Additive,
-    MultiplicativeAttention: Multiplicative,
-    LocationAttention: Location,
-    LocalAttention: Local,
-    LocationSensitiveAttention: History,
-    CoverageAttention: History,
-    MonotonicAttention: Monotonic,
-    MonotonicChunkwiseAttention: Chunkwise,
-}
-
-
-def make(attention: Any, query_dim: int, memory_dim: int) -> Mechanism:
-    """Return the form in ONNX of a built attention layer for queries and memories of these widths.
-
-    Raises UserError for one that has none.
-    """
-    name = type(attention).__name__
-    kind = Nothing if name == "FixedContext" else _CLASSES.get(type(attention))
-    if kind is None:
-        raise UserError(f"ONNX expected an attention of a preset. Received: {name}")
-    return kind(attention, query_dim, memory_dim)

@@ -6,13 +6,22 @@ Formulas and papers of the distributions are those of `keras_attention.distribut
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from keras_attention import (
+    AdditiveAttention,
+    CoverageAttention,
+    LocationAttention,
+    LocationSensitiveAttention,
+    MultiplicativeAttention,
+)
 from serving.portable.write.graph import Graph, Value
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import array
+from training.command.errors import UserError
+from training.model.seq2seq import FixedContext
 
 _LOWEST = float(np.finfo("float32").min)
 Values = dict[str, Value]
@@ -81,7 +90,7 @@ class Rows:
         self._g, self.batch = g, batch
 
     def apart(self, x: Value, *sizes: Value | int) -> Value:
-        """From `(B·n, …)` to `(B, n, …)`; the sizes are those of the other axes."""
+        """From `(B·n, …)` to `(B, n, …)`; `sizes` are of the axes after these two."""
         return self._g.reshape(x, self.batch, -1, *sizes)
 
     def together(self, x: Value, *sizes: Value | int) -> Value:
@@ -114,7 +123,7 @@ class Mechanism:
     def score(self, g: Graph, times: Products, query: Value, memory: Values, rows: Rows) -> Value:
         """Return scores `(B, n, S)`, with heads `(B, heads, n, S)`.
 
-        `query` is `(B·n, dq)`, within -1 and 1; `memory` is what `prepare` gave.
+        `query` is `(B·n, dq)`, within -1 and 1; `memory` is the result of `prepare`.
         """
         raise NotImplementedError
 
@@ -148,6 +157,33 @@ class Mechanism:
         return g("Transpose", apart, perm=[0, 2, 1, 3])
 
 
+_FORMS: dict[type, type[Mechanism]] = {}  # by the class of the layer
+M = TypeVar("M", bound=Mechanism)
+
+
+def form_of(*layers: type) -> Callable[[type[M]], type[M]]:
+    """Return a decorator: the decorated class writes these layers in ONNX."""
+
+    def register(form: type[M]) -> type[M]:
+        _FORMS.update(dict.fromkeys(layers, form))
+        return form
+
+    return register
+
+
+def make(attention: Any, query_dim: int, memory_dim: int) -> Mechanism:
+    """Return the form in ONNX of a built attention layer for queries and memories of these widths.
+
+    Raises UserError for one that has none.
+    """
+    form = _FORMS.get(type(attention))
+    if form is None:
+        name = type(attention).__name__
+        raise UserError(f"ONNX expected an attention of a preset. Received: {name}")
+    return form(attention, query_dim, memory_dim)
+
+
+@form_of(FixedContext)
 class Nothing(Mechanism):
     """A weight of 1 for the one vector that there is."""
 
@@ -159,6 +195,7 @@ class Nothing(Mechanism):
         return first * 0.0 + 1.0, {}
 
 
+@form_of(AdditiveAttention)
 class Additive(Mechanism):
     """`vᵀ tanh(W q + U k + b)`, Bahdanau et al. 2014 (arXiv 1409.0473)."""
 
@@ -195,6 +232,7 @@ class Additive(Mechanism):
         return self.energies(g, g.axis(projected, -2) + g.axis(memory["keys"], -3))
 
 
+@form_of(LocationSensitiveAttention, CoverageAttention)
 class History(Additive):
     """`vᵀ tanh(W q + U k + f + b)`, where `f` is made of the weights so far.
 
@@ -239,6 +277,7 @@ class History(Additive):
         return g("Transpose", located, perm=[0, 2, 1]) @ self._kernel
 
 
+@form_of(MultiplicativeAttention)
 class Multiplicative(Mechanism):
     """`q · k`, `q · k / sqrt(dim)` or `qᵀ W k`, Luong et al. 2015 (arXiv 1508.04025)."""
 
@@ -265,6 +304,7 @@ class Multiplicative(Mechanism):
         return self.split_queries(g, query, self.query_dim, rows) @ memory["keys"]
 
 
+@form_of(LocationAttention)
 class Location(Mechanism):
     """`W q`: a score for each place, whatever stands there; of Luong et al. 2015, too."""
 

@@ -214,17 +214,6 @@ def test_answers_are_those_of_the_translator_with_the_least_probability_of_a_tok
         assert answer["source"] == "model"
 
 
-def test_lines_of_kaldi_with_probabilities_are_those_of_lexiconp(run, model):
-    _, lines, _ = run("cat", "--format", "kaldi", "--nbest", "2")
-    ((_, pair),) = Pronouncer(model).pronounce(["cat"], 2)
-    for line, each in zip(lines, pair, strict=True):
-        word, probability, *phones = line.split()
-        assert (word, tuple(phones)) == ("cat", each.phones)
-        assert 0 < float(probability) <= 1
-        wanted = max(0.01, math.exp(each.log_prob - pair[0].log_prob))
-        assert float(probability) == pytest.approx(wanted, abs=0.005)
-
-
 def test_melo_has_a_tone_for_each_phone(run, tmp_path, capfd):
     """Those of MeloTTS's own lexicon of English: 7 and, of a vowel, its stress and 1."""
     own, tokens = tmp_path / "own.tsv", ["_", ".", "hh", "ah", "l", "ow"]
@@ -299,15 +288,17 @@ def test_words_of_any_script_are_whole_and_of_equal_spellings_one(run, tmp_path)
         assert run("Cafe\u0301", *form, "sherpa") == (0, ["café K AE F EY"], "")
 
 
-def test_several_pronunciations_have_probabilities_to_the_best(run, model):
-    _, lines, _ = run("cat", "--format", "mfa", "--nbest", "2")
+@pytest.mark.parametrize(("form", "separator"), [("mfa", "\t"), ("kaldi", " ")])
+def test_several_pronunciations_have_probabilities_to_the_best(run, model, form, separator):
+    _, lines, _ = run("cat", "--format", form, "--nbest", "2")
     ((_, pair),) = Pronouncer(model).pronounce(["cat"], 2)
     texts = [" ".join(each.phones) for each in pair]
     scores = LocalTranslator(model).score(["cat"] * len(pair), texts)
     products = [math.exp(sum(each.log_probs[:16])) for each in scores]  # they are cut: no end
     wanted = [max(0.01, product / products[0]) for product in products]
-    assert [line.split("\t")[1] for line in lines] == [f"{number:.2f}" for number in wanted]
-    assert [line.split("\t")[2].split() for line in lines] == [list(each.phones) for each in pair]
+    rows = [line.split(separator, 2) for line in lines]
+    assert [each for _, each, _ in rows] == [f"{number:.2f}" for number in wanted]
+    assert [phones.split() for *_, phones in rows] == [list(each.phones) for each in pair]
 
 
 def test_a_word_whose_best_answer_is_silence_has_the_next(model, monkeypatch):
