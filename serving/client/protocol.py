@@ -192,11 +192,15 @@ class Endpoint:
         }
         return Metadata(spec.name, spec.version.value, described)
 
-    def _until_ready(self, seconds: float) -> Steps[None]:
-        """Return when the model is available. Raises DeadlineExceededError after a time."""
-        check_seconds("timeout", seconds)
+    def _until_ready(self, timeout: float = 60.0) -> Steps[None]:
+        """Return when the model is available.
+
+        Raises ModelNotFoundError where the server answers and has no such model, and
+        DeadlineExceededError after `timeout` seconds.
+        """
+        check_seconds("timeout", timeout)
         request = GetModelStatusRequest(model_spec=self._spec())
-        end = time.monotonic() + seconds
+        end = time.monotonic() + timeout
         while (left := end - time.monotonic()) > 0:
             with suppress(ServerUnavailableError, RateLimitedError, DeadlineExceededError):
                 response = yield _STATUS, request, min(left, self._timeout)
@@ -204,7 +208,7 @@ class Endpoint:
                     return
             yield min(_READY_POLL, left)
         raise DeadlineExceededError(
-            f"model {self.model!r} was not available at {self.target} within {seconds:g} s: "
+            f"model {self.model!r} was not available at {self.target} within {timeout:g} s: "
             "wait longer while it loads, or check that it runs, its log and the model's name"
         )
 

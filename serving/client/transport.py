@@ -102,6 +102,7 @@ class _Connection(Endpoint):
     _channel: Any
     _calls: dict[str, Any]
     metadata = rpc_method(Endpoint._metadata)
+    wait_ready = rpc_method(Endpoint._until_ready)
 
     @wraps(Endpoint.__init__)  # type: ignore[misc]
     def __init__(self, *args: Any, **options: Any):
@@ -200,14 +201,6 @@ class Client(_Connection):
 
     _library, _sleep = grpc, staticmethod(time.sleep)
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
-        """Return when the model is available.
-
-        Raises ModelNotFoundError where the server answers and has no such model, and
-        DeadlineExceededError after `timeout` seconds.
-        """
-        self._finish(self._run(self._until_ready(timeout)))
-
     def close(self) -> None:
         """Close the connection."""
         if channel := self._closed():
@@ -233,10 +226,6 @@ class AsyncClient(_Connection):
     """`Client` for asyncio: the same arguments, its methods are coroutines."""
 
     _library, _sleep = grpc.aio, staticmethod(asyncio.sleep)
-
-    async def wait_ready(self, timeout: float = 60.0) -> None:
-        """See `Client.wait_ready`."""
-        await self._run(self._until_ready(timeout))
 
     async def close(self) -> None:
         """Close the connection."""
