@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import unicodedata
+from importlib.machinery import SourceFileLoader
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from serving.api.printing import printable
@@ -43,16 +45,18 @@ def draw_alignment(alignment: Alignment) -> str:
 
 
 def plot_attention(*arguments: Any, **options: Any) -> None:
-    """`keras_attention.plot` without its package, which imports Keras and a backend."""
-    package = importlib.util.find_spec("keras_attention")
-    if package is None or package.origin is None:
-        raise ImportError("keras_attention is not installed")
-    path = Path(package.origin).with_name("plot.py")
-    spec = importlib.util.spec_from_file_location("keras_attention_plot", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not there")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """`keras_attention.plot` without its package, which imports Keras and a backend.
+
+    The client's own distribution has a copy. Raises ImportError where there is neither.
+    """
+    path, package = Path(__file__).with_name("heat_map.py"), find_spec("keras_attention")
+    if package and package.origin and not path.is_file():
+        path = Path(package.origin).with_name("plot.py")
+    module = ModuleType("keras_attention_plot")
+    try:
+        SourceFileLoader(module.__name__, str(path)).exec_module(module)
+    except FileNotFoundError:
+        raise ImportError("keras_attention is not installed") from None
     module.plot_attention(*arguments, **options)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from keras_attention import plot
 from serving import commands
 from serving.api.printing import PACKAGES
+from serving.client import drawing
 from serving.commands import main
 
 RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
@@ -82,6 +84,14 @@ def test_a_heat_map_needs_matplotlib_and_neither_keras_nor_tensorflow(shared_ser
     )
     assert run(*drawn, missing=without) == (0, "")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_heat_map_of_the_client_alone_is_drawn_by_its_copy(tmp_path, monkeypatch):
+    shutil.copy(plot.__file__, tmp_path / "heat_map.py")
+    monkeypatch.setattr(drawing, "__file__", str(tmp_path / "drawing.py"))
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
+    drawing.plot_attention(["a"], ["b"], [[1.0]], path=tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_command_is_its_module_with_the_arguments_after_it(monkeypatch):
