@@ -23,7 +23,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.api.printing import first_line
-from serving.check.answers import TOLERANCE, different
+from serving.check.answers import different
 from serving.check.questions import (
     BROKEN_IMAGE,
     TEXTS,
@@ -73,8 +73,14 @@ def compare(
                 difference = ask()
             except grpc.RpcError as error:
                 difference = f"{error.code().name}: {error.details()}"
-            except (OSError, http.client.HTTPException) as error:
-                difference = first_line(error)
+            except (
+                OSError,
+                http.client.HTTPException,
+                LookupError,
+                ValueError,
+                TypeError,
+            ) as error:
+                difference = f"{type(error).__name__}: {first_line(error)}"
             if difference:
                 differences.append(f"{question}: {difference}")
             if count == 1 and difference.startswith("UNAVAILABLE"):
@@ -182,8 +188,6 @@ class _Asking:
             connection.request(method, path, body)
             response = connection.getresponse()
             return response.status, json.loads(response.read())
-        except ValueError as error:
-            raise http.client.HTTPException(f"not JSON: {first_line(error)}") from None
         finally:
             connection.close()
 
@@ -193,22 +197,20 @@ class _Asking:
         return "" if (status, states) == (200, ["AVAILABLE"]) else f"HTTP {status}, {states}"
 
     def _rest_answer(self, name: str) -> str:
-        """Ask with texts as JSON; a row is an object of outputs, or the value of the only one."""
-        signature = self._session.signatures[name]
-        (alias,) = signature.inputs
+        """Ask with texts as JSON, for outputs as JSON; the only one stands for itself."""
+        (alias,) = self._session.signatures[name].inputs
         texts = [text.decode() for text in TEXTS[:3]]
-        body = json.dumps({"signature_name": name, "instances": texts})
+        body = json.dumps({"signature_name": name, "inputs": texts})
         status, answer = self._rest("POST", ":predict", body)
-        rows = answer.get("predictions")
-        if status != 200 or not isinstance(rows, list) or len(rows) != len(texts):
+        if status != 200:
             return f"HTTP {status}, {str(answer)[:200]}"
-        arrays = self._session.run(name, {alias: TEXTS[:3]})
-        for number, row in enumerate(rows):
-            row = row if len(arrays) > 1 else {next(iter(arrays)): row}
-            for output, array in sorted(arrays.items()):
-                if not _same_json(row.get(output), array[number]):
-                    return f"output {output} of row {number} differs"
-        return ""
+        arrays = self._session.run(name, {alias: TEXTS[:3]}).items()
+        expected = {output: _decoded(array) for output, array in arrays}
+        outputs = (
+            answer["outputs"] if len(expected) > 1 else dict.fromkeys(expected, answer["outputs"])
+        )
+        there = {x: np.asarray(outputs[x], array.dtype) for x, array in expected.items()}
+        return _difference(there, expected)
 
 
 def _batches(signature: meta_graph_pb2.SignatureDef) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
@@ -240,15 +242,8 @@ def _difference(answer: Answer, expected: Answer) -> str:
     return ""
 
 
-def _same_json(value: Any, expected: Any) -> bool:
-    """Whether a value of JSON is that of an array, bytes as text."""
-    array = np.asarray(expected, object if isinstance(expected, bytes) else None)
-    if array.dtype == object:
-        texts = tf.nest.map_structure(lambda text: text.decode("utf-8", "replace"), array.tolist())
-        return bool(value == texts)
-    try:
-        numbers = np.asarray(value, float)
-    except (TypeError, ValueError):
-        return False
-    same = numbers.shape == array.shape
-    return same and np.allclose(numbers, array.astype(float), TOLERANCE, TOLERANCE, True)
+def _decoded(array: np.ndarray) -> np.ndarray:
+    """Return an array of texts in place of bytes."""
+    if array.dtype != object:
+        return array
+    return np.vectorize(lambda text: text.decode("utf-8", "replace"), otypes=[object])(array)
