@@ -1,4 +1,4 @@
-"""The demos: their stages, and up to the first one what they may delete."""
+"""The demos: the files that they may delete, their stages, and the answers that they expect."""
 
 import pytest
 
@@ -7,22 +7,10 @@ from training.command.errors import UserError
 from training.config.schema import load_preset, override
 
 
-@pytest.fixture
-def stages(monkeypatch):
-    """Every stage is interrupted after it has written; returns the stages reached."""
-    reached = []
-
-    def command(line, asks=False):
-        reached.append(line.split()[0])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(demo, "command", command)
-    return reached
-
-
-def start(*arguments):
-    with pytest.raises(KeyboardInterrupt):
-        demo.main([str(argument) for argument in arguments])
+def write(folder, *names):
+    for path in (folder / name for name in names):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("years of work")
 
 
 def files(folder):
@@ -30,61 +18,44 @@ def files(folder):
 
 
 @pytest.mark.parametrize("name", ["thesis/chapter.tex", "run/best.weights.h5"])
-def test_what_the_demo_did_not_make_is_left_alone(tmp_path, stages, name):
-    folder = tmp_path / name.split("/")[0]
-    folder.mkdir()
-    (tmp_path / name).write_text("years of work")
-    with pytest.raises(UserError, match=f"holds {folder.name}, which the demo did not make"):
+def test_what_the_demo_did_not_make_is_left_alone(tmp_path, name):
+    write(tmp_path, name)
+    strange = f"holds {name.split('/')[0]}, which the demo did not make"
+    with pytest.raises(UserError, match=strange):
         demo.main(["--output", str(tmp_path)])
-    assert stages == []
     assert files(tmp_path) == [name]
 
 
-def test_the_demo_replaces_what_an_earlier_demo_made_and_nothing_else(tmp_path, stages, capsys):
+def test_the_demo_replaces_what_an_earlier_demo_made_and_nothing_else(tmp_path, capsys):
     output = tmp_path / "demo"
-    start("--output", output)
-    for name in ("run/config.toml", "models/en-fr/1/saved_model.pb", "evaluation.json"):
-        (output / name).parent.mkdir(parents=True, exist_ok=True)
-        (output / name).write_text("made by the demo")
-    (output / "notes.txt").write_text("mine")
-    (output / "models" / "mine" / "1").mkdir(parents=True)
-    (output / "models" / "mine" / "1" / "saved_model.pb").write_text("mine")
-    start("en-zh", "--output", output)
-    assert files(output) == [demo.LIST, "models/mine/1/saved_model.pb", "notes.txt"]
-    assert f"Removed {output / 'run'}" in capsys.readouterr().out
-    assert stages == ["training.train"] * 2
-
-
-def test_a_version_that_was_exported_into_the_demo_stops_it(tmp_path, stages):
-    start("--output", tmp_path)
-    for version in ("1", "2"):
-        (tmp_path / "models" / "en-fr" / version).mkdir(parents=True)
-        (tmp_path / "models" / "en-fr" / version / "saved_model.pb").write_text(version)
-    with pytest.raises(UserError, match="holds models/en-fr/2, which the demo did not make"):
-        demo.main(["--output", str(tmp_path)])
-    assert (tmp_path / "models" / "en-fr" / "2" / "saved_model.pb").read_text() == "2"
-    assert stages == ["training.train"]
-
-
-def test_a_list_with_other_paths_gives_no_leave_to_delete_them(tmp_path, stages):
-    output = tmp_path / "demo"
-    (tmp_path / "precious").mkdir()
-    output.mkdir()
-    (output / demo.LIST).write_text("../precious\nnotes.txt\n.\n")
-    (output / "notes.txt").write_text("mine")
-    start("--output", output)
-    assert (tmp_path / "precious").is_dir()
-    assert files(output) == [demo.LIST, "notes.txt"]
-
-
-def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path, stages):
-    output = tmp_path / "demo"
-    start("--output", output)
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "run.txt").write_text("kept")
-    (output / "run").symlink_to(tmp_path / "elsewhere")
-    start("--output", output)
+    demo.make_room("en-fr", output)
+    write(output, "run/config.toml", "models/en-fr/1/saved_model.pb", "evaluation.json")
+    kept = ["models/mine/1/saved_model.pb", "notes.txt"]
+    write(output, *kept)
+    write(tmp_path, "elsewhere/run.txt")
+    (output / "onnx").symlink_to(tmp_path / "elsewhere")
+    demo.make_room("en-zh", output)
+    assert files(output) == [demo.LIST, *kept]
     assert files(tmp_path / "elsewhere") == ["run.txt"]
+    assert f"Removed {output / 'run'}" in capsys.readouterr().out
+
+
+def test_a_version_that_was_exported_into_the_demo_stops_it(tmp_path):
+    demo.make_room("en-fr", tmp_path)
+    versions = [f"models/en-fr/{version}/saved_model.pb" for version in (1, 2)]
+    write(tmp_path, *versions)
+    with pytest.raises(UserError, match="holds models/en-fr/2, which the demo did not make"):
+        demo.make_room("en-fr", tmp_path)
+    assert files(tmp_path) == [demo.LIST, *versions]
+
+
+def test_a_list_with_other_paths_gives_no_leave_to_delete_them(tmp_path):
+    output = tmp_path / "demo"
+    write(tmp_path, "precious/file", "demo/notes.txt")
+    (output / demo.LIST).write_text("../precious\nnotes.txt\n.\n")
+    demo.make_room("en-fr", output)
+    assert files(tmp_path / "precious") == ["file"]
+    assert files(output) == [demo.LIST, "notes.txt"]
 
 
 @pytest.mark.parametrize("name", sorted(demo.DEMOS))
