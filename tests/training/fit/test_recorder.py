@@ -17,6 +17,12 @@ from training.runs.files import RunFiles, summary
 from training.runs.run import load_best
 
 
+@pytest.fixture(autouse=True)
+def no_checkpoints(monkeypatch):
+    """Nothing here goes on from a checkpoint, and writing them takes a third of the time."""
+    monkeypatch.setattr(recorder, "save_checkpoint", lambda *args: None)
+
+
 class Scripted:
     """A run whose perplexities are told beforehand; after epoch n all its weights are n."""
 

@@ -50,24 +50,17 @@ def test_people_are_resampled_whole_and_samples_are_paired():
         seen.append((counts % 5 == 0).all())
         return auc(chosen, said)
 
-    found = scores.bootstrap_people(people, labels, {"a": values, "b": 2 * values}, score)
+    options = {"samples": 60}
+    twice = {"a": values, "b": 2 * values}
+    found = scores.bootstrap_people(people, labels, twice, score, **options)
     assert all(seen)
     np.testing.assert_allclose(found["a"], found["b"])
     low, high = scores.interval(found["a"])
-    alone = scores.bootstrap_people(np.arange(200), labels, {"a": values}, auc)
+    alone = scores.bootstrap_people(np.arange(200), labels, {"a": values}, auc, **options)
     assert high - low > 1.5 * np.subtract(*scores.interval(alone["a"])[::-1])
 
 
-@pytest.mark.parametrize("rows", [[0], [0, 2]])
-def test_an_interval_takes_both_outcomes(rows):
-    data = random_histories()
-    data.labels[:] = 0
-    data.labels[1] = 1
-    with pytest.raises(UserError, match=r"--bootstrap expected .*: 0 of \d examples came true"):
-        evaluate_labels([], data.select(rows), bootstrap=True)
-
-
-def test_of_one_outcome_there_is_no_auc(monkeypatch, capsys):
+def test_of_one_outcome_there_is_no_auc_and_no_interval(monkeypatch, capsys):
     data, quarters = random_histories(), Prediction(np.full(7, 0.25), None)
     data.labels[:] = 0
     monkeypatch.setattr(scores, "make_predictor", lambda runs: lambda data: quarters)
@@ -75,3 +68,5 @@ def test_of_one_outcome_there_is_no_auc(monkeypatch, capsys):
     assert not found.keys() & {"auc", "auprc"}
     assert found["cross_entropy"] == pytest.approx(-np.log(0.75))
     assert "neither AUC nor AUPRC" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"--bootstrap expected .*: 0 of 7 examples came true"):
+        evaluate_labels([], data, bootstrap=True)

@@ -39,18 +39,22 @@ def pixels():
     return np.random.default_rng(3).integers(0, 256, (13, 29, 3)).astype("uint8")
 
 
+@pytest.fixture(scope="module")
+def source():
+    return ImageSource(image_config())
+
+
 def huge_png():
     header = struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0)
     body = struct.pack(">I", 13) + b"IHDR" + header
     return b"\x89PNG\r\n\x1a\n" + body + struct.pack(">I", zlib.crc32(b"IHDR" + header))
 
 
-def test_pixels_are_read_as_they_are(pixels):
+def test_pixels_are_read_as_they_are(source, pixels):
     gray = pixels[..., 0]
-    source = ImageSource(image_config())
     np.testing.assert_array_equal(source.read(tf.constant([encode(gray)]))[0, :, :, 0], gray)
-    source = ImageSource(image_config(image_channels=3))
-    np.testing.assert_array_equal(source.read(tf.constant([encode(pixels)]))[0], pixels)
+    colored = ImageSource(image_config(image_channels=3))
+    np.testing.assert_array_equal(colored.read(tf.constant([encode(pixels)]))[0], pixels)
 
 
 def test_jpeg_gray_and_resized_images_are_those_of_another_library():
@@ -106,21 +110,21 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_file_that_is_no_image_is_one_clear_line(kind, pixels, tmp_path):
+def test_a_file_that_is_no_image_is_one_clear_line(kind, source, pixels, tmp_path):
     make, said = BROKEN[kind]
     path = tmp_path / "broken.png"
     path.write_bytes(make(pixels))
     good = encode(pixels)
     with pytest.raises(UserError) as caught:
-        ImageSource(image_config()).rows([good, path, good])
+        source.rows([good, path, good])
     assert str(caught.value).startswith(f"{path} {said}")
     assert "\n" not in str(caught.value)
 
 
-def test_all_broken_images_of_a_batch_are_named(pixels):
+def test_all_broken_images_of_a_batch_are_named(source, pixels):
     batch = tf.constant([b"x", encode(pixels), encode(pixels)[:-50], encode(pixels)])
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        ImageSource(image_config()).read(batch)
+        source.read(batch)
     assert "image_bytes[0] is neither PNG nor JPEG; image_bytes[2] is cut off" in str(caught.value)
 
 
