@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 def graph(*specs: tf.TensorSpec, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes a TensorFlow function, traced once for these inputs.
 
-    Autograph is off. No function here has a Python `if` or `for` on a tensor, which it is for, and
-    it reads the source of each function that is called, line by line: where files have changed
-    since they were imported, it translates other lines.
+    Autograph is off: no function here has a Python `if` or `for` on a tensor, and Autograph reads
+    source files while it traces, which may have changed since they were imported.
 
     Args:
         *specs: of the inputs; without any, it is traced anew for each shape.

@@ -1,10 +1,5 @@
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -31,10 +26,6 @@ def tiny_run(tmp_path_factory):
         patch.setattr("training.runs.card.draw_curves", draw_curves)
         train(tiny_config(), path)
     return load_run(path)
-
-
-def settings(*more):
-    return [word for setting in [*TINY, *more] for word in ("--set", setting)]
 
 
 def test_a_run_holds_what_is_needed_to_use_it(tiny_run):
@@ -66,37 +57,6 @@ def test_a_run_shows_its_curves_and_where_it_looks(tiny_run):
         picture = tf.io.decode_png((tiny_run.path / name).read_bytes())
         assert min(picture.shape[:2]) > 100
     assert "![Attention](attention.png)" in (tiny_run.path / "README.md").read_text()
-
-
-@pytest.mark.slow
-def test_training_killed_in_mid_epoch_goes_on_where_the_last_epoch_ended(tmp_path):
-    """kill -9, then --resume: every epoch stands in the history once."""
-    output = tmp_path / "run"
-    command = [
-        *(sys.executable, "-m", "training.train", "--preset", "phrasebook-en-fr"),
-        *("--output", str(output), *settings("epochs=200", "train_limit=200")),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.time() + 300
-    while not list((output / "checkpoints").glob("epoch-*[1-9]")):
-        assert process.poll() is None, "training stopped before its first checkpoint"
-        assert time.time() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    done = sorted((output / "checkpoints").glob("epoch-*"))[-1]
-    before = json.loads((done / "progress.json").read_text())["history"]
-    config = (output / "config.toml").read_text()
-    last = len(before) + 1
-    (output / "config.toml").write_text(config.replace("epochs = 200", f"epochs = {last}"))
-
-    script.main(["--resume", "--output", str(output)])
-    history = json.loads((output / "history.json").read_text())
-    assert [record["epoch"] for record in history] == list(range(1, last + 1))
-    assert history[:-1] == before
-    # It went on, rather than began anew.
-    assert history[-1]["val_perplexity"] < 1.2 * before[-1]["val_perplexity"]
-    assert not list((output / "checkpoints").glob("writing-*"))
 
 
 def test_resuming_a_finished_run_changes_nothing(tiny_run, capsys):

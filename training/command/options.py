@@ -180,10 +180,9 @@ def going_on(how: str | Callable[[], str]) -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """Write nowhere where standard output or error is closed, and escape what has no encoding.
+    """Open closed standard streams on the null device; escape characters that an encoding lacks.
 
-    The next file that is opened would have the number of the closed one, and what native code
-    writes would be in it.
+    Otherwise the next file has the number of the closed stream, and native code writes into it.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)

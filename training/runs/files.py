@@ -236,9 +236,8 @@ def best(history: Sequence[Record], by: str = "auto") -> Record:
 def reason_to_stop(history: Sequence[Record], config: Config) -> str | None:
     """Return why a training needs no more epochs, "" where all are done; None where it goes on.
 
-    It stops before where dev has been all right for PERFECT_EPOCHS, and where the best epoch is
-    half of all planned epochs ago, and LEAST_PATIENCE at least; with `keep_by = "last"` at the end
-    alone, for the dev set decides nothing then.
+    It stops early after PERFECT_EPOCHS epochs with all of dev right, and where the best epoch is
+    PATIENCE of all planned epochs ago, at least LEAST_PATIENCE; with `keep_by = "last"` never.
     """
     done = len(history)
     if done >= config.epochs:
@@ -259,10 +258,7 @@ def _is_perfect(record: Record) -> bool:
 
 
 def kept(files: RunFiles) -> dict[str, Any]:
-    """Return the record of the weights that are kept.
-
-    That is the best epoch's, or, with `epochs` in place of `epoch`, that of the mean of several.
-    """
+    """Return the record of the kept weights; that of a mean has `epochs` in place of `epoch`."""
     if average := kept_average(files):
         return average
     history = read_history(files.history)
@@ -272,10 +268,7 @@ def kept(files: RunFiles) -> dict[str, Any]:
 
 
 def kept_average(files: RunFiles) -> dict[str, Any] | None:
-    """Return the record of the mean weights that are kept; None where an epoch's are.
-
-    An earlier mean is still kept where the last one was worse.
-    """
+    """Return the record of the kept mean, the last or an earlier one; None where none is."""
     if not files.average.is_file():
         return None
     tried = read_json(files.average)
