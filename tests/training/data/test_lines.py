@@ -127,7 +127,7 @@ def test_a_home_directory_is_found(tmp_path, monkeypatch):
     assert read_split("tsv:~/pairs.tsv").pairs() == [("a", "b")]
 
 
-@pytest.mark.parametrize("content", [b"\0" * (200 << 20), b"\n" * (200 << 20)])
+@pytest.mark.parametrize("content", [b"\0" * (100 << 20), b"\n" * (100 << 20)])
 def test_a_large_file_without_pairs_is_not_read_whole(tmp_path, content):
     path = write(tmp_path / "pairs.tsv.gz", content)
     started = time.process_time()
@@ -135,7 +135,7 @@ def test_a_large_file_without_pairs_is_not_read_whole(tmp_path, content):
         surveyed(f"tsv:{path}")
     with pytest.raises(CorpusError):
         read_split(f"tsv:{path}")
-    assert time.process_time() - started < 15
+    assert time.process_time() - started < 0.5
 
 
 def test_a_third_column_is_said_or_refused(tmp_path):

@@ -39,11 +39,11 @@ def seconds_of(plan, epochs):
 @pytest.mark.parametrize(
     ("pairs", "options", "epochs", "expected"),
     [
-        (40_000, {"batch_size": 256}, 5, {1}),
-        (400_000, {"batch_size": 128}, 7, {2, 3}),
-        (400_000, {"batch_size": 128}, 100, {4, 5, 6, 7, 8}),
-        (200_000, {"batch_size": 100, "batch_tokens": 4096}, 50, {3, 4, 5, 6}),
-        (100_000, {"batch_size": 128, "join": 0.4}, 20, {1, 2, 3, 4}),
+        (10_000, {"batch_size": 256}, 20, {1}),
+        (40_000, {"batch_size": 128}, 70, {2, 3}),
+        (40_000, {"batch_size": 128}, 1000, {4, 5, 6, 7, 8}),
+        (20_000, {"batch_size": 100, "batch_tokens": 4096}, 500, {3, 4, 5, 6}),
+        (20_000, {"batch_size": 128, "join": 0.4}, 100, {1, 2, 3, 4}),
     ],
 )
 def test_as_many_shapes_as_take_the_least_time(rng, pairs, options, epochs, expected):
