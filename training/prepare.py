@@ -11,7 +11,7 @@ import json
 import time
 from pathlib import Path
 
-from training.command.errors import ConfigError, UsageError, UserError
+from training.command.errors import ConfigError, UsageError
 from training.command.native import need
 from training.command.options import Parser, main_guard, positive_int
 from training.presets.options import add_configuration, configuration, default_output
@@ -54,11 +54,6 @@ def main(arguments: list[str] | None = None) -> None:
     if options.corpus:
         if options.output:
             raise UsageError("--corpus expected no --output, for it makes no run")
-        other = options.tokenizers and options.tokenizers / "source.tokenizer"
-        if other and not other.is_file():
-            raise UserError(
-                f"--tokenizers expected a run or a prepared corpus. Received: no {other}"
-            )
         started, config = time.monotonic(), configuration(options)
         need("training")
         from training.data.tokens import prepare_corpus  # without TensorFlow, 600 MB a worker

@@ -38,8 +38,10 @@ class Sequences:
 
         Raises OSError, ValueError where a file is missing or damaged.
         """
-        files = (folder / f"{name}.{array}.npy" for array in ARRAYS)
-        return cls(*(np.asarray(np.load(file, mmap_mode="r")) for file in files))
+        values, starts, lengths = (
+            np.asarray(np.load(folder / f"{name}.{array}.npy", mmap_mode="r")) for array in ARRAYS
+        )
+        return cls(values, starts, lengths)
 
     def save(self, folder: Path, name: str) -> None:
         """Write the arrays of a folder."""

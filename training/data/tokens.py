@@ -95,6 +95,8 @@ def _write(
 ) -> None:
     """Make the pass over all texts; arguments are those of `prepare_corpus`."""
     files = tokenizer_files(folder)
+    if tokenizers is not None:
+        _copy_tokenizers(tokenizers, files)
     blocks, surveys, shares, measured, stamp = divide(texts)
     lines = sum(each.lines for each in surveys.values())
     if processes is None:
@@ -112,8 +114,6 @@ def _write(
     samples = [(each.sample, job(spec)) for spec, each in surveys.items()]
     if tokenizers is None:
         _train_tokenizers(tokenizing, samples, processes)
-    else:
-        _copy_tokenizers(tokenizers, files)
     target = read_json(files[1])
     if not tokenizing.copying:  # whose targets may have words of the source alone
         for block, each in samples:
