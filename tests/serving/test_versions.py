@@ -135,7 +135,7 @@ def test_a_version_that_is_not_whole_ends_with_an_error_and_is_tried_again(base,
             made = get_model_status_pb2.GetModelStatusRequest()
             made.model_spec.CopyFrom(request(version=2).model_spec)
             (status,) = client.model.GetModelStatus(made).model_version_status
-            assert status.status.error_code != 0
+            assert status.status.error_code
             assert status.status.error_message
             shutil.copytree(saved / "upper2", base / "2", dirs_exist_ok=True)
             eventually(lambda: served(client) == 2)
@@ -197,17 +197,6 @@ def test_numbers_beyond_int64_are_no_versions(base):
     assert sorted(find_versions(base)) == [1, 2**63 - 1]
 
 
-def spoil(version_dir, how):
-    version_dir.mkdir()
-    if how == "a link to itself":
-        (version_dir / "saved_model.pb").symlink_to("saved_model.pb")
-    elif how == "a loop of links":
-        (version_dir / "loop").symlink_to(version_dir)
-        (version_dir / "saved_model.pb").mkdir()
-    elif how == "a pipe":
-        os.mkfifo(version_dir / "saved_model.pb")
-
-
 def test_a_saved_model_whose_file_has_changed_is_refused(base):
     """It has the size that it had, and TensorFlow would load it."""
     version = base / "1"
@@ -243,8 +232,13 @@ def test_a_base_path_without_versions_is_said_once_and_why(saved, tmp_path, capl
 
 
 def test_a_bad_directory_is_that_versions_failure(base, saved, stubs):
-    for number, how in enumerate(("a link to itself", "a loop of links", "a pipe"), 2):
-        spoil(base / str(number), how)
+    for number in (2, 3, 4):
+        (base / str(number)).mkdir()
+    link, loop, pipe = (base / str(number) / "saved_model.pb" for number in (2, 3, 4))
+    link.symlink_to("saved_model.pb")  # to itself
+    (loop.parent / "loop").symlink_to(loop.parent)
+    loop.mkdir()
+    os.mkfifo(pipe)
     with polling(base) as server:
         client = stubs(f"localhost:{server.port}")
         assert states(client) == {1: "AVAILABLE", 2: "END", 3: "END", 4: "END"}

@@ -79,30 +79,20 @@ def test_every_line_has_its_record_in_order(job, tmp_path):
     assert (done.lines, done.bad, done.truncated) == (23, 0, sum(len(t) > 30 for t in texts))
 
 
-def test_texts_of_like_length_share_a_batch(job, tmp_path):
-    source = tmp_path / "a.txt"
-    source.write_text("aaaa\nb\ncccc\nd\neeee\n")
+def test_texts_of_like_length_share_a_batch_of_few_long_ones(job, tmp_path, monkeypatch):
     batches = []
 
     def translate(texts):
-        batches.append(list(texts))
+        batches.append(texts)
         return upper(texts)
 
-    answer_file(job, translate, source)
-    assert batches == [["b", "d", "aaaa"], ["cccc", "eeee"]]
-
-
-def test_long_lines_are_answered_before_many_of_them_are_read(job, tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs, "_MOST_SIZE", 100)
-    (tmp_path / "a.txt").write_text(f"{'y' * 60}\n" * 5)
-    batches = []
-
-    def translate(texts):
-        batches.append(len(texts))
-        return upper(texts)
-
+    (tmp_path / "a.txt").write_text("aaaa\nb\ncccc\nd\neeee\n")
     answer_file(job, translate, tmp_path / "a.txt")
-    assert batches == [2, 2, 1]
+    assert batches == [["b", "d", "aaaa"], ["cccc", "eeee"]]
+    monkeypatch.setattr(jobs, "_MOST_SIZE", 100)
+    (tmp_path / "b.txt").write_text(f"{'y' * 60}\n" * 5)
+    answer_file(job, translate, tmp_path / "b.txt")
+    assert [len(batch) for batch in batches[2:]] == [2, 2, 1]
 
 
 def test_json_lines_keep_what_they_had(job, tmp_path):
