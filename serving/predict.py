@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from serving.api.printing import print_json, printable
 from serving.client.options import Parser, ended, opened_model
@@ -52,10 +53,7 @@ def _ask(arguments: argparse.Namespace) -> int:
     times = {person: [float(time) for time in histories[person][TIME]] for person in histories}
     for person, answer in zip(histories, answers, strict=True):
         if arguments.json:
-            weights = answer.attention_weights
-            about = {"probability": answer.probability, "truncated": answer.truncated}
-            about["time"] = times[person]
-            print_json(id=person, **about, attention_weights=weights)
+            print_json(id=person, time=times[person], **asdict(answer))
         else:
             print(f"{answer.probability:.4f}\t{printable(person)}")
     if cut := sum(answer.truncated for answer in answers):

@@ -121,18 +121,12 @@ def sweep(job: BatchJob) -> None:
 
 def summary(job: BatchJob, reports: Sequence[Done], seconds: float) -> dict[str, Any]:
     """Return the totals of a job."""
-    totals = {
-        k: sum(getattr(x, k) for x in reports) for k in ("lines", "bad", "truncated", "unknown")
-    }
-    return {
-        "output": str(job.output),
-        "model": str(job.model),
-        "files": len(reports),
-        "were_there": sum(report.was_there for report in reports),
-        **totals,
-        "seconds": round(seconds, 1),
-        "lines_per_second": round(totals["lines"] / seconds, 1) if seconds else 0.0,
-    }
+    names = ("lines", "bad", "truncated", "unknown")
+    totals = {name: sum(getattr(report, name) for report in reports) for name in names}
+    totals["were_there"] = sum(report.was_there for report in reports)
+    about = {"output": str(job.output), "model": str(job.model), "files": len(reports), **totals}
+    pace = round(totals["lines"] / seconds, 1) if seconds else 0.0
+    return {**about, "seconds": round(seconds, 1), "lines_per_second": pace}
 
 
 def _windows(job: BatchJob, path: Path) -> Iterator[list[Item]]:

@@ -36,8 +36,8 @@ from serving.client.protobuf import (
 from serving.client.protocol import Endpoint, Steps
 from serving.client.transport import AsyncClient, Client, rpc_method
 
-_WORDS = "words", "word_probabilities"
 T = TypeVar("T")
+_WORDS = "words", "word_probabilities"
 _TOKENS = "tokens", "token_probabilities"
 
 
@@ -102,12 +102,8 @@ class _Translators(Endpoint):
     @rpc_method
     def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
         """Each text's translations, best first, as many as the model was exported with."""
-        return self.predict(
-            "nbest",
-            checked_texts(texts),
-            write_texts,
-            partial(read_hypotheses, name="translations"),
-        )
+        read = partial(read_hypotheses, name="translations")
+        return self.predict("nbest", checked_texts(texts), write_texts, read)
 
     @rpc_method
     def align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
@@ -135,6 +131,11 @@ class Translator(_Translators, Client):
 
 class AsyncTranslator(_Translators, AsyncClient):
     """`Translator` for asyncio: the same arguments, its methods are coroutines."""
+
+
+def write_files(files: Sequence[bytes]) -> dict[str, Message]:
+    """An input of a request: files of images."""
+    return {INPUT: string_tensor(files)}
 
 
 def read_readings(response: Message, count: int) -> list[Reading]:
@@ -202,13 +203,7 @@ class _Readers(Endpoint):
     ) -> Steps[list[T | InvalidRequestError]]:
         """Answer each file; where one of several is broken, the others are sent without it."""
         try:
-            return list(
-                (
-                    yield from self.predict(
-                        signature, files, lambda x: {INPUT: string_tensor(x)}, read
-                    )
-                )
-            )
+            return list((yield from self.predict(signature, files, write_files, read)))
         except InvalidRequestError as error:
             if len(files) == 1:
                 return [error]

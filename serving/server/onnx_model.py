@@ -23,7 +23,6 @@ from serving.savedmodel.status import Code, StatusError, Waiting, deadline_excee
 from serving.server.calls import POLL_SECONDS
 from serving.server.tensors import Arrays, dtype_of
 
-_DEFAULT_SIGNATURE = "serving_default"
 _BATCH = 64
 _NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()}
 # How each signature asks a model.
@@ -56,8 +55,8 @@ class OnnxModel:
         self._stopped = threading.Event()
         self._asks = {name: ask for name, ask in _SIGNATURES.items() if name in declared}
         self.signatures = {name: _signature(name, declared[name]) for name in self._asks}
-        self._asks[_DEFAULT_SIGNATURE] = self._asks[task]
-        self.signatures[_DEFAULT_SIGNATURE] = self.signatures[task]
+        self._asks["serving_default"] = self._asks[task]
+        self.signatures["serving_default"] = self.signatures[task]
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def run(
@@ -170,12 +169,9 @@ def _predictions(model: Any, columns: Mapping[str, np.ndarray]) -> list[Any]:
 def _value(answer: Any, alias: str) -> Any:
     """An output's part of an answer, which may be a list of several."""
     if isinstance(answer, list):
-        single = alias.removesuffix("s")
-        return (
-            [_value(each, single) for each in answer]
-            if single != alias
-            else _value(answer[0], alias)
-        )
+        if alias.endswith("s"):
+            return [_value(each, alias.removesuffix("s")) for each in answer]
+        answer = answer[0]
     return getattr(answer, alias) if hasattr(answer, alias) else answer.text
 
 
