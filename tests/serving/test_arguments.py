@@ -1,6 +1,5 @@
 """Wrong arguments of clients: one line says what was expected, before anything is sent."""
 
-import asyncio
 import math
 
 import numpy as np
@@ -8,13 +7,7 @@ import pytest
 
 from serving.api.arguments import checked_texts
 from serving.api.histories import history_columns
-from serving.client import (
-    AsyncPredictor,
-    AsyncReader,
-    AsyncTranslator,
-    Tls,
-    Translator,
-)
+from serving.client import AsyncReader, Predictor, Reader, Tls, Translator
 
 NO_TEXTS = ["one", b"one", None, 7, math.nan, {"a": 1}, {"a"}, np.zeros((2, 2))]
 NO_TEXT = [None, math.nan, b"one", 7, ["one"], np.float32(1)]
@@ -34,19 +27,13 @@ def assert_refused(ask, *arguments):
 def clients():
     """Functions that ask clients of a target where nobody listens."""
 
-    def asking(kind, name):
-        async def ask(*arguments):
-            async with kind("localhost:1", "m", retries=0) as client:
-                return await getattr(client, name)(*arguments)
-
-        return lambda *arguments: asyncio.run(ask(*arguments))
-
     names = {
-        AsyncTranslator: ["translate", "nbest", "align", "score"],
-        AsyncReader: ["read", "regions", "nbest"],
-        AsyncPredictor: ["outcome"],
+        Translator: ["translate", "nbest", "align", "score"],
+        Reader: ["read", "regions", "nbest"],
+        Predictor: ["outcome"],
     }
-    return [[asking(kind, name) for name in methods] for kind, methods in names.items()]
+    clients = {kind("localhost:1", "m", retries=0): methods for kind, methods in names.items()}
+    return [[getattr(client, name) for name in methods] for client, methods in clients.items()]
 
 
 def test_what_is_no_list_of_texts_or_images_is_refused(clients):

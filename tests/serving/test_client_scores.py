@@ -1,14 +1,19 @@
 """Scores of given translations, by the client and its command."""
 
-import asyncio
 import json
 
 import pytest
 
-from serving.client import AsyncTranslator, Score, Translator, serving_pb2
+from serving.client import Score, serving_pb2
 from serving.client import __main__ as client
 from serving.client import protobuf as messages
-from tests.attack.test_client import Server, response, tensor
+from tests.attack.test_client import (
+    Server,
+    blocking,
+    response,
+    tensor,
+    with_asyncio,
+)
 
 
 def answer(method, request, number):
@@ -51,16 +56,11 @@ TEXTS, TRANSLATIONS = ["the", "apple", ""], ["le", "longer", ""]
 
 
 def test_each_translation_has_its_tokens_without_padding(server):
-    with Translator(server.target, "m", batch_size=2) as translator:
-        assert translator.score(TEXTS, TRANSLATIONS) == EXPECTED
-        assert translator.score([], []) == []
-    assert len(server.asked) == 2
-
-    async def ask():
-        async with AsyncTranslator(server.target, "m") as translator:
-            return await translator.score(TEXTS, TRANSLATIONS)
-
-    assert asyncio.run(ask()) == EXPECTED
+    for ask in (blocking, with_asyncio):
+        given = (server.target, TEXTS, TRANSLATIONS)
+        assert ask(*given, method="score", batch_size=2) == EXPECTED
+    assert len(server.asked) == 4
+    assert blocking(server.target, [], [], method="score") == []
 
 
 def test_the_command_reads_pairs(server, capsys):

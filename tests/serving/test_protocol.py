@@ -88,15 +88,15 @@ def test_metadata_holds_the_signatures(client):
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "code", "message"),
+    ("name", "field", "code", "message"),
     [
-        (None, ["signature_def"], INVALID, "Missing ModelSpec"),
-        ("half", ["x"], INVALID, "metadata_field expected signature_def. Received: ['x']"),
-        ("m", ["signature_def"], Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
+        (None, "signature_def", INVALID, "Missing ModelSpec"),
+        ("half", "x", INVALID, "metadata_field expected signature_def. Received: ['x']"),
+        ("m", "signature_def", Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
     ],
 )
-def test_bad_metadata_requests(client, name, fields, code, message):
-    made = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
+def test_bad_metadata_requests(client, name, field, code, message):
+    made = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=[field])
     if name:
         made.model_spec.name = name
     assert error_of(client.prediction.GetModelMetadata, made) == (code, message)

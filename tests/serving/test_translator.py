@@ -143,15 +143,14 @@ def test_asyncio_gives_what_the_blocking_client_gives(target, translator):
 )
 def test_errors_are_typed_and_say_what_to_do(target, options, error, message):
     options = {"target": target, "model": "upper", "retries": 1, **options}
-    with Translator(**options) as translator, pytest.raises(error, match=message):
-        translator.translate(["one"])
 
     async def ask():
         async with AsyncTranslator(**options) as other:
             await other.translate(["one"])
 
-    with pytest.raises(error, match=message):
-        asyncio.run(ask())
+    for translate in (lambda: Translator(**options).translate(["one"]), lambda: asyncio.run(ask())):
+        with pytest.raises(error, match=message):
+            translate()
 
 
 def run(capsys, *arguments):
