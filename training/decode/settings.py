@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from training.command.errors import UserError
 from training.sources.kinds import SOURCE_KINDS
@@ -41,7 +41,10 @@ class SearchSettings:
         To replace words both sides must be cut in the same way, into tokens that a vocabulary may
         lack: SentencePiece spells what it does not know.
         """
-        check_precision(self.precision, runs)
+        if self.precision != "float32" and len(runs) > 1:
+            raise UserError(
+                f"--precision {self.precision} expected one --run. Received: {len(runs)} runs"
+            )
         wanted = {
             "--coverage-penalty": self.coverage_penalty,
             "--replace-unknown": self.replaces_unknown,
@@ -61,9 +64,3 @@ class SearchSettings:
                     "--replace-unknown expected words, characters or symbols as the tokenizer of "
                     f"both sides. Received: {run.path}, {' and '.join(kinds)}"
                 )
-
-
-def check_precision(precision: str, runs: Sequence[Any]) -> None:
-    """Raise a UserError where an ensemble of runs is asked for in bfloat16."""
-    if precision != "float32" and len(runs) > 1:
-        raise UserError(f"--precision {precision} expected one --run. Received: {len(runs)} runs")

@@ -40,7 +40,7 @@ from training.runs.run import Run, load_ensemble
 from training.score import links
 from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
-from training.sources.image.source import grid_size
+from training.sources.image.size import grid_size
 
 FEW_WORDS = 1000  # too few for a rate without its interval
 

@@ -13,13 +13,8 @@ from training.data.batches import Batches
 from training.data.pipeline import make_dataset
 from training.data.plan import Batching
 from training.data.store import Sequences
-from training.sources.image.source import (
-    GridPositions,
-    Images,
-    ImageSource,
-    grid_size,
-    parse_convolutions,
-)
+from training.sources.image.size import grid_size, parse_convolutions
+from training.sources.image.source import GridPositions, Images, ImageSource
 
 
 def image_config(**settings):

@@ -1,16 +1,16 @@
-"""The size at which images are read: fitted to the files, and the loss at another size."""
+"""The size at which images are read, and that of the grid that convolutions make of them."""
 
 from __future__ import annotations
 
 import math
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data.pair_files import Split
 
@@ -20,6 +20,37 @@ MOST_PIXELS = 1 << 17  # at which images are read unless somebody says so
 SQUEEZED = 1.5  # times that a side is shortened against the other, beyond which it is told
 # The frame of a JPEG; a thumbnail has one of its own.
 _FRAME = re.compile(rb"\xff[\xc0-\xc2]\0[\x0b\x11\x14]\x08(..)(..)", re.DOTALL)
+
+
+def parse_convolutions(config: Config) -> list[tuple[int, int, int, int]]:
+    """Return filters and kernel of each convolution, and the pooling after it, down and across.
+
+    `convolutions` says them as `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`.
+    """
+    layers = []
+    for word in config.convolutions.split() or [""]:
+        match = re.fullmatch(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)", word)
+        if match is None:
+            raise ConfigError(
+                "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. "
+                f"Received: {config.convolutions}"
+            )
+        filters, kernel, down, across = (int(number or 3) for number in match.groups())
+        layers.append((filters, kernel, down, across))
+    return layers
+
+
+def grid_size(config: Config) -> tuple[int, int]:
+    """Return height and width of the grid that is attended to."""
+    height, width = config.image_height, config.image_width
+    for _, _, down, across in parse_convolutions(config):
+        height, width = height // down, width // across
+    if not height or not width:
+        raise ConfigError(
+            f"convolutions expected images larger than all their pooling. Received: "
+            f"{config.image_height} x {config.image_width} pixels"
+        )
+    return height, width
 
 
 def size_of(file: bytes | Path) -> tuple[int, int]:
@@ -42,7 +73,7 @@ def fitting(config: Config, split: Split, keep_height: bool = False) -> Config:
     width, height, characters = _survey(split)
     if not width:
         return config
-    high, across = config.image_height, _pooling(config)[1]
+    high, across = config.image_height, _pooled_across(config)
     if not keep_height:
         needed = ENOUGH * characters * across * height / width
         most = min(height, math.sqrt(MOST_PIXELS * height / width))
@@ -60,7 +91,7 @@ def fitting(config: Config, split: Split, keep_height: bool = False) -> Config:
 def tell_squeezed(config: Config, split: Split) -> None:
     """Print what is lost at the size at which images are read, where that is much."""
     width, height, characters = _survey(split)
-    columns = config.image_width // _pooling(config)[1]
+    columns = config.image_width // _pooled_across(config)
     ratio = width * config.image_height / (height * config.image_width) if height else 1.0
     if max(ratio, 1 / ratio) > SQUEEZED:
         print(
@@ -87,7 +118,6 @@ def _survey(split: Split) -> tuple[int, int, int]:
     return round(height * float(np.median(sizes[:, 0] / sizes[:, 1]))), round(height), characters
 
 
-def _pooling(config: Config) -> Sequence[int]:
-    """Return by how much convolutions shorten an image, down and across."""
-    pools = re.findall(r":(\d+)x(\d+)", config.convolutions)
-    return math.prod(int(down) for down, _ in pools), math.prod(int(across) for _, across in pools)
+def _pooled_across(config: Config) -> int:
+    """Return by how much convolutions shorten an image's width."""
+    return math.prod(across for *_, across in parse_convolutions(config))

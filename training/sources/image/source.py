@@ -15,12 +15,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from training.command.errors import ConfigError, UserError
+from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.pair_files import Split
 from training.graphs import graph
 from training.sources.image import data as images
-from training.sources.image.size import tell_squeezed
+from training.sources.image.size import grid_size, parse_convolutions, tell_squeezed
 from training.sources.source import Source, encoded
 
 Tensor = Any
@@ -223,37 +223,6 @@ class ImageSource(Source):
         mask = ops.ones_like(x[..., 0], dtype="bool")
         outputs = encoded(config, x, mask, ops.mean(x, axis=(1, 2)))
         return keras.Model(source, outputs, name="encoder")
-
-
-def parse_convolutions(config: Config) -> list[tuple[int, int, int, int]]:
-    """Return filters and kernel of each convolution, and the pooling after it, down and across.
-
-    `convolutions` says them as `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`.
-    """
-    layers = []
-    for word in config.convolutions.split() or [""]:
-        match = re.fullmatch(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)", word)
-        if match is None:
-            raise ConfigError(
-                "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. "
-                f"Received: {config.convolutions}"
-            )
-        filters, kernel, down, across = (int(number or 3) for number in match.groups())
-        layers.append((filters, kernel, down, across))
-    return layers
-
-
-def grid_size(config: Config) -> tuple[int, int]:
-    """Return height and width of the grid that is attended to."""
-    height, width = config.image_height, config.image_width
-    for _, _, down, across in parse_convolutions(config):
-        height, width = height // down, width // across
-    if not height or not width:
-        raise ConfigError(
-            f"convolutions expected images larger than all their pooling. Received: "
-            f"{config.image_height} x {config.image_width} pixels"
-        )
-    return height, width
 
 
 class GridPositions(keras.layers.Layer):
