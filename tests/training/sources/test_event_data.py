@@ -167,14 +167,6 @@ def test_blank_rows_are_skipped_by_training_and_client_alike(tmp_path):
         ]
 
 
-@pytest.mark.parametrize("missing", [" ", "NA", "n/a"])
-def test_rows_without_an_id_are_refused_by_training_and_client_alike(tmp_path, missing):
-    path = write(tmp_path, WIDE.replace("b,3", f"{missing},3"))
-    for read in (read_table, lambda file: client.read_table(file, "patient", "day")):
-        with pytest.raises(ValueError, match="line 4: the patient, whose row it is, is missing"):
-            read(path)
-
-
 def test_of_two_values_at_one_time_the_known_one_holds(tmp_path, capsys):
     for row in ("a,0,bili,NA\n", "a,0,bili,N/A\n", "a,0,bili,\n", "a,0,bili,1.5\n"):
         text = LONG.replace("a,0,bili,1.5\n", f"a,0,bili,1.5\n{row}")
@@ -307,40 +299,45 @@ def test_a_category_in_another_form_is_the_same_category(tmp_path, capsys):
     assert served[input_name("stage", "\u00e9")][4] == 1
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("F", "f"), ("1", "01"), ("a b", "a  b"), ("1.5", "1.50")]
-)
-def test_categories_that_differ_in_form_are_told(one, other, tmp_path, capsys):
-    about = ABOUT + 'categories = ["sex"]\n'
-    table = f"patient,day,sex,died\na,1,{one},0\na,2,x,1\na,3,{other},0\n"
-    found = read_table(write(tmp_path, table, about))
-    assert len(found.schema.columns["sex"]) == 3
-    said = f"{sorted((one, other))[0]!r} and {sorted((one, other))[1]!r} are two categories of sex"
-    assert said in capsys.readouterr().err
+REFUSED = [
+    *(
+        (f"{missing},3", "utf-8", "line 4: the patient, whose row it is, is missing$")
+        for missing in (" ", "NA", "n/a")
+    ),
+    *((separator, "utf-8", ": expected commas between columns$") for separator in ";\t"),
+    ("é", "latin-1", "expected UTF-8 text.*iconv -f LATIN1 -t UTF-8"),
+    ("é", "utf-16", "expected UTF-8 text.*iconv -f UTF-16 -t UTF-8"),
+]
 
 
-def test_ids_that_differ_in_form_are_told(tmp_path, capsys):
-    path = write(tmp_path, "patient,day,bili,died\n1,0,2,0\n1.0,1,3,1\n2,0,4,1\n")
-    assert [*read_table(path).people] == ["1", "1.0", "2"]
-    assert "1 ids are others in form alone: '1' and '1.0' are two" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_a_table_of_other_separators_is_told_by_training_and_client_alike(tmp_path, separator):
-    path = write(tmp_path, WIDE.replace(",", separator))
-    for read in (read_table, lambda path: client.read_table(path, "patient", "day")):
-        with pytest.raises(ValueError if read is not read_table else CorpusError) as error:
-            read(path)
-        assert str(error.value).endswith(": expected commas between columns")
-
-
-@pytest.mark.parametrize(("encoding", "name"), [("latin-1", "LATIN1"), ("utf-16", "UTF-16")])
-def test_a_table_of_another_encoding_has_the_hint_of_training(tmp_path, encoding, name):
+@pytest.mark.parametrize(("text", "encoding", "said"), REFUSED)
+def test_tables_are_refused_by_training_and_client_alike(text, encoding, said, tmp_path):
+    old = {";": ",", "\t": ",", "é": "f"}.get(text, "b,3")
     path = write(tmp_path, WIDE)
-    path.write_bytes(WIDE.replace("f", "é").encode(encoding))
-    for read in (read_table, lambda path: client.read_table(path, "patient", "day")):
-        with pytest.raises(Exception, match=f"expected UTF-8 text.*iconv -f {name} -t UTF-8"):
-            read(path)
+    path.write_bytes(WIDE.replace(old, text).encode(encoding))
+    with pytest.raises(CorpusError, match=said):
+        read_table(path)
+    with pytest.raises(ValueError, match=said):
+        client.read_table(path, "patient", "day")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("1,0,F", "2,1,f", "'F' and 'f' are two categories of sex"),
+        ("1,0,1", "2,1,01", "'01' and '1' are two categories of sex"),
+        ("1,0,a b", "2,1,a  b", "'a  b' and 'a b' are two categories of sex"),
+        ("1,0,1.5", "2,1,1.50", "'1.5' and '1.50' are two categories of sex"),
+        ("1,0,f", "1.0,1,m", "1 ids are others in form alone: '1' and '1.0' are two"),
+    ],
+)
+def test_categories_and_ids_that_differ_in_form_alone_are_two_and_told(
+    first, second, said, tmp_path, capsys
+):
+    table = f"patient,day,sex,died\n{first},0\n{second},1\n3,0,x,0\n"
+    found = read_table(write(tmp_path, table, ABOUT + 'categories = ["sex"]\n'))
+    assert len(found.schema.columns["sex"]) == len({*found.people}) == 3
+    assert said in capsys.readouterr().err
 
 
 def test_what_a_table_is_taken_for_is_told_as_in_training(tmp_path, capsys):
