@@ -265,8 +265,6 @@ def test_an_event_run_is_scored(event_run, tmp_path, capsys):
     low, high = result["auc_interval"]
     assert low <= result["auc"] <= high
     assert (result["people"], result["examples"]) == (60, len(data.labels))
-    with Image.open(tmp_path / "scores.png") as drawn:
-        assert drawn.size[0] > 100
 
 
 @pytest.mark.parametrize("title", ["$\\nothing{$", "costs $5_{ or $6", "$a^$"])
