@@ -20,6 +20,7 @@ GPU_FLAGS = (
     "--xla_gpu_enable_triton_gemm=false",  # 24, 7.0: cuBLAS's products, which need no tuning
     f"--xla_gpu_force_compilation_parallelism={os.cpu_count()}",  # 19, 6.2
 )
+NAMES = 2**17  # more than are counted before a training; 0.07 s
 
 
 def need(package: str, other: str = "") -> None:
@@ -55,6 +56,18 @@ def keep_programs() -> Path | None:
         return None
     flag = f"--tf_xla_persistent_cache_directory='{folder}'"
     return folder if os.environ.setdefault("TF_XLA_FLAGS", flag) == flag else None
+
+
+def count_names_anew() -> None:
+    """Have a program named alike whatever was computed before it: kept programs go by their names.
+
+    TensorFlow counts its tensors, and names functions by the count. A training that goes on has
+    read other files than one that begins, and would compile its steps again.
+    """
+    from tensorflow.python.framework import ops  # no public name
+
+    while ops.uid() % NAMES:
+        pass
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_attention import plot_attention
 from training.command.files import replacing
-from training.command.native import keep_programs
+from training.command.native import count_names_anew, keep_programs
 from training.config.schema import Config
 from training.data.pair_files import Split
 from training.data.pipeline import make_dataset
@@ -127,6 +127,7 @@ def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Reco
     describe(files, run.config, opened.origin, model, opened.pairs.shapes_line())
     if run.config.compiles():
         folder = keep_programs()
+        count_names_anew()
         where = f", and keeps the programs in {folder} for the next training" if folder else ""
         print(f"XLA compiles the step for each shape{where}.")
     if run.target is None:

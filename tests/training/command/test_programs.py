@@ -37,20 +37,22 @@ def test_a_users_own_flags_of_tensorflow_stay(monkeypatch, own):
     assert os.environ["TF_XLA_FLAGS"] == own
 
 
-def test_tensorflow_has_its_flags_and_keeps_its_programs(cache):
+def test_tensorflow_has_its_flags_and_finds_its_programs(cache):
     """XLA ends the process at a flag that it does not know."""
     code = (
-        "from training.command.native import keep_programs; keep_programs()\n"
+        "from training.command.native import count_names_anew, keep_programs; keep_programs()\n"
         "import training.command.startup, os, tensorflow as tf\n"
+        "for i in range({before}): tf.constant(i)\n"
+        "count_names_anew()\n"
         "print(tf.function(lambda x: x + 1, jit_compile=True)(1).numpy(), os.environ['XLA_FLAGS'])"
     )
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert done.stdout.split() == ["2", *GPU_FLAGS]
-    assert "oneDNN" not in done.stderr
-    assert list((cache / "keras-attention/xla").iterdir())
+    for before in (7, 70):  # a training that begins, and one that goes on
+        command = [sys.executable, "-c", code.format(before=before)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        assert done.stdout.split() == ["2", *GPU_FLAGS]
+        assert "oneDNN" not in done.stderr
+        assert len(list((cache / "keras-attention/xla").iterdir())) == 1
 
 
 @pytest.mark.parametrize("own", ["--xla_gpu_autotune_level=3", ""])
