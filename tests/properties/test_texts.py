@@ -108,7 +108,6 @@ def executions(tmp_path_factory):
             saved, onnx = (versions[name, form] for form in FORMS)
             own = {
                 "training": in_training(load_run(path)),
-                "SavedModel": in_saved_model(saved),
                 "local": in_process(LocalTranslator(onnx)),
                 "batch": in_batch(saved, folder),
             }
@@ -151,23 +150,6 @@ def answer_of(outputs):
     renamed["words"] = shown
     renamed["word_probabilities"] = outputs["word_probabilities"][: len(shown)]
     return renamed
-
-
-def in_saved_model(version):
-    loaded = tf.saved_model.load(str(version))
-
-    def ask(sources):
-        given = tf.constant([text.encode("utf-8", "replace") for text in sources])
-        outputs = loaded.signatures["translate"](text=given)
-        lists = {name: value.numpy().tolist() for name, value in outputs.items()}
-        decoded = {name: tf.nest.map_structure(_decoded, value) for name, value in lists.items()}
-        return list(map(answer_of, rows_of(decoded, len(sources))))
-
-    return ask
-
-
-def _decoded(value):
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def in_process(translator):

@@ -146,6 +146,16 @@ def test_an_empty_text_is_answered(tmp_path):
     assert "serving_default fails on an empty text: INVALID_ARGUMENT: " in finding
 
 
+def test_a_history_that_its_padding_changes_is_refused(tmp_path):
+    numbers = [tf.TensorSpec([None, None], tf.float32, name=name) for name in ("time", "bili")]
+
+    def missing(time, bili):
+        return {"y": tf.reduce_mean(tf.cast(tf.math.is_nan(time), tf.float32), 1)}
+
+    (finding,) = check_version(save(tmp_path / "1", missing, *numbers))
+    assert "row 0 of a batch of 3 is not what it answers alone" in finding
+
+
 def test_answers_that_are_not_pythons_are_refused(tmp_path):
     def noisy(x):  # whatever seed other tests have set
         noise = tf.raw_ops.RandomUniform(shape=tf.constant([], tf.int32), dtype=tf.float32)
