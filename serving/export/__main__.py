@@ -38,7 +38,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--format onnx expected --precision float32. Received: {options.precision}")
     from training.decode.settings import SearchSettings
 
-    SearchSettings.of(options).check([RunFiles(path).trained() for path in options.runs])
+    search = SearchSettings.of(options, options.num_results)
+    search.check([RunFiles(path).trained() for path in options.runs])
     need("serving")
     # Imported here because TensorFlow takes seconds.
     from serving.export.version import MANIFEST, export
@@ -50,15 +51,9 @@ def main(arguments: list[str] | None = None) -> None:
             options.output,
             tell=tell,
             form=options.format,
-            beam_width=options.beam_width,
-            num_results=options.num_results,
-            max_source_length=options.max_source_length,
-            length_penalty=options.length_penalty,
-            coverage_penalty=options.coverage_penalty,
-            precision=options.precision,
-            replaces_unknown=options.replace_unknown,
-            **({"weights": options.weights} if options.format == "onnx" else {}),
-            **({"tables": False} if options.no_tables else {}),
+            weights=options.weights,
+            tables=not options.no_tables,
+            **{**vars(search), "max_source_length": options.max_source_length},
         )
     print(f"Exported {version}")
     manifest = version / ("manifest.json" if options.format == "onnx" else MANIFEST)
