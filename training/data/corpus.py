@@ -62,9 +62,10 @@ def load(
         loaded = corpora.load(spec, split)
     else:
         raise unknown("corpus", spec, ", ".join(TEXT_SPECS), NAMES)
+    loaded = corpora.in_target_script(script_of, loaded)
     if split != "train":
         loaded = merge_sources(loaded)
-    return corpora.in_target_script(script_of, sample(loaded, limit, seed))
+    return sample(loaded, limit, seed)
 
 
 def blocks_of(spec: str, limit: int | None = None, seed: int = 0) -> Blocks:

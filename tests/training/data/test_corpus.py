@@ -150,7 +150,8 @@ def test_tatoeba_chinese_is_read_in_one_script_and_files_as_they_stand(folders):
     ]
     text = "".join(f"{english}\t{mixed}\tCC-BY someone\n" for english, mixed, _ in rows)
     file = write(folders / "data/tatoeba-en-zh/train.tsv.gz", text)
-    write(folders / "data/tatoeba-en-zh/dev.tsv.gz", text + "Tom is a DJ.\t湯姆是一個 DJ 。\n")
+    other = text + "Tom is a DJ.\t湯姆是一個 DJ 。\n"
+    dev = write(folders / "data/tatoeba-en-zh/dev.tsv.gz", other)
     one_script = [simple for _, _, simple in rows]
     assert [pair[1] for pair in load("tatoeba-en-zh", "train").pairs()] == one_script
     # The two spellings of one sentence are one reference.
@@ -158,7 +159,7 @@ def test_tatoeba_chinese_is_read_in_one_script_and_files_as_they_stand(folders):
 
     as_it_stands = load(f"tsv:{file}", "dev")
     assert [pair[1] for pair in as_it_stands.pairs()] == [mixed for _, mixed, _ in rows]
-    for_its_model = load(f"tsv:{file}", "dev", script_of="tatoeba-en-zh")
+    for_its_model = load(f"tsv:{dev}", "dev", script_of="tatoeba-en-zh")
     assert for_its_model.references == [[text] for text in one_script]
     assert load(f"tsv:{file}", "dev", script_of="tatoeba-en-fr") == as_it_stands
 
