@@ -123,7 +123,7 @@ def files_of_training(spec: str) -> list[Path]:
         return _prepared(spec).files
     if spec not in NAMES:
         return files_of(spec)
-    files = corpora.files_of(spec)
+    files = corpora.split_files(spec)
     return [file for split in ("train", "dev") for file in files.get(split, ())]
 
 

@@ -26,7 +26,7 @@ _MIXED_CHINESE = "tatoeba-en-zh"
 
 def load(name: str, split: str) -> Split:
     """Read a split; a CorpusError where its files are not there."""
-    files = files_of(name)
+    files = split_files(name)
     if split not in files:
         folder = next(iter(files.values()))[0].parent
         raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(files)}")
@@ -43,7 +43,7 @@ def is_here(name: str) -> bool:
     return any((place / _CORPORA[name].folder).is_dir() for place in data_folders())
 
 
-def files_of(name: str) -> dict[str, list[Path]]:
+def split_files(name: str) -> dict[str, list[Path]]:
     """Return the files of each split that is there; a CorpusError where none is."""
     corpus = _CORPORA[name]
     folder = find_folder(name, corpus.folder, corpus.all_files())
