@@ -1,7 +1,6 @@
 """The mechanisms that look at places or at their own past, against NumPy loops over the queries."""
 
-import itertools
-
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -15,6 +14,7 @@ from keras_attention import (
     MonotonicAttention,
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
+    mechanisms,
 )
 from keras_attention.mechanisms.monotonic import chunkwise
 from tests.keras_attention import reference, zoo
@@ -191,14 +191,25 @@ MASKS = {
 }
 
 
+@pytest.fixture
+def policy(request):
+    """Set the global precision for the length of a test."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(request.param)
+    yield request.param
+    keras.config.set_dtype_policy(before)
+
+
 @pytest.mark.parametrize(
-    ("name", "masks"),
+    ("name", "masks", "policy"),
     [
-        *((name, tuple(MASKS)) for name in CASES),
-        *itertools.product(["location-sensitive", "chunks of 3"], [(name,) for name in MASKS]),
+        *((name, tuple(MASKS), dtype) for name in CASES for dtype in ("float32", "float64")),
+        *((n, (m,), "float32") for n in ("location-sensitive", "chunks of 3") for m in MASKS),
     ],
+    indirect=["policy"],
 )
-def test_weights_follow_the_formula_under_every_mask(rng, name, masks):
+def test_weights_follow_the_formula_under_every_mask(rng, name, masks, policy):
+    """In float64 to twelve digits."""
     layer = built(CASES[name][0], rng)
     query, memory = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
     given = {key: mask(rng, *MASKS[key]) for key in masks if MASKS[key]}
@@ -207,8 +218,18 @@ def test_weights_follow_the_formula_under_every_mask(rng, name, masks):
     valid = given.get("query_mask", np.ones((B, TQ), bool))
     expected = run(name, layer, query, memory, valid, allowed, given.get("value_mask"))
     result = layer(query, memory, **given, use_causal_mask=causal, return_attention_scores=True)
-    assert_close(result, expected, 2e-5)
+    assert_close(result, expected, 2e-5 if policy == "float32" else 1e-12)
     assert not array(result[1])[~allowed].any()
+
+
+@pytest.mark.parametrize("name", mechanisms.BY_NAME)
+def test_a_mechanism_made_by_name_has_its_type_all_through(rng, name):
+    """Where the rest of a model is in another."""
+    layer = mechanisms.make(name, UNITS, dtype="float64")
+    query, value = rng.normal(size=(2, 3, DV)), rng.normal(size=(2, 5, DV))
+    layer(query, value)
+    assert {w.dtype for w in layer.weights} <= {"float64"}
+    assert keras.backend.standardize_dtype(layer(query, value).dtype) == "float64"
 
 
 @pytest.mark.parametrize("name", CASES)
