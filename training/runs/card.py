@@ -45,29 +45,28 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
     if importlib.util.find_spec("matplotlib"):
         with replacing(files.curves) as aside:
             draw_curves(history, config, aside)
-    epochs = record.get("epochs")
-    which = f"the mean weights of epochs {epochs[0]} to {epochs[-1]}" if epochs else ""
+    epochs = record.get("epochs", [])
+    if epochs:
+        which = f"the mean weights of epochs {epochs[0]} to {epochs[-1]}"
+    else:
+        which = f"epoch {record['epoch']}"
     decided = (deciding(record), "val_perplexity", "val_loss")[config.keep_by == "perplexity" :]
     by = next(FIGURES[name] for name in decided if name in record)
     if config.keep_by == "last":
         by = "their place alone: they are the last"
-    target, limit = "text", config.validation_limit
-    note = "; texts are those of greedy search" + (f", at most {limit:,} of them" if limit else "")
-    if config.target == "label":
-        target, note = "an outcome's probability", ""
+    limit = f", texts by greedy search (validation_limit = {config.validation_limit})"
     pictures = [name for name in (files.curves, files.heat_map) if name.is_file()]
     shown = "\n\n".join(f"![{picture.stem.capitalize()}]({picture.name})" for picture in pictures)
     text = f"""# {files.path.absolute().name}
 
-From {config.source} to {target}, with attention = {config.attention}, trained on `{config.data}`.
-All settings are in `{files.config.name}`.
+From {config.source} to {config.target}, with attention = {config.attention}.
+Trained on `{config.data}`. All settings are in `{files.config.name}`.
 
-{len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: \
-{which or f"epoch {record['epoch']}"}, chosen by {by}.
+{len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: {which}, by {by}.
 
 ## Figures
 
-Of the dev set{note}.
+Of the dev set{limit if config.target == "text" else ""}.
 
 {_figures(record, history)}
 
@@ -128,6 +127,8 @@ def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, object]:
     facts = {name: getattr(config, name) for name in ("extra_data", "dev", "test")}
     facts |= {label: getattr(origin, name, None) for name, label in FACTS.items()}
+    if origin is not None:
+        facts[FACTS["vocabulary"]] = " and ".join(f"{size:,}" for size in origin.vocabulary)
     facts |= {"parameters": parameters, "Keras backend": keras.backend.backend(), **versions()}
     return {
         label: f"{fact:,}" if isinstance(fact, int) else fact
