@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import itertools
 import math
@@ -25,6 +24,7 @@ from training.data.rules import (
     input_name,
     parse_number,
     table_notes,
+    table_rows,
 )
 
 History = Mapping[str, Sequence[float | str | None]]
@@ -89,32 +89,20 @@ def parse_table(lines: Iterable[str], person: str, time: str, name: str = "the t
     Raises ValueError where a column is missing or there twice, where the ids are the times, or for
     a row of more or fewer cells or without an id.
     """
-    rows = csv.reader(lines)
-    histories = Table(name)
-    try:
-        names = [column.strip() for column in next(rows, [])]
-        _check_names(names, person, time, name)
-        other = {TIME: input_name(TIME), time: TIME, person: ""}
-        keys = [other.get(column, column) for column in names]
-        whose = names.index(person)
-        for row in rows:
-            cells = [cell.strip() for cell in row]
-            if not any(cells):
-                continue
-            line = f"{name}, line {rows.line_num}"
-            if len(cells) != len(names):
-                raise ValueError(f"{line}: expected {len(names)} columns. Received: {len(cells)}")
-            if any("\0" in cell for cell in cells):
-                raise ValueError(f"{line} has a NUL: it is no text")
-            if cells[whose].lower() in MISSING:
-                raise ValueError(f"{line}: the {person}, whose row it is, is missing")
-            history = histories.setdefault(cells[whose], {})
-            histories.lines.setdefault(cells[whose], []).append(rows.line_num)
-            for key, cell in zip(keys, cells, strict=True):
-                if key:
-                    history.setdefault(key, []).append(cell)
-    except csv.Error as error:
-        raise ValueError(f"{name} cannot be read: {error}") from None
+    rows, histories = table_rows(lines, name), Table(name)
+    _, names = next(rows, (0, []))
+    _check_names(names, person, time, name)
+    other = {TIME: input_name(TIME), time: TIME, person: ""}
+    keys = [other.get(column, column) for column in names]
+    whose = names.index(person)
+    for line, cells in rows:
+        if cells[whose].lower() in MISSING:
+            raise ValueError(f"{name}, line {line}: the {person}, whose row it is, is missing")
+        history = histories.setdefault(cells[whose], {})
+        histories.lines.setdefault(cells[whose], []).append(line)
+        for key, cell in zip(keys, cells, strict=True):
+            if key:
+                history.setdefault(key, []).append(cell)
     if not histories:
         raise ValueError(f"{name} has no rows")
     return histories

@@ -8,11 +8,12 @@ tokenizer's file says which characters IDEOGRAPH, LETTER and SPACES are.
 
 from __future__ import annotations
 
+import csv
 import itertools
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 # Tokens
@@ -147,6 +148,29 @@ def category_of(cell: str) -> str:
     """Return a category without its form: in NFC, and 1 for 1.0, which pandas makes of gaps."""
     whole = _WHOLE.fullmatch(cell)
     return unicodedata.normalize("NFC", whole[1] if whole else cell)
+
+
+def table_rows(lines: Iterable[str], table: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield line and cells of the header of a table in CSV, and of each row that is not blank.
+
+    Raises ValueError for a row with a NUL, or with more or fewer cells than the header, and where
+    the table is no CSV; `table` is its name.
+    """
+    rows, header = csv.reader(lines), None
+    try:
+        for row in rows:
+            cells = [cell.strip() for cell in row]
+            header = cells if header is None else header
+            if not any(cells) and cells is not header:
+                continue
+            line = f"{table}, line {rows.line_num}"
+            if len(cells) != len(header):
+                raise ValueError(f"{line}: expected {len(header)} columns. Received: {len(cells)}")
+            if any("\0" in cell for cell in cells):
+                raise ValueError(f"{line} has a NUL: it is no text")
+            yield rows.line_num, cells
+    except csv.Error as error:
+        raise ValueError(f"{table} cannot be read: {error}") from None
 
 
 def table_notes(

@@ -23,7 +23,6 @@ A column of numbers stays one: cells that say "missing" are counted and printed,
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import math
@@ -44,6 +43,7 @@ from training.data.rules import (
     input_name,
     parse_number,
     table_notes,
+    table_rows,
 )
 from training.sources.events.histories import Histories, Schema
 
@@ -89,28 +89,18 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
 
 def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Return the columns that have names, and each row that is not blank with its line."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""))
-    rows: list[tuple[int, dict[str, str]]] = []
+    rows = table_rows(io.StringIO(read_text(path), newline=""), str(path))
     try:
-        header = [name.strip() for name in next(reader, [])]
+        _, header = next(rows, (0, []))
         if twice := [name for name in header if name and header.count(name) > 1]:
             raise CorpusError(f"{path} has two columns {twice[0]!r}")
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if not any(cells):
-                continue
-            if len(cells) != len(header):
-                raise CorpusError(
-                    f"{path}, line {reader.line_num}: expected {len(header)} columns. "
-                    f"Received: {len(cells)}"
-                )
-            if any("\0" in cell for cell in cells):
-                raise CorpusError(f"{path}, line {reader.line_num} has a NUL: it is no text")
-            named = {name: cell for name, cell in zip(header, cells, strict=True) if name}
-            rows.append((reader.line_num, named))
-    except csv.Error as error:
-        raise CorpusError(f"cannot read {path}: {error}") from None
-    return [*filter(None, header)], rows
+        named = [
+            (line, {name: cell for name, cell in zip(header, cells, strict=True) if name})
+            for line, cells in rows
+        ]
+    except ValueError as error:
+        raise CorpusError(str(error)) from None
+    return [*filter(None, header)], named
 
 
 class _Cell(NamedTuple):
