@@ -29,6 +29,11 @@ _SMALL = (
 )
 _TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety"
 _NAMES = "price order user total item count file path color size index key value row page list tree"
+_COMMON = (
+    "house people water again friend receive because through necessary tomorrow different "
+    "important government business really beginning separate definitely family garden letter "
+    "machine number office picture question reason school teacher under village weather yellow"
+)
 _BEGINNINGS = "b c d f g h l m n p r s t w bl ch st tr"
 _CHINESE = (
     "wo3我 ni3你 ta1他 men2们 shi4是 bu4不 le5了 zai4在 you3有 ren2人 zhong1guo2中国 bei3jing1北京 "
@@ -223,6 +228,17 @@ def tags(r: random.Random, tested: bool) -> Pair:
     return " ".join(words), " ".join(said)
 
 
+def misspelled(r: random.Random, tested: bool) -> Pair:
+    """As many words on both sides, which their letters tell."""
+    words, said = [_one(r, _COMMON) for _ in range(r.randrange(2, 5))], []
+    for word in words:
+        place = r.randrange(1, len(word) - 1)
+        left, letter, right = word[:place], word[place], word[place + 1 :]
+        wrong = [left + right, left + letter + letter + right, left + _one(r, "a e i o") + right]
+        said.append(r.choice([word, *wrong]))
+    return " ".join(said), " ".join(words)
+
+
 def sentences(r: random.Random, tested: bool) -> Pair:
     """Few sentences of one pattern."""
     nouns = {"dog": "Hund", "man": "Mann", "king": "König", "tree": "Baum", "day": "Tag"}
@@ -253,6 +269,7 @@ KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
         formulas,
         pinyin,
         tags,
+        misspelled,
         sentences,
     )
 }
