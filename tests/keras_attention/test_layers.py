@@ -98,14 +98,6 @@ def test_a_training_step_moves_the_weights(rng, name, compiled):
     assert all(np.isfinite(array(w.value)).all() for w in model.weights if "seed" not in w.path)
 
 
-@pytest.fixture
-def policy():
-    """Set the global precision for the length of a test."""
-    before = keras.config.dtype_policy()
-    yield keras.config.set_dtype_policy
-    keras.config.set_dtype_policy(before)
-
-
 BFLOAT16 = ("additive", "rnn heads", "rnn deep", "hoisted")
 
 
@@ -116,10 +108,10 @@ BFLOAT16 = ("additive", "rnn heads", "rnn deep", "hoisted")
         *((name, "mixed_bfloat16") for name in few(BFLOAT16, "additive", "hoisted")),
     ],
 )
-def test_mixed_precision_is_close_and_free_of_nan(rng, policy, name, precision):
+def test_mixed_precision_is_close_and_free_of_nan(rng, set_policy, name, precision):
     inputs = zoo.arrays(name, rng)
     expected = [array(x) for x in zoo.call(name, zoo.built(name), inputs)]
-    policy(precision)
+    set_policy(precision)
     mixed = zoo.built(name)
     found = zoo.call(name, mixed, inputs)
     assert keras.backend.standardize_dtype(found[0].dtype) == precision.removeprefix("mixed_")

@@ -191,25 +191,16 @@ MASKS = {
 }
 
 
-@pytest.fixture
-def policy(request):
-    """Set the global precision for the length of a test."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(request.param)
-    yield request.param
-    keras.config.set_dtype_policy(before)
-
-
 @pytest.mark.parametrize(
-    ("name", "masks", "policy"),
+    ("name", "masks", "dtype"),
     [
         *((name, tuple(MASKS), dtype) for name in CASES for dtype in ("float32", "float64")),
         *((n, (m,), "float32") for n in ("location-sensitive", "chunks of 3") for m in MASKS),
     ],
-    indirect=["policy"],
 )
-def test_weights_follow_the_formula_under_every_mask(rng, name, masks, policy):
+def test_weights_follow_the_formula_under_every_mask(rng, set_policy, name, masks, dtype):
     """In float64 to twelve digits."""
+    set_policy(dtype)
     layer = built(CASES[name][0], rng)
     query, memory = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
     given = {key: mask(rng, *MASKS[key]) for key in masks if MASKS[key]}
@@ -218,7 +209,7 @@ def test_weights_follow_the_formula_under_every_mask(rng, name, masks, policy):
     valid = given.get("query_mask", np.ones((B, TQ), bool))
     expected = run(name, layer, query, memory, valid, allowed, given.get("value_mask"))
     result = layer(query, memory, **given, use_causal_mask=causal, return_attention_scores=True)
-    assert_close(result, expected, 2e-5 if policy == "float32" else 1e-12)
+    assert_close(result, expected, 2e-5 if dtype == "float32" else 1e-12)
     assert not array(result[1])[~allowed].any()
 
 
