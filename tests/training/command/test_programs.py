@@ -75,3 +75,10 @@ def test_the_log_is_shown_again_after_an_error(raised, monkeypatch, capfd):
         write()
     os.write(2, b"later\n")
     assert capfd.readouterr().err == "later\n"
+
+
+def test_a_closed_standard_error_has_no_log(monkeypatch):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    monkeypatch.setattr(sys, "stderr", None)
+    with without_native_log():
+        pass
