@@ -7,6 +7,7 @@ import pytest
 
 from tests.training.conftest import TINY, tiny_config
 from training import prepare, train_arrays
+from training.command.errors import UserError
 from training.fit import arrays
 from training.fit.train import train
 from training.runs.checkpoints import save_checkpoint
@@ -56,3 +57,8 @@ def test_stopped_between_epochs_it_goes_on(prepared, history, tmp_path, monkeypa
     for key in ("loss", "val_perplexity"):
         assert last[key] == pytest.approx(history[-1][key], rel=1e-4)
     assert arrays.train_arrays(path) == last  # all is done
+
+
+def test_a_run_is_not_prepared_twice(prepared):
+    with pytest.raises(UserError, match="holds a run already"):
+        prepare.main(["--preset", "phrasebook-en-fr", "--output", str(prepared)])
