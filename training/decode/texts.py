@@ -122,8 +122,8 @@ def make_nbest(
     trains, XLA compiles the search for few shapes of batches. Several runs are an ensemble.
 
     Texts are sorted by length, and translated `batch_size` at a time; by default 64, and 512 where
-    XLA compiles. The function is `translate(texts, progress=None)`, of which `progress` is called
-    with the number of texts done. Raises UserError where these runs cannot be searched so.
+    XLA compiles. The function is `translate(texts, progress=None)`, which calls `progress` with
+    the number of texts done. Raises UserError where these runs cannot be searched so.
     """
     settings = settings or SearchSettings()
     check_search(settings, runs)

@@ -82,10 +82,10 @@ def _count(letters: tf.Tensor) -> tf.Tensor:
 
 
 def join(result: SearchResult, parts: Windows, penalty: float) -> SearchResult:
-    """Return the results of words, of those of their windows, which have attention weights.
+    """Join the results of windows, which have attention weights, to those of words.
 
-    The n-th result of a word has the n-th of each window. The score of a word of several is that of
-    what is kept, without a penalty of coverage.
+    The n-th result of a word has the n-th of each window. A word of several windows has the score
+    of the tokens that are kept, without a coverage penalty.
     """
     batch, count = tf.unstack(tf.shape(parts.last))
     results, steps = tf.unstack(tf.shape(result.ids)[1:])

@@ -149,8 +149,9 @@ def encoded(config: Config, memory: Tensor, mask: Tensor, summary: Tensor) -> li
         mask: boolean, of the memory without its last axis; True where there is something.
         summary: the whole source in one vector, `(B, ·)`.
 
-    The memory, its mask, and the decoder's first states, each `(B, decoder_units)`; for a label the
-    summary. Where there is no attention the memory is the summary alone, `(B, 1, ·)`.
+    Returns:
+        The memory, its mask, and the decoder's first states, each `(B, decoder_units)`; for a label
+        the summary. Without attention the memory is the summary alone, `(B, 1, ·)`.
     """
     if config.attention == "none":
         memory = ops.expand_dims(summary, 1)

@@ -46,7 +46,7 @@ class Histories:
 
     @classmethod
     def of(cls, schema: Schema, times: list, values: list, examples: list[tuple]) -> Histories:
-        """Make them of all events, and of examples: start, end, label and person of each."""
+        """Make histories of all events, and of start, end, label and person of each example."""
         numbers = np.array(values, np.float32).reshape(len(times), -1)
         starts, ends, labels, people = map(np.array, zip(*examples, strict=True))
         labels = labels.astype(np.float32)
