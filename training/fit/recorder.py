@@ -166,7 +166,8 @@ def _device() -> str:
     if keras.distribution.list_devices("gpu"):
         return "GPU"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip()[:1] in ("", "-")
-    if hidden or backend.wanted_device() or not any(Path("/dev").glob("nvidia[0-9]*")):
+    drivers = (*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg"))  # Linux, WSL2
+    if hidden or backend.wanted_device() or not drivers:
         return "cpu"
     return "cpu, beside a GPU that it does not find: see docs/guides/gpu.md"
 
