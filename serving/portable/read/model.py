@@ -193,6 +193,9 @@ class LocalModel:
         version = int(path.name) if path.name.isdecimal() else 0
         return Metadata(path.parent.name, version, self.signatures())
 
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Return at once: a model in this process is there, and loads its graph at first use."""
+
     def _each(self, rows: Sequence[int], work: Callable[[Sequence[int]], T]) -> list[T]:
         """Return `work(batch)` for each batch of rows, in the rows' order.
 

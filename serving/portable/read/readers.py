@@ -51,10 +51,6 @@ class LocalReader(LocalSearch):
         names = ["read", "texts", *(["regions"] if self.manifest["attends"] else [])]
         return declared(names, N=self._settings.results, H=height, W=width)
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
-        """Load the graph; a model in this process is there at once."""
-        self._search(np.zeros((1, *self._size), "uint8"))
-
     def read(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> list[Reading | InvalidRequestError]:
@@ -158,10 +154,6 @@ class LocalPredictor(LocalModel):
         if not self.manifest["attends"]:
             del signature["outputs"]["attention_weights"]
         return {"predict": {**signature, "inputs": dict.fromkeys(self._columns, "float(?, ?)")}}
-
-    def wait_ready(self, timeout: float = 60.0) -> None:
-        """Load the graph; a model in this process is there at once."""
-        self.outcome([{name: [0.0] for name in self._columns}])
 
     def outcome(self, histories: Sequence[History], ignore: bool = False) -> list[Prediction]:
         """How probable the outcome of each history is; `ignore` leaves out unknown columns.

@@ -87,10 +87,6 @@ class LocalTranslator(LocalSearch):
         names = ["translate", "translations", *(name for name in there if there[name])]
         return declared(names, N=self._settings.results)
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
-        """Load the graph; a model in this process is there at once."""
-        self.translate(["."])
-
     def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
         """The best translation of each text; with `split`, sentence by sentence."""
         texts = checked_texts(texts)

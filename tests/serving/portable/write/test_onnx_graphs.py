@@ -29,6 +29,7 @@ MODELS = {
         *("order=bahdanau", "readout=deep", "input_feeding=true", "gate=true"),
     ],
     "luong, deep, fed": ["readout=deep", "input_feeding=true"],
+    "luong, fed": ["input_feeding=true"],
     "two layers, one direction": [
         *("encoder_layers=2", "decoder_layers=2", "bidirectional=false", "decoder=lstm"),
     ],
@@ -123,12 +124,6 @@ def test_an_ensemble_finds_what_its_models_find_together(tmp_path):
     assert not np.allclose(wanted[2], expected(model, ids, 3, 2)[2], atol=1e-2)
 
 
-@pytest.fixture(scope="module")
-def graphs(tmp_path_factory):
-    config, model = random_model("input_feeding=true")
-    return Graphs(config, model, tmp_path_factory.mktemp("graphs")), model
-
-
 @pytest.mark.parametrize(
     "settings", [[], ["encoder=lstm", "decoder=lstm", "attention=general", "readout=deep"]]
 )
@@ -147,32 +142,6 @@ def test_in_eight_bits_no_row_depends_on_the_others(settings, tmp_path):
         time = alone["found"].shape[2]
         np.testing.assert_array_equal(alone["found"][0], together["found"][number, :, :time])
         np.testing.assert_array_equal(alone["scores"][0], together["scores"][number])
-
-
-def test_steps_and_the_whole_search_have_the_same_weights(graphs):
-    """A search of one's own, from encoder and step, finds greedily what the graph finds."""
-    graphs, _ = graphs
-    ids = random_ids(1, 9)
-    made = graphs.run("encoder", ids=ids)
-    memory = {name: made[name] for name in graphs.about["memory"]}
-    state = {name: made[name] for name in graphs.about["state"]}
-    last, total, said, looked = np.array([2]), 0.0, [], []
-    while len(said) < 2 * ids.shape[1] + 10:
-        taken = graphs.run("step", tokens=last, **memory, **state)
-        last = taken["log_probs"].argmax(1)
-        total += taken["log_probs"].max()
-        said.append(int(last[0]))
-        looked.append(taken["weights"][0])
-        state = {name: taken[f"next_{name}"] for name in state}
-        if last[0] == 3:
-            break
-    found = graphs.search(ids, 1)
-    assert found["found"][0, 0].tolist() == said
-    np.testing.assert_allclose(found["weights"][0, 0], looked, atol=1e-5)
-    np.testing.assert_allclose(found["scores"][0, 0], total / ((5 + len(said)) / 6), atol=1e-5)
-    assert {path.name for path in graphs.folder.iterdir()} == {
-        *("encoder.onnx", "step.onnx", "translator.onnx", "weights.bin"),
-    }
 
 
 @pytest.mark.parametrize("bits", [32, 8])
