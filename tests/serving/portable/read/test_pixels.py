@@ -214,11 +214,9 @@ def test_a_png_that_is_not_whole_is_refused_by_both(rng):
 
 
 def test_a_jpeg_whose_segments_do_not_fit_is_refused_by_both(rng):
-    for name, whole in files(rng).items():
-        if "JPEG" not in name:
-            continue
-        size = ["image_height=53", "image_width=71", "image_channels=3", "convolutions=3:2x2"]
-        source = ImageSource(override(load_preset("captcha"), size))
+    size = ["image_height=53", "image_width=71", "image_channels=3", "convolutions=3:2x2"]
+    source = ImageSource(override(load_preset("captcha"), size))
+    for whole in (contents for name, contents in files(rng).items() if "JPEG" in name):
         scan = whole.index(b"\xff\xda")
         marks = [whole.index(bytes([0xFF, mark])) for mark in (0xE0, 0xDB, 0xC4)]
         broken = [whole[:-2], whole[: scan + 90], whole[: scan + 90] + b"\xff\x13\xff\xd9"]
