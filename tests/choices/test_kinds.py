@@ -17,7 +17,7 @@ from training import evaluate, train
 # pairs that training never saw, less two.
 FLOORS = {
     "emails": (3, 98),
-    "transliteration": (7, 98),
+    "transliteration": (8, 98),
     "pig_latin": (4, 96),
     "dates": (4, 98),
     "dates_said": (4, 98),
@@ -30,10 +30,10 @@ FLOORS = {
     "products": (4, 98),
     "products_reordered": (4, 98),
     "products_new_sizes": (4, 96),
-    "descriptions": (4, 98),
+    "descriptions": (3, 98),
     "addresses": (4, 98),
     "sentences": (40, 98),
-    "turned": (4, 98),
+    "turned": (3, 98),
     "identifiers": (4, 96),
 }
 
