@@ -10,12 +10,9 @@ import types
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
-from unittest import mock
-
-import numpy as np
 
 from training.command.errors import UserError
-from training.sources.image.generated import Box, Example
+from training.sources.image.generated import Example
 
 CHARACTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without 0 and O, 1 and I
 LENGTHS = (4, 6)
@@ -66,23 +63,39 @@ def package_with(rng: random.Random) -> Any:
 
 def _generator(rng: random.Random) -> Any:
     """Return an `ImageCaptcha` that has the boxes of the last image's characters."""
-    from PIL.Image import Image
+    from PIL.Image import new
+    from PIL.ImageDraw import Draw
 
-    base: Any = package_with(rng).ImageCaptcha
-    paste = Image.paste
+    package: Any = package_with(rng)
+    base: Any = package.ImageCaptcha
 
     class WithBoxes(base):
-        def create_captcha_image(self, *args: Any) -> Image:
-            """Do what the package does, and note where it pastes what has ink, as no blank has."""
-            self.boxes: list[Box] = []
-
-            def noted(canvas: Image, part: Image, place: tuple[int, int], mask: Image) -> None:
-                paste(canvas, part, place, mask)
-                if ink := mask.getbbox():
-                    sides = (np.reshape(ink, (2, 2)) + place) / canvas.size
-                    self.boxes.append(tuple(sides.ravel().tolist()))
-
-            with mock.patch.object(Image, "paste", noted):
-                return super().create_captcha_image(*args)
+        def create_captcha_image(self, chars: str, color: Any, background: Any) -> Any:
+            """Do what the package does, with the same draws, and note where each mask went."""
+            secrets = package.secrets
+            image = new("RGB", (self._width, self._height), background)
+            draw = Draw(image)
+            drawn = []
+            for character in chars:
+                if secrets.randbits(32) / 2**32 > self.word_space_probability:
+                    drawn.append((False, self._draw_character(" ", draw, color)))
+                drawn.append((True, self._draw_character(character, draw, color)))
+            text_width = sum(part.size[0] for _, part in drawn)
+            width = max(text_width, self._width)
+            image = image.resize((width, self._height))
+            average = text_width // len(chars)
+            offset, overlap = int(average * 0.1), int(self.word_offset_dx * average)
+            self.boxes = []
+            for is_character, part in drawn:
+                mask = part.convert("L").point(self.lookup_table)
+                top = int((self._height - part.size[1]) / 2)
+                image.paste(part, (offset, top), mask)
+                if is_character:
+                    left, upper, right, lower = mask.getbbox() or (0, 0, *part.size)
+                    across = (offset + left) / width, (offset + right) / width
+                    down = (top + upper) / self._height, (top + lower) / self._height
+                    self.boxes.append((across[0], down[0], across[1], down[1]))
+                offset += part.size[0] - secrets.randbelow(overlap + 1)
+            return image.resize((self._width, self._height)) if width > self._width else image
 
     return WithBoxes(WIDTH, HEIGHT)
