@@ -1,11 +1,7 @@
-"""Searches and forced decoding: one table of cases, answered by loops and by every execution."""
+"""Searches and forced decoding: every execution answers one table of cases as loops do."""
 
 import base64
-import functools
 import json
-import random
-import string
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -19,25 +15,16 @@ from serving.portable.engine.pack import pack
 from serving.portable.read import LocalReader, LocalTranslator
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.pixels import read_image
-from tests.serving.conftest import TEXT_RUN, TEXT_SETTINGS
 from tests.serving.javascript import NODE, needs_node, run
-from tests.training.conftest import tiny_config, untrained
-from tests.training.test_copying import SETTINGS as NAMES
-from tests.training.test_copying import names_task
-from training.config.schema import Config, load_preset, override
-from training.data import corpus
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
+from tests.serving.portable.searches import CASES, WHOLE, Answer, Case, asker, by_loop
+from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.search import bound_of, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.decode.windows import spelling_of
-from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 from training.sources.image import digits
 
-SPECIAL = (PAD_ID, UNK_ID, START_ID)
-WHOLE = 13  # letters of the longest words that nearly all of training has
-ODD = ["", "zzz ★ \ufffd", "a\x00b", "the " * 40, "\u200b"]
 IN_NODE = """
 import { readFileSync } from "node:fs";
 import { readModel } from "engine/model.js";
@@ -49,107 +36,6 @@ const found = images ? images.map((pixels) => new Reader(model).read(Uint8Array.
   : texts.map((text) => new Translator(model).search(text, {}));
 process.stdout.write(JSON.stringify(found));
 """
-
-
-class Answer(NamedTuple):
-    """Texts and scores, best first; the source's tokens; of the best where each token looked."""
-
-    texts: list
-    scores: list
-    source: list
-    tokens: list
-    weights: np.ndarray
-    least: float
-    truncated: bool
-
-
-class Case(NamedTuple):
-    """A run, what it is asked, how it is searched, and the answers of a loop."""
-
-    run: object
-    sources: list
-    settings: dict
-    wanted: list
-
-    @property
-    def search(self):
-        return SearchSettings(**self.settings)
-
-    @property
-    def names_words(self):
-        """Whether a word that the vocabulary lacks may be said."""
-        return self.run.config.copy or self.search.replaces_unknown
-
-
-def bend(made, scale, **biases):
-    """Draw weights so large that answers differ, and bias what is said: `end`, `unknown`."""
-    rng = np.random.default_rng(3)
-    for weight in made.model.weights:
-        if "float" in weight.dtype:
-            weight.assign(rng.normal(0, scale, weight.shape))
-    decoder = made.model.get_layer("decoder")
-    output = getattr(decoder, "output_layer", None) or made.model.get_layer("output")
-    bias = np.zeros(output.bias.shape)
-    bias[[*SPECIAL, END_ID]] = -30, biases.get("unknown", -30), -30, biases["end"]
-    output.bias.assign(bias)
-    save_best(made.files, made.model)
-    return load_run(made.path)
-
-
-def phrases(folder):
-    sources = ["She is eating a green apple.", "He sleeps.", *ODD]
-    sources += corpus.load("phrasebook-en-fr", "dev", limit=9).sources
-    return load_run(TEXT_RUN), sources, TEXT_SETTINGS
-
-
-def names(folder, copies):
-    """Words that no vocabulary has are copied, or put in the places of unknown ones."""
-    rng, data = np.random.default_rng(1), folder / "names.tsv"
-    data.write_text("".join("\t".join(pair) + "\n" for pair in names_task(rng, 60)))
-    made = untrained(Config(data=f"tsv:{data}", **{**NAMES, "copy": copies}), folder / "run")
-    sources = [source for source, _ in names_task(rng, 5)] + ["", "Zoé 給 Ωμ (Ωμ).", "a " * 20]
-    more = {"replaces_unknown": not copies, "coverage_penalty": 0.3, "max_source_length": 8}
-    return (
-        bend(made, 1.0, end=0, **({} if copies else {"unknown": 3})),
-        sources,
-        {
-            **TEXT_SETTINGS,
-            **more,
-        },
-    )
-
-
-def spelled(folder, attention):
-    """Words of 1 to 47 letters: the long ones are read by windows."""
-    rng, letters, data = random.Random(5), string.ascii_lowercase[:10], folder / "words.tsv"
-    known = {"".join(rng.choices(letters, k=rng.choice((3, 4, 7, WHOLE)))) for _ in range(300)}
-    data.write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in sorted(known)))
-    sizes = [f"{name}_units=7" for name in ("encoder", "decoder", "attention", "readout")]
-    sizes += ["embedding_size=5", f"data=tsv:{data}", "dev=0.1", f"attention={attention}"]
-    made = untrained(override(load_preset("g2p-low"), sizes), folder / "run")
-    words = ["".join(rng.choices(letters, k=size)) for size in (1, 12, *range(13, 23), 47)]
-    return bend(made, 0.9, end=1), words, {"beam_width": 3, "num_results": 2}
-
-
-def endless(folder):
-    """The same letter again and again, up to the run's bound."""
-    letters = ("source_tokenizer=letters", "target_tokenizer=letters", "target_bound=3x+7")
-    made = untrained(tiny_config(*letters, "tie_embeddings=false"), folder / "run")
-    made = bend(made, 0.1, end=-30)
-    bias = made.model.get_layer("output").bias
-    bias.assign(bias + 30.0 * tf.one_hot(END_ID + 3, bias.shape[0]))
-    texts = ["the dog sleeps", "a", "one two three four five six"]
-    return made, texts, {"beam_width": 1, "num_results": 1}
-
-
-CASES = {
-    "phrases": phrases,
-    "copied": functools.partial(names, copies=True),
-    "replaced": functools.partial(names, copies=False),
-    "windows": functools.partial(spelled, attention="additive"),
-    "windows, hard monotonic": functools.partial(spelled, attention="hard_monotonic"),
-    "endless": endless,
-}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -166,79 +52,6 @@ def case(request, tmp_path_factory):
 def version(case, tmp_path_factory):
     folder = tmp_path_factory.mktemp("version") / "model"
     return export([case.run], folder, form="onnx", **case.settings)
-
-
-def asker(made, settings, **limits):
-    """The library's search, of ids of any length."""
-
-    @tf.function(input_signature=[tf.TensorSpec(made.model.input["source"].shape, "int32")])
-    def ask(source):
-        return search([made.model], source, settings, return_attention_weights=True, **limits)
-
-    return ask
-
-
-def windows_of(size, whole):
-    """Yield of each window first and last letter, and the letters whose phones are kept."""
-    if not whole or size <= whole:
-        yield 0, size, range(size)
-        return
-    at = 0
-    while at < size:
-        to = at + (9 if at == 0 else 6)
-        if size - to <= 3:
-            to = size
-        yield max(0, at - 3), to + 3, range(at, to)
-        at = to
-
-
-def by_loop(case, ask, text):
-    """The answer to a text, window by window, token by token."""
-    source, target = case.run.source_tokenizer, case.run.target_tokenizer
-    given = tf.constant([text])
-    whole, most = source.tokenize(given).to_list()[0], case.search.max_source_length
-    ids, count = whole[:most], case.search.num_results
-    if not ids:
-        return Answer([""] * count, [0.0] * count, [], [], np.zeros((0, 0)), 1.0, False)
-    copied = source.split(given)[:, :most].to_tensor() if case.names_words else None
-    spelling = spelling_of([case.run])
-    windows = list(windows_of(len(ids), spelling and spelling.whole))
-    found = [ask(tf.constant([ids[first:last]])) for first, last, _ in windows]
-    ranks = [kept_of(case, len(ids), windows, found, rank) for rank in range(count)]
-    says, weights = ranks[0][0], np.reshape(ranks[0][2], (-1, len(ids)))
-    texts = [target.detokenize(tf.constant([ids], tf.int32), copied) for ids, *_ in ranks]
-    tokens = target.tokens(tf.constant([says], tf.int32), copied).numpy()[0]
-    least = min((ranks[0][1][n] for n, number in enumerate(says) if number > END_ID), default=0.0)
-    return Answer(
-        [text.numpy()[0].decode() for text in texts],
-        [score for *_, score in ranks],
-        [x.decode() for x in source.tokens(tf.constant([ids], tf.int32), copied).numpy()[0]],
-        [token.decode() for token in tokens if token],
-        weights[tokens != b""],
-        np.exp(least),
-        len(whole) > most,
-    )
-
-
-def kept_of(case, size, windows, found, rank):
-    """Of a result the tokens that are kept: ids, log-probabilities, weights, and the score."""
-    ids, gains, rows = [], [], []
-    for (first, _, core), each in zip(windows, found, strict=True):
-        steps = each.ids[0, rank], each.log_probs[0, rank], each.attention_weights[0, rank]
-        for number, gain, looked in zip(*(x.numpy() for x in steps), strict=True):
-            row = np.zeros(size)
-            row[first : first + len(looked)] = looked
-            if number == END_ID and core.stop == size:
-                gains.append(gain)
-            if number not in (PAD_ID, END_ID) and (len(windows) == 1 or row.argmax() in core):
-                if case.search.replaces_unknown and number == UNK_ID and row.any():
-                    number = case.run.target_tokenizer.vocab_size + row.argmax()
-                ids.append(number)
-                gains.insert(len(ids) - 1, gain)
-                rows.append(row)
-    if len(windows) == 1:
-        return ids, gains, rows, float(found[0].scores[0, rank])
-    return ids, gains, rows, sum(gains) / ((5 + len(gains)) / 6) ** case.search.length_penalty
 
 
 def by_keras(case, version):
@@ -313,10 +126,8 @@ def assert_alike(found, wanted, source):
     for name, value in found.items():
         expected = getattr(wanted, name)
         if name in ("scores", "weights", "least"):
-            near, value = (
-                (1e-4 if name == "scores" else 2e-3),
-                np.reshape(value, np.shape(expected)),
-            )
+            near = 1e-4 if name == "scores" else 2e-3
+            value = np.reshape(value, np.shape(expected))
             np.testing.assert_allclose(value, expected, atol=near, err_msg=source)
         else:
             assert value == expected, (source, name)
