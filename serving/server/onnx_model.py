@@ -66,10 +66,7 @@ class OnnxModel:
         outputs: Sequence[str] = (),
         call: Waiting | None = None,
     ) -> Arrays:
-        """Run a signature while somebody waits: the named outputs, or all. Raises StatusError.
-
-        Without a `call` the caller waits for ever.
-        """
+        """Run a signature, stopped where a `call` ends: some outputs, or all; or StatusError."""
         with self._while_waited_for(call):
             try:
                 answers = self._asks[name](self._model, **inputs)
