@@ -47,12 +47,12 @@ def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Cal
     from serving.export import modules
     from training.decode.settings import SearchSettings
 
-    module = modules.Exported([run], SearchSettings(**{"num_results": 5, **settings}))
+    exported = modules.Exported([run], SearchSettings(**{"num_results": 5, **settings}))
     text = tf.TensorSpec([None], tf.string, name="text")
     forced = functools.partial(modules.search, max_length=length)
     with mock.patch.object(modules, "search", forced):  # while it is traced
-        translate = tf.function(module.translate, autograph=False).get_concrete_function(text)
-    return module, translate
+        translate = tf.function(exported.translate, autograph=False).get_concrete_function(text)
+    return exported.module, translate
 
 
 def export_forced(run: Any, length: int, folder: Path, weights: str) -> None:

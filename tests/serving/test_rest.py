@@ -198,13 +198,13 @@ def test_pages_of_named_origins_may_ask(base, protocol_server):
 
 
 def test_bodies_in_tiny_chunks_leave_others_their_turns(protocol_server, client):
-    """30,000 chunks of a byte on each of four connections, and short requests by gRPC and REST."""
+    """60,000 chunks of a byte on each of four connections, and short requests by gRPC and REST."""
     head = b"POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     port, answered = protocol_server.rest_port, []
 
     def send():
         with socket.create_connection(("127.0.0.1", port)) as connection:
-            connection.sendall(head + b"1\r\nx\r\n" * 30_000 + b"0\r\n\r\n")
+            connection.sendall(head + b"1\r\nx\r\n" * 60_000 + b"0\r\n\r\n")
             answered.append(connection.recv(100))
 
     threads = [threading.Thread(target=send) for _ in range(4)]

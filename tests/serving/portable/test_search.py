@@ -38,7 +38,11 @@ process.stdout.write(JSON.stringify(found));
 """
 
 
-@pytest.fixture(scope="module", params=CASES)
+# Windows of additive attention are those of hard monotonic, beside another search.
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(x, marks=pytest.mark.slow) if x == "windows" else x for x in CASES],
+)
 def case(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("case")
     made, sources, settings = CASES[request.param](folder)
