@@ -24,8 +24,7 @@ from serving.server.models import Models, load
 from serving.server.service import GrpcMethods, Rest, Service
 from serving.server.tensors import Limits
 
-_MOST_CONNECTIONS = 1024
-_MOST_HEAD_BYTES = 2**14
+_MOST_CONNECTIONS, _MOST_HEAD_BYTES = 1024, 2**14
 # A connection's turn in the event loop, after which it reads less; bytes that it reads at once.
 _TURN_SECONDS, _LEAST_READ, _MOST_READ = 0.0005, 2**8, 2**18
 
@@ -196,6 +195,7 @@ class ModelServer:
     async def _close_ports(self) -> None:
         """Take no new requests; return when those under way have ended, or after the grace."""
         await asyncio.gather(*(end() for end in self._ends))
+        await asyncio.sleep(0.2)  # a process that ends resets answers that are not read yet
 
 
 def _claim(host: str, port: int) -> socket.socket:
