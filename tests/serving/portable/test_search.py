@@ -148,6 +148,7 @@ def test_a_search_answers_as_the_loop(case, version, execution):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("case", ["phrases", "windows"], indirect=True)
 def test_xla_answers_as_the_loop(case, monkeypatch):
     monkeypatch.setattr(type(case.run.config), "compiles", lambda config: True)
     for source, found, wanted in zip(case.sources, by_keras(case, None), case.wanted, strict=True):
