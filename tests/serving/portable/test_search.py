@@ -130,9 +130,8 @@ def assert_alike(found, wanted, source):
     for name, value in found.items():
         expected = getattr(wanted, name)
         if name in ("scores", "weights", "least"):
-            near = 1e-4 if name == "scores" else 2e-3
             value = np.reshape(value, np.shape(expected))
-            np.testing.assert_allclose(value, expected, atol=near, err_msg=source)
+            np.testing.assert_allclose(value, expected, atol=1e-4, err_msg=source)
         else:
             assert value == expected, (source, name)
 
@@ -171,11 +170,11 @@ def test_forced_decoding_answers_as_the_model_that_reads_the_whole_target(case, 
         zip(sources, said, model.score(sources, said), strict=True)
     ):
         wanted = by_reading(case, source, target)
-        np.testing.assert_allclose(found.log_probs, wanted, atol=2e-3, err_msg=source)
+        np.testing.assert_allclose(found.log_probs, wanted, atol=1e-4, err_msg=source)
         score = sum(wanted) / ((5 + len(wanted)) / 6) ** case.search.length_penalty
-        np.testing.assert_allclose(found.score, score, rtol=1e-4, atol=2e-3)
-        np.testing.assert_allclose(saved["log_probs"][row, : len(wanted)], wanted, atol=2e-3)
-        np.testing.assert_allclose(saved["score"][row], found.score, rtol=1e-4, atol=2e-3)
+        np.testing.assert_allclose(found.score, score, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(saved["log_probs"][row, : len(wanted)], wanted, atol=1e-4)
+        np.testing.assert_allclose(saved["score"][row], found.score, rtol=1e-4, atol=1e-4)
         assert found.tokens == tuple(x.decode() for x in saved["tokens"][row] if x)
         assert found.truncated == saved["truncated"][row]
 
