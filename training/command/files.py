@@ -61,7 +61,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.errno and error.filename is None:  # without a number it is no error of a system
             error.filename = str(path)
         raise
 

@@ -36,6 +36,7 @@ def test_what_cannot_be_downloaded_says_what_to_put_where(folders, monkeypatch):
         with pytest.raises(CorpusError, match=f"{name} is not in ") as error:
             load(name, "test")
         assert re.search(r"; put \S.* into .*/cache/keras-attention/", one_line(error))
+        assert "None" not in one_line(error)
     assert not list((folders / "cache/keras-attention").iterdir())
 
 
