@@ -24,7 +24,7 @@ FLOORS = {
     "numerals": (6, 98),
     "numbers": (8, 96),
     "formulas": (4, 98),
-    "pinyin": (6, 98),
+    "pinyin": (4, 98),
     "tags": (10, 98),
     "misspelled": (4, 94),
     "products": (4, 98),
