@@ -19,23 +19,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
     # NumPy and the like take a while to import.
-    from serving.batch import inputs
     from serving.batch import job as jobs
+    from serving.batch.inputs import KINDS, find, kind_of
 
     started = time.monotonic()
     model, output = jobs.latest_version(options.model), options.output.resolve()
-    paths = inputs.find(options.inputs, output)
-    kind = inputs.KINDS[inputs.kind_of(paths[0])].of(options)
+    inputs = find(options.inputs, output)
+    kind = KINDS[kind_of(inputs[0][0])](options.id, options.time)
     job = jobs.BatchJob(model, output, kind, options.batch_size)
     jobs.start(job)
     if options.workers == 1 and options.address is None:
-        reports = jobs.in_process(job, paths, options.threads)
+        reports = jobs.in_process(job, inputs, options.threads)
     else:
-        reports = jobs.on_ray(job, paths, options.threads, options.workers, options.address)
+        reports = jobs.on_ray(job, inputs, options.threads, options.workers, options.address)
     done = []
     with (
         going_on("the same command answers the files that are missing"),
-        progress(len(paths), "files") as advance,
+        progress(len(inputs), "files") as advance,
     ):
         for report in reports:
             done.append(report)
@@ -62,9 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model", type=Path, required=True, metavar="DIR", help="models/NAME, or a version of it")
     text = (
-        "text files with a text a line, or .jsonl of objects with a text, .gz or not; folders "
-        "or files of PNG or JPEG images; .csv, .gz or not, a row for each visit; may be given "
-        "several times"
+        "text files with a text a line, .gz or not; folders or files of PNG or JPEG images; .csv, "
+        ".gz or not, a row for each visit; may be given several times"
     )
     add("--input", dest="inputs", action="append", required=True, metavar="GLOB", help=text)
     add("--output", type=folder_to_write, required=True, metavar="DIR", help="of the answers")

@@ -10,12 +10,13 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from serving.api.image_files import INPUT
-from serving.batch.inputs import Events, InputKind, Item, JobError, Texts, open_file, target
-from training.command.errors import install
+from serving.batch.inputs import InputKind, Item, Texts, open_file, target
+from training.command.errors import UserError, install
 from training.command.files import read_json, replacing
 
 Fields = dict[str, Any]  # of an answer
@@ -42,24 +43,23 @@ class BatchJob:
 
 @dataclass(frozen=True)
 class Done:
-    """A worker's report on a file; lines are 0 where the output was there already.
+    """A worker's report on an input; `were_there` is 1 where the output was there already.
 
     `notes`, a line each, say what is taken otherwise than the file says.
     """
 
-    file: str
     lines: int = 0
     bad: int = 0
     truncated: int = 0
     unknown: int = 0
+    were_there: int = 0
     notes: str = ""
-    was_there: bool = False
 
 
 def start(job: BatchJob) -> None:
     """Make the output folder, with a manifest of the model.
 
-    Raises JobError if it holds the answers of another model.
+    Raises UserError if it holds the answers of another model.
     """
     job.output.mkdir(parents=True, exist_ok=True)
     manifest = job.output / MANIFEST
@@ -72,38 +72,34 @@ def start(job: BatchJob) -> None:
             aside.write_text(json.dumps(own, indent=1) + "\n", encoding="utf-8")
     found = read_json(manifest)
     if not isinstance(found, dict) or found.get("graph") != own["graph"]:
-        raise JobError(f"{job.output} holds answers of another model: choose another --output")
+        raise UserError(f"{job.output} holds answers of another model: choose another --output")
 
 
-def answer_file(job: BatchJob, model: Answers, path: Path) -> Done:
+def answer_input(job: BatchJob, model: Answers, files: Sequence[Path]) -> Done:
     """Answer all items of an input, unless its output is there.
 
     The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
     the text was longer than the model reads, `unknown` where it has letters that training never
-    saw, `model_version`, and for JSON lines what else the line had. An image has its file's name
-    with `text` and `score`, a history its id with `probability`. An item that cannot be read has
-    `error` in their place.
+    saw, and `model_version`. An image has its file's name with `text` and `score`, a history its id
+    with `probability`. An item that cannot be read has `error` in their place.
     """
-    final = target(path, job.output)
+    final = target(files[0], job.output)
     if final.exists():
-        return Done(path.name, was_there=True)
+        return Done(were_there=1)
     counts = Counter[str]()
     with (
         replacing(final, _aside_of(final)) as aside,
         open_file(aside, "wb", final.suffix == ".gz") as written,
     ):
-        for item in _answered(job, model, path):
-            if item.error:
-                item.record["error"] = item.error
-            text = json.dumps(item.record, ensure_ascii=False)
+        for item in _answered(job, model, files):
+            record = item.record | ({"error": item.error} if item.error else {})
+            text = json.dumps(record, ensure_ascii=False)
             written.write(text.encode("utf-8", "replace") + b"\n")
-            counts["lines"] += 1
-            counts.update(name for name in ("error", *_IF_SO) if item.record.get(name))
-    notes = job.kind.notes if isinstance(job.kind, Events) else []
-    told = counts["error"], counts["truncated"], counts["unknown"], "\n".join(notes)
-    report = Done(path.name, counts["lines"], *told)
-    notes.clear()
-    return report
+            counts.update(["lines", *(name for name in ("error", *_IF_SO) if record.get(name))])
+    notes = "\n".join(job.kind.notes)
+    job.kind.notes.clear()
+    told = (counts[name] for name in ("lines", "error", *_IF_SO))
+    return Done(*told, notes=notes)
 
 
 def _aside_of(final: Path) -> Path:
@@ -121,33 +117,17 @@ def sweep(job: BatchJob) -> None:
 
 def summary(job: BatchJob, reports: Sequence[Done], seconds: float) -> dict[str, Any]:
     """Return the totals of a job."""
-    names = ("lines", "bad", "truncated", "unknown")
+    names = ("lines", "bad", "truncated", "unknown", "were_there")
     totals = {name: sum(getattr(report, name) for report in reports) for name in names}
-    totals["were_there"] = sum(report.was_there for report in reports)
-    about = {"output": str(job.output), "model": str(job.model), "files": len(reports), **totals}
     pace = round(totals["lines"] / seconds, 1) if seconds else 0.0
+    about = {"output": str(job.output), "model": str(job.model), "files": len(reports), **totals}
     return {**about, "seconds": round(seconds, 1), "lines_per_second": pace}
 
 
-def _windows(job: BatchJob, path: Path) -> Iterator[list[Item]]:
-    """Yield the items of an input, as many together as the kind says, or less of large ones."""
-    window: list[Item] = []
-    size = 0
-    for item in job.kind.items(path):
-        window.append(item)
-        size += 0 if item.error else job.kind.size(item.value)
-        if len(window) >= max(job.kind.window, job.batch_size) or size > _MOST_SIZE:
-            yield window
-            window, size = [], 0
-    if window:
-        yield window
-
-
-def _answered(job: BatchJob, model: Answers, path: Path) -> Iterator[Item]:
+def _answered(job: BatchJob, model: Answers, files: Sequence[Path]) -> Iterator[Item]:
     """Yield the items of an input, with their answers."""
-    for window in _windows(job, path):
-        good = [item for item in window if not item.error]
-        good.sort(key=lambda item: job.kind.size(item.value))
+    for window in _windows(job, files):
+        good = sorted((item for item in window if not item.error), key=attrgetter("size"))
         for first in range(0, len(good), job.batch_size):
             batch = good[first : first + job.batch_size]
             answers = model([item.value for item in batch])
@@ -159,24 +139,37 @@ def _answered(job: BatchJob, model: Answers, path: Path) -> Iterator[Item]:
         yield from window
 
 
+def _windows(job: BatchJob, files: Sequence[Path]) -> Iterator[list[Item]]:
+    """Yield the items of an input, as many together as the kind says, or less of large ones."""
+    window: list[Item] = []
+    size = 0
+    for item in job.kind.items(files):
+        window.append(item)
+        size += item.size
+        if len(window) >= max(job.kind.window, job.batch_size) or size > _MOST_SIZE:
+            yield window
+            window, size = [], 0
+    yield window
+
+
 def latest_version(path: Path) -> Path:
     """Return a model's newest version directory, or the path itself if it is one.
 
-    Raises JobError if there is none.
+    Raises UserError if there is none.
     """
     numbered = [entry for entry in path.glob("*") if entry.name.isdecimal()]
     for entry in (path, *sorted(numbered, key=lambda entry: int(entry.name), reverse=True)):
         if (entry / "saved_model.pb").is_file():
             return entry.resolve()
         if (entry / "manifest.json").is_file():
-            raise JobError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
-    raise JobError(f"{path} holds no exported model: python -m serving.export makes one")
+            raise UserError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
+    raise UserError(f"{path} holds no exported model: python -m serving.export makes one")
 
 
 def load_model(job: BatchJob, threads: int) -> Answers:
     """Return the signature of an export that answers items of the job's kind.
 
-    Raises JobError if it cannot be loaded, or has no such signature.
+    Raises UserError if it cannot be loaded, or has no such signature.
     """
     import training.command.startup  # noqa: F401
 
@@ -191,9 +184,9 @@ def load_model(job: BatchJob, threads: int) -> Answers:
     try:
         loaded = tf.saved_model.load(str(job.model))
     except Exception as error:
-        raise JobError(f"cannot load {job.model}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"cannot load {job.model}: {str(error).splitlines()[0]}") from error
     if job.kind.signature not in loaded.signatures:
-        raise JobError(f"{job.model} has no signature `{job.kind.signature}`")
+        raise UserError(f"{job.model} has no signature `{job.kind.signature}`")
     # Its variables are there as long as it is.
     return lambda values: _ask(job.kind, loaded.signatures[job.kind.signature], values)
 
@@ -232,28 +225,31 @@ def _fields(outputs: Iterable[tuple[str, Any]]) -> Fields:
     return fields
 
 
-def in_process(job: BatchJob, paths: Sequence[Path], threads: int) -> Iterator[Done]:
+def in_process(job: BatchJob, inputs: Sequence[Sequence[Path]], threads: int) -> Iterator[Done]:
     """Answer input by input, here."""
     model = load_model(job, threads)
-    for path in paths:
-        yield answer_file(job, model, path)
+    return (answer_input(job, model, files) for files in inputs)
 
 
 def on_ray(
-    job: BatchJob, paths: Sequence[Path], threads: int, workers: int, address: str | None
+    job: BatchJob,
+    inputs: Sequence[Sequence[Path]],
+    threads: int,
+    workers: int,
+    address: str | None,
 ) -> Iterator[Done]:
     """Answer with workers that have a model each; a worker that dies is started again.
 
-    The files, one a task, the model and the output are on a file system that all workers share.
+    The inputs, one a task, the model and the output are on a file system that all workers share.
     Without the address of a cluster Ray starts on this machine, and stops in the end. Raises
-    JobError if Ray is not installed, or cannot be reached.
+    UserError if Ray is not installed, or cannot be reached.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
         from ray.data import ActorPoolStrategy, DataContext
     except ModuleNotFoundError:
-        raise JobError(f"several workers need Ray: {install('batch')}") from None
+        raise UserError(f"several workers need Ray: {install('batch')}") from None
     root = str(Path(__file__).parents[2])
     options: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": root}}}
     if address is None:
@@ -263,12 +259,13 @@ def on_ray(
         ray.init(address=address, log_to_driver=False, logging_level="error", **options)
     except Exception as error:  # Ray raises it bare where it cannot start
         where = f"cannot reach Ray at {address}" if address else "cannot start Ray here"
-        raise JobError(f"{where}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"{where}: {str(error).splitlines()[0]}") from error
     try:
         DataContext.get_current().enable_progress_bars = False
-        tasks = ray.data.from_items([str(path) for path in paths], override_num_blocks=len(paths))
+        rows = [{"files": list(map(str, files))} for files in inputs]
+        tasks = ray.data.from_items(rows, override_num_blocks=len(rows))
         # A pool that may grow stays at one worker: a task of minutes is no reason to grow it.
-        size = min(workers, len(paths))
+        size = min(workers, len(rows))
         pool = ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1)
         reports = tasks.map(
             _Worker, fn_constructor_args=(job, threads), compute=pool, num_cpus=threads
@@ -286,4 +283,4 @@ class _Worker:
         self._job, self._model = job, load_model(job, threads)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return asdict(answer_file(self._job, self._model, Path(row["item"])))
+        return asdict(answer_input(self._job, self._model, list(map(Path, row["files"]))))

@@ -13,7 +13,7 @@ import urllib.request
 
 from hypothesis import HealthCheck, Phase, settings
 
-from serving.batch.job import BatchJob, answer_file, load_model, start
+from serving.batch.job import BatchJob, answer_input, load_model, start
 from serving.export.version import export
 from serving.portable.engine.pack import pack
 from tests.serving.conftest import free_port, models_config, serving
@@ -69,7 +69,7 @@ def batch(version, kind, content, folder, name):
     model = _BATCHES[version] if version in _BATCHES else load_model(job, 1)
     _BATCHES[version] = model
     (folder / name).write_bytes(content)
-    answer_file(job, model, folder / name)
+    answer_input(job, model, [folder / name])
     (output,) = job.output.glob("*.jsonl")
     records = [json.loads(line) for line in output.read_bytes().splitlines()]
     output.unlink()

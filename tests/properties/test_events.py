@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from serving.api.errors import ServingError
 from serving.api.histories import history_columns, padded_columns, read_table
 from serving.batch.inputs import Events
-from serving.batch.job import JobError
 from serving.client import AsyncPredictor, Predictor
 from serving.page.app import BadRequestError, follow
 from serving.portable.read import LocalPredictor
@@ -29,6 +28,7 @@ from tests.properties.executions import (
     served,
 )
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
+from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.pair_files import CorpusError
 from training.decode.labels import make_predictor
@@ -283,7 +283,7 @@ def test_a_file_that_is_no_table_is_refused_by_all(executions, drawn, change, pl
     answers = {"training": found["attention"]["training"](path)}
     for each in ("local", "gRPC, savedmodel"):
         answers[each] = found["attention"][each](path)
-    with contextlib.suppress(JobError):
+    with contextlib.suppress(UserError):
         answers["batch"] = REFUSED
         answers["batch"] = found["attention"]["batch"](path)
     assert_alike({each: [answer] for each, answer in answers.items()}, [content], 2e-4)

@@ -1,4 +1,3 @@
-import argparse
 import dataclasses
 import gzip
 import json
@@ -16,15 +15,15 @@ from serving.batch.__main__ import main
 from serving.batch.inputs import Events, Images, Texts
 from serving.batch.job import (
     BatchJob,
-    JobError,
     _Worker,
-    answer_file,
+    answer_input,
     latest_version,
     start,
     sweep,
 )
 from tests.serving.conftest import add_version, save_upper
 from tests.serving.page.models import save_predictor
+from training.command.errors import UserError
 from training.sources.kinds import SOURCE_KINDS
 
 
@@ -61,8 +60,6 @@ def read(path):
 
 def test_every_kind_of_source_has_its_input():
     assert inputs.KINDS.keys() == SOURCE_KINDS.keys()
-    options = argparse.Namespace(id="patient", time="day")
-    assert inputs.KINDS["events"].of(options) == Events("patient", "day")
 
 
 def test_every_line_has_its_record_in_order(job, tmp_path):
@@ -70,7 +67,7 @@ def test_every_line_has_its_record_in_order(job, tmp_path):
     texts = ["é" * rng.randint(0, 40) for _ in range(23)]
     source = tmp_path / "a.txt.gz"
     source.write_bytes(gzip.compress("\n".join(texts).encode() + b"\n"))
-    done = answer_file(job, upper, source)
+    done = answer_input(job, upper, [source])
     found = read(job.output / "a.jsonl.gz")
     assert [record["translation"] for record in found] == [text.upper() for text in texts]
     assert [record["score"] for record in found] == [-len(text) for text in texts]
@@ -87,40 +84,22 @@ def test_texts_of_like_length_share_a_batch_of_few_long_ones(job, tmp_path, monk
         return upper(texts)
 
     (tmp_path / "a.txt").write_text("aaaa\nb\ncccc\nd\neeee\n")
-    answer_file(job, translate, tmp_path / "a.txt")
+    answer_input(job, translate, [tmp_path / "a.txt"])
     assert batches == [["b", "d", "aaaa"], ["cccc", "eeee"]]
     monkeypatch.setattr(jobs, "_MOST_SIZE", 100)
     (tmp_path / "b.txt").write_text(f"{'y' * 60}\n" * 5)
-    answer_file(job, translate, tmp_path / "b.txt")
+    answer_input(job, translate, [tmp_path / "b.txt"])
     assert [len(batch) for batch in batches[2:]] == [2, 2, 1]
 
 
-def test_json_lines_keep_what_they_had(job, tmp_path):
-    source = tmp_path / "a.jsonl"
-    source.write_text('{"id": 1, "text": "one"}\n{"id": 2, "text": "two"}\n')
-    answer_file(job, upper, source)
-    one, two = read(job.output / "a.jsonl")
-    assert (one["id"], one["text"], one["translation"]) == (1, "one", "ONE")
-    assert (two["id"], two["translation"]) == (2, "TWO")
-
-
 def test_a_bad_line_has_its_reason(job, tmp_path):
-    source = tmp_path / "a.jsonl"
-    bad = {
-        1: (b"\xff", "not UTF-8"),
-        3: (b'{"txt": "x"}', "not an object with a text 'text'"),
-        6: (b"[" * 99_999, "not JSON"),
-    }
-    good = {4: b'{"text": "' + b"y" * 4001 + b'"}', 5: b'{"text": "\\ud800"}'}
-    lines = [bad[n][0] if n in bad else good.get(n, b'{"text": "good"}') for n in range(7)]
-    source.write_bytes(b"\n".join(lines))
-    done = answer_file(job, upper, source)
-    assert (done.lines, done.bad, done.truncated) == (7, 3, 1)
-    found = read(job.output / "a.jsonl")
-    assert [n for n, record in enumerate(found) if "error" in record] == sorted(bad)
-    for number, (_, reason) in bad.items():
-        assert reason in found[number]["error"]
-    assert [found[n]["translation"] for n in (0, 2)] == ["GOOD", "GOOD"]
+    source = tmp_path / "a.txt"
+    source.write_bytes(b"\xef\xbb\xbfgood\n\xff\r\n" + b"y" * 4001 + b"\r\nb")
+    done = answer_input(job, upper, [source])
+    assert (done.lines, done.bad, done.truncated) == (4, 1, 1)
+    good, bad, _, last = read(job.output / "a.jsonl")
+    assert (good["translation"], last["translation"]) == ("GOOD", "B")
+    assert "not UTF-8" in bad["error"]
 
 
 @pytest.mark.parametrize("kind", [Texts(), Events()])
@@ -130,8 +109,8 @@ def test_a_file_that_is_not_whole_is_named_in_one_line(kind, job, tmp_path):
     for damaged in (packed[: len(packed) // 2], packed[:-8] + bytes(4) + packed[-4:], b"text"):
         source = tmp_path / "a.csv.gz"
         source.write_bytes(damaged)
-        with pytest.raises(inputs.JobError, match=r"^\S*a\.csv\.gz cannot be read: .+$") as caught:
-            answer_file(dataclasses.replace(job, kind=kind), upper, source)
+        with pytest.raises(UserError, match=r"^\S*a\.csv\.gz cannot be read: .+$") as caught:
+            answer_input(dataclasses.replace(job, kind=kind), upper, [source])
         assert "\n" not in str(caught.value)
         assert [path.name for path in job.output.iterdir()] == ["job.json"]
 
@@ -151,17 +130,16 @@ def test_images_of_a_folder_come_in_the_order_of_their_names(job, tmp_path):
             for one in contents
         ]
 
-    (path,) = inputs.find([str(folder)], job.output)
-    done = answer_file(dataclasses.replace(job, kind=Images()), read_images, path)
+    (files,) = inputs.find([str(folder)], job.output)
+    done = answer_input(dataclasses.replace(job, kind=Images()), read_images, files)
     found = read(job.output / "shots.jsonl")
     assert [record["image"] for record in found] == sorted(names)
     assert found.pop(4) == {"image": "04.png", "error": "no PNG"}
     assert all(record["text"] == record["image"] for record in found)
     assert (done.lines, done.bad, max(asked)) == (11, 1, 3)
     (some,) = inputs.find([str(folder / "*.png")], job.output)
-    assert [file.name for file in inputs.images_of(some)] == [n for n in names if n.endswith("png")]
-    (one,) = inputs.find([str(folder / "00.JPG")], job.output)
-    assert inputs.images_of(one) == [folder / "00.JPG"]
+    assert [file.name for file in some] == [n for n in names if n.endswith("png")]
+    assert inputs.find([str(folder / f"0{n}.*") for n in "010"], job.output) == [files[:2]]
 
 
 def test_histories_of_a_table_share_batches_by_their_length(job, tmp_path):
@@ -176,23 +154,23 @@ def test_histories_of_a_table_share_batches_by_their_length(job, tmp_path):
         return [{"probability": len(one["time"]) / 10} for one in histories]
 
     assert inputs.kind_of(table) == "events"
-    answer_file(dataclasses.replace(job, kind=Events("patient", "day")), predict, table)
+    answer_input(dataclasses.replace(job, kind=Events("patient", "day")), predict, [table])
     found = read(job.output / "visits.jsonl.gz")
     assert [record["patient"] for record in found] == [f"p{n}" for n in range(7)]
     counts = [sum(row[0] == f"p{n}" for row in rows) for n in range(7)]
     assert [record["probability"] for record in found] == [count / 10 for count in counts]
     assert all(each == sorted(each) for each in lengths)
     (job.output / "visits.jsonl.gz").unlink()
-    with pytest.raises(inputs.JobError, match="has no column 'id'; it has patient, day, bili"):
-        answer_file(dataclasses.replace(job, kind=Events()), predict, table)
+    with pytest.raises(UserError, match="has no column 'id'; it has patient, day, bili"):
+        answer_input(dataclasses.replace(job, kind=Events()), predict, [table])
     assert not (job.output / "visits.jsonl.gz").exists()
 
 
 def test_a_file_that_is_there_is_not_made_again(job, tmp_path):
     source = tmp_path / "a.txt"
     source.write_text("one\n")
-    answer_file(job, upper, source)
-    assert answer_file(job, lambda texts: 1 / 0, source).was_there
+    answer_input(job, upper, [source])
+    assert answer_input(job, lambda texts: 1 / 0, [source]).were_there
 
 
 def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
@@ -205,15 +183,15 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
         "    calls.append(1)\n"
         "    if len(calls) == 9: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return [{'translation': t} for t in texts]\n"
-        "answer_file(BatchJob(Path(sys.argv[1]), Path(sys.argv[2]), batch_size=3), die,"
-        " Path(sys.argv[3]))"
+        "answer_input(BatchJob(Path(sys.argv[1]), Path(sys.argv[2]), batch_size=3), die,"
+        " [Path(sys.argv[3])])"
     )
     command = [sys.executable, "-c", code, *map(str, (job.model, job.output, source))]
     died = subprocess.run(command, check=False)
     assert died.returncode == -signal.SIGKILL
     assert not (job.output / "a.jsonl").exists()
     assert list(job.output.glob(".a.*"))
-    assert answer_file(job, upper, source).lines == 50
+    assert answer_input(job, upper, [source]).lines == 50
     sweep(job)
     assert sorted(p.name for p in job.output.iterdir()) == ["a.jsonl", "job.json"]
     assert len(read(job.output / "a.jsonl")) == 50
@@ -224,7 +202,7 @@ def test_another_model_does_not_mix_with_what_is_there(job, tmp_path):
     other = tmp_path / "model" / "8"
     other.mkdir()
     (other / "saved_model.pb").write_bytes(b"another")
-    with pytest.raises(JobError, match="another model"):
+    with pytest.raises(UserError, match="another model"):
         start(BatchJob(other, job.output))
 
 
@@ -242,7 +220,7 @@ def test_inputs_that_no_job_can_have_are_refused(pattern, output, reason, tmp_pa
     for name in ("x/a.txt", "y/a.txt", "z/c.csv"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("one\n")
-    with pytest.raises(inputs.JobError, match=reason):
+    with pytest.raises(UserError, match=reason):
         inputs.find([str(tmp_path / pattern)], tmp_path / output)
 
 
@@ -266,12 +244,12 @@ def test_the_newest_version_is_taken(tmp_path):
     (tmp_path / "writing-11").mkdir()
     assert latest_version(tmp_path).name == "10"
     assert latest_version(tmp_path / "2").name == "2"
-    with pytest.raises(JobError, match="no exported model"):
+    with pytest.raises(UserError, match="no exported model"):
         latest_version(tmp_path / "writing-11")
     (tmp_path / "onnx" / "1").mkdir(parents=True)
     (tmp_path / "onnx" / "1" / "manifest.json").write_text("{}")
     for path in (tmp_path / "onnx", tmp_path / "onnx" / "1"):
-        with pytest.raises(JobError, match="Received: an export in ONNX"):
+        with pytest.raises(UserError, match="Received: an export in ONNX"):
             latest_version(path)
 
 
@@ -283,16 +261,16 @@ def test_a_worker_of_ray_reports_what_is_told_of_its_file(tmp_path):
     job = BatchJob(version, tmp_path / "out", pickle.loads(pickle.dumps(Events())))
     start(job)
     worker = _Worker(job, 1)
-    first = worker({"item": str(table)})
+    first = worker({"files": [str(table)]})
     assert first["notes"] == f"{table}: 2 cells are taken as missing in bili: line 3, 'unknown'"
     assert first["lines"] == 2
     table.rename(tmp_path / "other.csv").write_text("id,time,bili\na,1,0.5\n")
-    assert worker({"item": str(tmp_path / "other.csv")})["notes"] == ""
+    assert worker({"files": [str(tmp_path / "other.csv")]})["notes"] == ""
 
 
 def test_lines_with_letters_that_training_never_saw_are_counted(job, tmp_path):
     source = tmp_path / "a.txt"
     source.write_text("a\nß\n")
     answers = {"a": {}, "ß": {"unknown": "ß"}}
-    done = answer_file(job, lambda texts: [answers[text] for text in texts], source)
+    done = answer_input(job, lambda texts: [answers[text] for text in texts], [source])
     assert (done.lines, done.unknown) == (2, 1)
