@@ -69,6 +69,7 @@ DATA = {
     "serving": [
         "check/*.json",
         "client/serving.*",
+        "demo/*.toml",
         "deploy/**/*",
         "page/**/*",
         "portable/engine/*",

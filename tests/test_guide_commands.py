@@ -54,8 +54,8 @@ PAGES += tuple(f"../{path.parent.name}/{path.name}" for path in DOCS.glob("s[ce]
 COMMANDS = [(guide, *command) for guide in PAGES for command in commands(guide)]
 for name, one in demo.DEMOS.items():
     values = {**vars(one), "name": name, "output": ".", "port": 1}
-    for line in (*demo.STAGES.values(), demo.SERVE, *one.questions):
-        module, *words = shlex.split(line.format(**values))
+    for line in (*demo.STAGES.values(), demo.SERVE, *demo.QUESTIONS[one.questions]):
+        _, module, *words = demo.words_of(line.format(**values))
         COMMANDS.append((f"demo {name}", module, words))
 
 

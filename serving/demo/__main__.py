@@ -2,8 +2,8 @@
 
 `en-fr` and `en-zh` translate the built-in corpus, `digits` and `captcha` are images, `pbcseq` is
 histories of patients, `pronounce` is spelling to phones. Where a preset's whole training takes
-longer than a demo should, less of it is done. Each stage is a command that can be run alone, is
-printed, and is run.
+longer than a demo should, less of it is done. Each stage is a command of `demos.toml`, which can be
+run alone, is printed, and is run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,33 +25,11 @@ from training.command.errors import UserError
 from training.command.native import need
 from training.command.options import Parser, folder_to_write, main_guard
 
+_INSTALLED = str(__package__).rpartition("serving")[0]  # before names of packages, in a wheel
 LIST = "made-by-the-demo.txt"  # names what a later demo may replace
-_MADE = ("run", "evaluation.json", "server.log", "picture.png", "onnx", "images", "visits.csv")
-STAGES = {
-    "Train the preset {preset}": "training.train --preset {preset} {settings}--output {output}/run",
-    "Evaluate on what training never saw": (
-        "training.evaluate --run {output}/run {scored}--output {output}/evaluation.json"
-    ),
-    "Export as a SavedModel for TensorFlow Serving": (
-        "serving.export --run {output}/run --output {output}/models/{name}"
-    ),
-    "Check the export as TensorFlow Serving would load it": (
-        "serving.check {output}/models/{name}/1"
-    ),
-}
-SERVE = "serving.server --port={port} --model_name={name} --model_base_path={output}/models/{name}"
-_AT = "--target localhost:{port} --model {name} --wait-ready 120 --png {output}/picture.png"
-_ONNX = "serving.export --run {output}/run --output {output}/onnx --format onnx --weights int8 "
-_SENTENCE = '"She is eating a green apple."'
-_TRANSLATE = (
-    f'serving.client {_AT} --align {_SENTENCE} "He doesn\'t like apples."',
-    f"{_ONNX}--no-tables",
-    "serving.page --static {output}/onnx --output {output}/{name}.html --single-file "
-    f"--example {_SENTENCE}",
-)
-_READ = (
-    "training.pictures {name} --count 6 --output {output}/images",
-    f"serving.read {_AT} --regions {' '.join(f'{{output}}/images/{n:04d}.png' for n in range(6))}",
+_MADE = (
+    *("run", "evaluation.json", "server.log", "picture.png", "onnx", "images", "visits.csv"),
+    *("models/{name}/1", "{name}.html"),
 )
 
 
@@ -58,45 +37,20 @@ _READ = (
 class Demo:
     """A demo: a training by a preset, and the commands that ask its model.
 
-    `settings` differ from the preset's, `scored` are further arguments of the evaluation. The
-    output of the questions must have the `answers`.
+    `settings` differ from the preset's, `scored` are further arguments of the evaluation.
+    `questions` name the commands, whose output must have the `answers`.
     """
 
     preset: str
-    questions: Sequence[str]
+    questions: str
     settings: str = ""
     scored: str = ""
     answers: Sequence[str] = ()
 
 
-DEMOS = {
-    # Neither a sentence nor its pairing of words is in the training split.
-    "en-fr": Demo(
-        "phrasebook-en-fr",
-        _TRANSLATE,
-        answers=("Elle mange une pomme verte.", "Il n'aime pas les pommes."),
-    ),
-    "en-zh": Demo(
-        "phrasebook-en-zh", _TRANSLATE, answers=("她正在吃一个绿色的苹果。", "他不喜欢苹果。")
-    ),
-    "digits": Demo("digits", _READ, "--set epochs=5 "),
-    "captcha": Demo("captcha", _READ, "--set train_limit=12000 --set epochs=7 ", "--limit 500 "),
-    "pbcseq": Demo("pbcseq", (f"serving.predict {_AT} {{output}}/visits.csv",), "", "--bootstrap "),
-    "pronounce": Demo(
-        "cmudict",
-        (
-            f"serving.client {_AT} --align attention colonel wednesday quinoa choir worcester",
-            _ONNX,
-            "serving.client --local {output}/onnx --format sherpa --text --map arpabet-ipa "
-            "'The colonel sang in a choir: \"Quinoa!\"'",
-        ),
-        "--set train_limit=30000 --set epochs=4 --set encoder_layers=1 --set encoder_units=96 "
-        "--set decoder_units=128 --set readout_units=128 --set attention_units=96 "
-        "--set attention=additive --set dropout=0.1 --set label_smoothing=0.1 --set consistency=0 "
-        "--set average_epochs=0 --set warmup_steps=50 --set validation_limit=500 ",
-        "--split dev --limit 500 ",
-    ),
-}
+_TABLE = tomllib.loads(Path(__file__).with_name("demos.toml").read_text(encoding="utf-8"))
+DEMOS = {name: Demo(**values) for name, values in _TABLE["demos"].items()}
+STAGES, QUESTIONS, SERVE = _TABLE["stages"], _TABLE["questions"], _TABLE["serve"]
 
 
 def run(name: str, output: Path) -> None:
@@ -118,13 +72,13 @@ def run(name: str, output: Path) -> None:
         manifest = output / "models" / name / "1" / "assets.extra" / "manifest.json"
         (table,) = json.loads(manifest.read_text(encoding="utf-8"))["examples"]
         (output / "visits.csv").write_text(table, encoding="utf-8")
-    serve = SERVE.format(**values)
-    print(f"      $ python -m {serve} &")
     with (output / "server.log").open("w", encoding="utf-8") as log:
-        words = [sys.executable, "-m", *shlex.split(serve)]
-        server = subprocess.Popen(words, stdout=log, stderr=log)
+        words = words_of(SERVE.format(**values))
+        print(f"      $ python {shlex.join(words)} &")
+        server = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log)
         try:
-            said = "".join(command(line.format(**values), asks=True) for line in demo.questions)
+            questions = [line.format(**values) for line in QUESTIONS[demo.questions]]
+            said = "".join(command(line, asks=True) for line in questions)
         finally:
             server.terminate()
             server.wait()
@@ -135,21 +89,24 @@ def run(name: str, output: Path) -> None:
     print(f"\nDone in {time.perf_counter() - started:.0f} s. All of it is in {output}/.")
 
 
-def command(line: str, asks: bool = False) -> str:
-    """Print and run a command of this project; return what it says if it asks.
+def words_of(line: str) -> list[str]:
+    """Return the arguments by which Python runs a command: a module as installed, and its own."""
+    return ["-m", *shlex.split(f"{_INSTALLED}{line}")]
 
-    Raises UserError if it fails.
-    """
-    print(f"      $ python -m {line}", flush=True)
+
+def command(line: str, asks: bool = False) -> str:
+    """Print and run a command; return what it says if it asks. Raises UserError if it fails."""
+    words = words_of(line)
+    print(f"      $ python {shlex.join(words)}", flush=True)
     result = subprocess.run(
-        [sys.executable, "-m", *shlex.split(line)],
+        [sys.executable, *words],
         stdout=subprocess.PIPE if asks else None,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"} if asks else None,
         encoding="utf-8",
         check=False,
     )
     if result.returncode:
-        raise UserError(f"{line.split()[0]} failed with exit status {result.returncode}")
+        raise UserError(f"{words[1]} failed with exit status {result.returncode}")
     print(result.stdout or "", flush=True)
     return result.stdout or ""
 
@@ -160,10 +117,9 @@ def make_room(name: str, output: Path) -> None:
     Raises UserError if what this one makes is there already, and no demo made it.
     """
     listed = output / LIST
-    of_names = {each: {f"models/{each}/1", f"{each}.html"} for each in DEMOS}
-    made = {*_MADE, *of_names[name]}
+    made = {path.format(name=name) for path in _MADE}
     if listed.is_file():
-        known = made.union(*of_names.values())
+        known = {path.format(name=each) for each in DEMOS for path in _MADE}
         own = known.intersection(listed.read_text(encoding="utf-8").splitlines())
         versions = (output / "models" / name).glob("*")
         present = {path for path in made if os.path.lexists(output / path)}

@@ -61,7 +61,7 @@ def test_a_list_with_other_paths_gives_no_leave_to_delete_them(tmp_path):
 @pytest.mark.parametrize("name", sorted(demo.DEMOS))
 def test_a_demo_goes_through_all_stages_and_stops_its_server(name, monkeypatch, tmp_path, capsys):
     reached, output = [], tmp_path / "a b"
-    monkeypatch.setattr(demo, "SERVE", "http.server 0")
+    monkeypatch.setattr(demo, "SERVE", "serving.server --help")
 
     def command(line, asks=False):
         reached.append(line.split()[0])
@@ -73,7 +73,7 @@ def test_a_demo_goes_through_all_stages_and_stops_its_server(name, monkeypatch, 
 
     monkeypatch.setattr(demo, "command", command)
     demo.main([name, "--output", str(output)])
-    asked = [line.split()[0] for line in demo.DEMOS[name].questions]
+    asked = [line.split()[0] for line in demo.QUESTIONS[demo.DEMOS[name].questions]]
     stages = ["training.train", "training.evaluate", "serving.export", "serving.check"]
     assert reached == [*stages, *asked]
     assert "[5/5]" in capsys.readouterr().out
@@ -82,7 +82,7 @@ def test_a_demo_goes_through_all_stages_and_stops_its_server(name, monkeypatch, 
 
 
 def test_another_answer_than_is_expected_ends_the_demo(monkeypatch, tmp_path):
-    monkeypatch.setattr(demo, "SERVE", "http.server 0")
+    monkeypatch.setattr(demo, "SERVE", "serving.server --help")
     monkeypatch.setattr(demo, "command", lambda line, asks=False: "Elle mange une pomme verte.")
     with pytest.raises(UserError, match="expected the answer Il n'aime pas les pommes"):
         demo.main(["--output", str(tmp_path)])
