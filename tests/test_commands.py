@@ -30,77 +30,52 @@ ASKED = ["--model", "m", "--target", "127.0.0.1:1", "--retries", "0"]  # where n
 MISTAKES = [
     ("training.train", ["--preset", "nothing", "--output", "NEW"], "unknown preset 'nothing'"),
     ("training.train", ["--data", "tsv:/no.tsv", "--output", "NEW"], "Cannot read /no.tsv"),
-    ("training.train", ["--preset", "cmudict", "--set", "clip_norm=-1"], "clip_norm expected more"),
     ("training.train", [*CMUDICT, "--set", "attention=what"], "expected one of none, additive,"),
     ("training.train", [*CMUDICT, "--dev", "tsv:/no.tsv"], "Cannot read /no.tsv"),
-    ("training.train", [*CMUDICT, "--data", "cmudit"], "Did you mean cmudict?"),
     ("training.train", [*CMUDICT, "--dev", "nothing"], "Unknown corpus 'nothing'"),
     ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--tokenizers", "FULL"], "Received: no "),
     ("training.evaluate", ["--run", "RUN", "--data", "nothing"], "Unknown corpus 'nothing'"),
-    ("training.train", ["--preset", "digits", "--data", "digit"], "Did you mean digits?"),
     ("training.train", ["--preset", "digits", "--data", "tsv:FILE"], "Unknown images 'tsv:"),
-    ("training.train", ["--preset", "pbcseq", "--data", "mayo"], "one of pbcseq, nafld"),
     ("training.train", ["--preset", "/no.toml"], "/no.toml: No such file or directory"),
     ("training.train", [*OWN, "--set", "attentoin=dot"], "did you mean attention"),
-    ("training.train", [*OWN, "--set", "attention=what"], "expected one of none, additive,"),
-    ("training.train", [*OWN, "--dev", "nothing"], "Unknown corpus 'nothing'"),
-    ("training.train", [*CMUDICT, "--dev", "0.1"], "dev expected a SPEC, for cmudict has splits"),
     ("training.train", ["--data", "tsv:TABLE", "--output", "FULL"], "README.md is no run"),
     ("training.prepare", ["--data", "tsv:TABLE", "--output", "FULL"], "README.md is no run"),
     ("serving.check", ["MODEL"], "Did you mean MODEL/1?"),
     ("training.train", ["--preset", "cmudict", "--output", "FILE/r"], "cannot write to FILE/r"),
     ("training.train", ["--resume", "--output", "NEW"], "nothing to resume"),
-    ("training.train", ["--preset", "phrasebook-en-fr", "--output", "FULL"], "README.md is no run"),
     ("training.train", ["--init", "NEW", "--output", "NEW"], "--init expected a trained run"),
     ("training.prepare", ["--output", "NEW"], "expected --preset or --data"),
     ("training.prepare", ["--preset", "digits", "--output", "NEW"], "expected source = text"),
-    ("training.prepare", ["--data", "tsv:/no.tsv", "--corpus", "NEW"], "Cannot read /no.tsv"),
-    ("training.prepare", [*CMUDICT, "--corpus", "FULL"], "is not empty"),
     ("training.prepare", [*CMUDICT, "--corpus", "FILE/c"], "cannot write to FILE/c"),
     ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--output", "NEW"], "expected no --output"),
-    ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--workers", "0"], "1. Received: 0"),
     ("training.prepare", [*CMUDICT, "--tokenizers", "RUN"], "--tokenizers expected --corpus"),
     ("training.train", [*CMUDICT, "--data", "prepared:NEW"], "NEW is not a prepared corpus"),
     ("training.train_arrays", ["NEW"], "is not prepared"),
-    ("training.train_arrays", [], "arguments are required: "),
     ("training.evaluate", ["--run", "NEW"], "no config.toml; python -m training.train makes one"),
     ("training.evaluate", ["--run", "RUNS"], "has no config.toml. Did you mean RUN?"),
     ("training.evaluate", ["--run", "RUN", "--length-penalty", "-1"], "at least 0. Received: -1"),
     ("training.evaluate", ["--run", "RUN", "--output", "NEW/a.json"], "there is no directory"),
-    ("training.evaluate", ["--run", "RUN", "--hypotheses", "RUN"], "it is a directory"),
     ("training.evaluate", ["--run", "RUN", "--hypotheses", "/dev/null"], "null: it is no file"),
-    ("training.evaluate", ["--run", "RUN", "--data", "tsv:/no.tsv"], "Cannot read /no.tsv"),
     ("training.evaluate", ["--run", "RUN", "--limit", "0"], "of at least 1. Received: 0"),
     ("training.evaluate", [*SCORED, *COVERING], "expected a --beam-width of at least 2"),
-    ("training.translate", ["--run", "RUN", *COVERING], "expected a --beam-width of at least 2"),
     ("training.evaluate", [*SCORED, "--split", "what"], "no split 'what'"),
-    ("training.evaluate", ["--run", "RUN", "--data", "prepared:NEW"], "not a prepared corpus"),
-    ("training.translate", ["--run", "NEW"], "is not a run"),
     ("training.translate", ["--run", "RUN", "RUN/best.weights.h5"], "line 3: expected UTF-8 text"),
     ("training.translate", ["--run", "RUN", "/no.txt"], "No such file or directory: /no.txt"),
-    ("training.translate", ["--run", "RUN", "--nbest", "9"], "at most --beam-width, 5"),
-    ("training.translate", ["--run", "RUN", "--batch-size", "x"], "of at least 1. Received: x"),
     ("training.phrasebook", ["--pair", "en-xx"], "en-xx"),
-    ("training.presets", ["one"], "unrecognized arguments: one"),
-    ("training.pictures", ["digits", "--output", "FILE/d"], "FILE is no directory"),
     ("training.pictures", ["digits", "--output", "FULL"], "a new or empty directory"),
     ("serving.export", ["--run", "NEW", "--output", "NEW"], "is not a run"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--nbest", "9"], "--nbest expected"),
-    ("serving.export", ["--run", "RUN", "--output", "NEW", "--weights", "int8"], "int8"),
     ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "FILE is no directory"),
     ("serving.export", [*EXPORT, *COVERING, "--nbest", "1"], "--beam-width of at least 2"),
     ("serving.export", [*EXPORT, "--format", "onnx", *BFLOAT16], "--precision float32. Received"),
     ("serving.export", [*EXPORT, "--run", "RUN", *BFLOAT16], "bfloat16 expected one --run"),
-    ("serving.check", [], "required: models/NAME/1"),
     ("serving.check", ["NEW"], "NEW holds no saved_model.pb"),
     ("serving.check", ["ONNX", "--run", "NEW"], "NEW is not a run"),
     ("serving.server", ["--model_base_path=/no", "--port=99999"], "expected a port"),
     ("serving.server", ["--port=0"], "--model_base_path and --model_config_file"),
     ("serving.server", ["--max_request_bytes=0"], "expected a whole number of 1 to"),
     ("serving.server", ["--enable_batching=yes"], "expected true or false. Received"),
-    ("serving.server", ["--file_system_poll_wait_seconds=2147483648"], "expected a whole number"),
     ("serving.client", [*ASKED, "--timeout", "x", "text"], "more than 0. Received: x"),
-    ("serving.client", [*ASKED, "--batch-size", "0", "text"], "1. Received: 0"),
     ("serving.client", [*ASKED, "--tls-roots", "/no.pem", "text"], "/no.pem"),
     ("serving.client", [*ASKED, "--align", "--png", "NEW/a.png", "a"], "there is no directory"),
     ("serving.client", [*ASKED, "--align", "--png", "FULL", "a"], "it is a directory"),
@@ -108,17 +83,14 @@ MISTAKES = [
     ("serving.client", ["--local", "MODEL", "text"], "format onnx. Received: a SavedModel"),
     ("serving.read", [*ASKED, "/no.png"], "/no.png"),
     ("serving.read", [*ASKED, "FILE", "--png", "a.png"], "--png needs --regions"),
-    ("serving.read", [*ASKED, "FILE", "--regions", "--png", "NEW/a"], "there is no directory"),
     ("serving.predict", [*ASKED, "/no.csv"], "/no.csv"),
     ("serving.batch", ["--model", "/no", "--input", "FILE", "--output", "NEW"], "no exported mo"),
     ("serving.batch", ["--model", "MODEL", "--input", "/no/*", "--output", "NEW"], "no file match"),
     ("serving.batch", ["--model", "MODEL", "--input", "FILE", "--output", "FILE/o"], "FILE/o"),
-    ("serving.page", ["--model", "m", "--port", "99999"], "expected a port"),
     ("serving.page", [], "expected --model"),
     ("serving.page", ["--model", "m", "--static", "MODEL", "--output", "NEW"], "expected --model"),
     ("serving.page", ["--model", "m", "--single-file"], "expected --static DIR with --output"),
     ("serving.page", ["--model", "m", "--manifest", "/no.json"], "/no.json"),
-    ("serving.demo", ["en-xx"], "invalid choice: 'en-xx'"),
     ("serving.demo", ["--output", "FULL"], "which the demo did not make"),
     *((name, ["--what"], "error: ") for name in MODULES),
 ]
@@ -126,9 +98,8 @@ MISTAKES = [
 
 def filled(text, folder):
     places = {"RUNS": RUN.parent, "RUN": RUN, "NEW": folder / "new"}
-    places |= {
-        name: folder / "kept" / name.lower() for name in ("FILE", "FULL", "MODEL", "ONNX", "TABLE")
-    }
+    for name in ("FILE", "FULL", "MODEL", "ONNX", "TABLE"):
+        places[name] = folder / "kept" / name.lower()
     for name, place in places.items():
         text = text.replace(name, str(place))
     return text
@@ -212,10 +183,6 @@ def said_of(default):
     if isinstance(default, list | bool | None) or default in (argparse.SUPPRESS, ""):
         return "True" if default is True else ""
     return f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def test_every_command_is_held_to_every_kind_of_mistake():
-    assert {name for name, _, _ in MISTAKES} == set(MODULES)
 
 
 HEAVY = {"tensorflow", "keras", "jax", "torch", "numpy", "matplotlib", "sentencepiece"}

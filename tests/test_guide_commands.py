@@ -3,13 +3,11 @@
 Run as they stand, which takes minutes, they are by `make test-guides`.
 """
 
-import contextlib
 import os
 import random
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -102,29 +100,21 @@ def test_the_files_that_a_guide_names_are_there(guide):
 
 def run_blocks(guide, folder):
     """Run all `bash` blocks of a guide in one shell, on a free port; return its output."""
-    script = "set -eu\n" + "".join(blocks(guide, ("bash",)))
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
-    shell = subprocess.Popen(
-        [shutil.which("bash"), "-c", script.replace("8500", str(free_port()))],
+    ends = "set -eu\ntrap 'jobs -p | xargs -r kill' EXIT\n"  # the server, too
+    script = ends + "".join(blocks(guide, ("bash",))).replace("8500", str(free_port()))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [shutil.which("bash"), "-c", script],
         cwd=folder,
-        env=environment,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
+        timeout=540,
     )
-    try:
-        output = shell.communicate(timeout=540)[0]
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(shell.pid, signal.SIGTERM)  # the server too
     logs = "".join(path.read_text(encoding="utf-8") for path in folder.glob("server.log"))
-    assert shell.returncode == 0, output + logs
-    return output
+    assert done.returncode == 0, done.stdout + logs
+    return done.stdout
 
 
 MINUTES = pytest.mark.skipif(

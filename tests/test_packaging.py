@@ -194,21 +194,16 @@ def named_distributions(text):
     return set(found + re.findall(rf"(?<![\w/]){name}(?:\[|[=~<>!]=)", text))
 
 
-def test_no_text_names_a_distribution_other_than_ours():
+def test_no_text_names_a_distribution_other_than_ours(tree):
     setups = [(path / "setup.py").read_text() for path in (ROOT, ROOT / "packaging" / "client")]
     ours = {re.search(r"^    name=\"(.+)\",$", text, re.MULTILINE)[1] for text in setups}
     assert len(ours) == 2
     assert "keras-attention" not in ours
     endings = (".py", ".md", ".toml", ".ipynb", ".html", ".js", ".yaml", ".yml", ".in", "file")
-    ignored = shutil.ignore_patterns(*NOT_SOURCE)
-    for top, folders, names in os.walk(ROOT):
-        folders[:] = set(folders) - (ignored(top, folders) - {"runs", "demo"})
-        if Path(top) == ROOT:
-            folders[:] = set(folders) - {"runs", "models", "demo"}
-        for path in (Path(top, name) for name in names if name.endswith(endings)):
-            if path != Path(__file__):
-                other = named_distributions(path.read_text(encoding="utf-8")) - ours
-                assert not other, path
+    for path in files(tree):
+        if path.name.endswith(endings) and path.name != Path(__file__).name:
+            other = named_distributions(path.read_text(encoding="utf-8")) - ours
+            assert not other, path
 
 
 def test_versions_are_the_same_in_every_file_that_names_them():

@@ -5,7 +5,6 @@ import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
-import keras
 import pytest
 
 import keras_attention
@@ -82,20 +81,3 @@ def test_pictures_of_guides_are_drawn_by_code_light_and_dark(monkeypatch):
         assert "prefers-color-scheme:dark" in picture
         assert ElementTree.fromstring(picture).tag.endswith("svg")
         assert f"](../pictures/{name}.svg)" in guides
-
-
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
-def test_outputs_are_as_wide_as_the_page_of_arguments_says(order):
-    rows, memory = keras.ops.ones((2, 3, 5)), keras.ops.ones((2, 7, 6))
-    additive, rnn = keras_attention.AdditiveAttention, keras_attention.AttentionRNN
-    options = {"return_attention_scores": True}
-
-    def shapes(layer, *inputs):
-        return [tuple(x.shape) for x in layer(*inputs, **options)]
-
-    assert shapes(additive(4), rows, memory) == [(2, 3, 6), (2, 3, 7)]
-    assert shapes(additive(4, num_heads=2), rows, memory) == [(2, 3, 6), (2, 2, 3, 7)]
-    assert shapes(keras_attention.AttentionPooling(4), memory) == [(2, 6), (2, 7)]
-    for units, width in ((None, 6 + 8), (9, 9)):
-        layer = rnn(keras.layers.LSTMCell(8), additive(4), order=order, units=units)
-        assert shapes(layer, rows, memory) == [(2, 3, width), (2, 3, 7)]

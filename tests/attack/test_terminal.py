@@ -1,13 +1,10 @@
 """A server's words on a user's terminal: nothing that it answers steers it."""
 
+import _thread
 import math
-import os
 import re
 import signal
-import subprocess
-import sys
 import threading
-import time
 
 import grpc
 import pytest
@@ -45,44 +42,44 @@ SIGNATURES.signature_def["predict"].inputs["time"].dtype = protobuf.FLOAT
 METADATA.metadata["signature_def"].value = SIGNATURES.SerializeToString()
 
 
-def asked(main, words, outputs):
-    def answer(method, *_):
-        return METADATA.SerializeToString() if method.endswith("Metadata") else response(outputs)
+@pytest.fixture
+def printed(capsys):
+    """Have a command ask a server of these outputs, and print lines that steer nothing."""
 
-    with Server(answer) as server:
-        return main(["--target", server.target, "--model", "m", *words])
+    def ask(lines, main, words, outputs, status=0):
+        def answer(method, *_):
+            about = method.endswith("Metadata")
+            return METADATA.SerializeToString() if about else response(outputs)
 
+        with Server(answer if isinstance(outputs, dict) else lambda *_: outputs) as server:
+            assert main(["--target", server.target, "--model", "m", *words]) == status
+        said = "".join(capsys.readouterr())
+        assert not STEERS.search(said)
+        assert said.count("\n") == lines
+        return said
 
-def assert_harmless(said, lines):
-    assert not STEERS.search(said)
-    assert said.count("\n") == lines
+    return ask
 
 
 @pytest.mark.parametrize(("word", "lines"), [*zip(OUTPUTS, (1, 3, 5, 1), strict=True)])
-def test_translations_and_tokens_are_printed_without_steering_the_terminal(word, lines, capsys):
+def test_translations_and_tokens_are_printed_without_steering_the_terminal(word, lines, printed):
     text = "text\ttranslation" if word == "--score" else "text"
-    assert asked(client.main, [word, text], OUTPUTS[word]) == 0
-    said = capsys.readouterr().out
-    assert_harmless(said, lines)
+    said = printed(lines, client.main, [word, text], OUTPUTS[word])
     assert HARMLESS in said
     assert r"\x1b[2J\rb\x9b31mc" in said
-    assert asked(client.main, [word, "--json", text], OUTPUTS[word]) == 0
-    said = capsys.readouterr().out
-    assert_harmless(said, 1)
+    said = printed(1, client.main, [word, "--json", text], OUTPUTS[word])
     assert r"\u001b[2J\rb\u009b31mc" in said
 
 
-def test_texts_of_images_and_ids_of_tables_are_printed_without_steering_it(capsys, tmp_path):
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_texts_of_images_and_ids_of_tables_are_printed_without_steering_it(form, printed, tmp_path):
     image, table = tmp_path / "a.png", tmp_path / "visits.csv"
     image.write_bytes(b"anything")
     person = HOSTILE.replace("\n", "").replace("\r", "")  # which the table's own format takes
     table.write_text(f"id,time\n{person},1\n", encoding="utf-8")
     outputs = {"probability": floats(1), "attention_weights": floats(1, 1)}
-    for form in ([], ["--json"]):
-        assert asked(read.main, [str(image), *form], {"text": strings(1), "score": floats(1)}) == 0
-        assert_harmless(capsys.readouterr().out, 1)
-        assert asked(predict.main, [str(table), *form], outputs) == 0
-        assert_harmless(capsys.readouterr().out, 1)
+    printed(1, read.main, [str(image), *form], {"text": strings(1), "score": floats(1)})
+    printed(1, predict.main, [str(table), *form], outputs)
 
 
 DETAILS = HOSTILE.replace("\n", " ") + HARMLESS
@@ -93,12 +90,8 @@ DETAILS = HOSTILE.replace("\n", " ") + HARMLESS
     [(grpc.StatusCode.UNKNOWN, DETAILS), response({SAID.decode(): strings(1)})],
     ids=["details of an error", "names of outputs"],
 )
-def test_errors_are_printed_in_one_line(answer, capsys):
-    with Server(lambda *_: answer) as server:
-        assert client.main(["--target", server.target, "--model", "m", "text"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert_harmless(said, 1)
+def test_errors_are_printed_in_one_line(answer, printed):
+    assert printed(1, client.main, ["text"], answer, status=1).startswith("error: ")
 
 
 def test_what_is_printable_is_all_that_a_language_needs():
@@ -106,24 +99,19 @@ def test_what_is_printable_is_all_that_a_language_needs():
     assert printable("\ud800\t\x85") == r"\ud800\t\x85"
 
 
-# A background job of a script ignores the signal, and so would the client. Not by `preexec_fn`:
-# beside gRPC's threads a fork may crash before it is the client.
-CLIENT = """\
-import runpy, signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-runpy.run_module("serving.client", run_name="__main__", alter_sys=True)
-"""
-
-
-def test_an_interrupted_client_ends_with_130_and_one_line():
+def test_an_interrupted_client_ends_with_130_and_one_line(capsys):
     over = threading.Event()
-    with Server(lambda *_: over.wait(25) and b"") as server:
-        command = [sys.executable, "-c", CLIENT, "--target", server.target, "--model", "m", "text"]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 30
-        while not server.asked and time.monotonic() < deadline:
-            time.sleep(0.05)
-        os.kill(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=30)
-        over.set()
-    assert (process.returncode, said) == (130, b"Interrupted.\n")
+
+    def interrupt(*_):
+        _thread.interrupt_main()
+        over.wait(25)
+        return b""
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+    try:
+        with Server(interrupt) as server:
+            assert client.main(["--target", server.target, "--model", "m", "text"]) == 130
+            over.set()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "Interrupted.\n"
