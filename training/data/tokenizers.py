@@ -189,24 +189,27 @@ class VocabularyTokenizer(Tokenizer):
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         strings = _split(self.kind, text)
         ids = strings.with_flat_values(self.ids(strings.flat_values))
+        # Of flat values: on ragged tensors `tf.where` puts hundreds of checks into the graph.
         if self.copies:
-            places = self.vocab_size + first_places(strings, strings)
-            return ids.with_flat_values(
-                tf.where(ids.flat_values == UNK_ID, places, ids.flat_values)
-            )
-        if self.kind in ALPHABETS:  # a capital that training never saw
-            lower = self.ids(tf.strings.lower(strings.flat_values, "utf-8"))
-            ids = tf.where(ids == UNK_ID, ids.with_flat_values(lower), ids)
-        return ids
+            known = self.vocab_size + first_places(strings, strings)
+        elif self.kind in ALPHABETS:  # a capital that training never saw
+            known = self.ids(tf.strings.lower(strings.flat_values, "utf-8"))
+        else:
+            return ids
+        return ids.with_flat_values(tf.where(ids.flat_values == UNK_ID, known, ids.flat_values))
 
     def unknown(self, text: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.unknown`."""
         if self.kind not in ALPHABETS or self.copies:
             return super().unknown(text)
-        unseen = tf.ragged.boolean_mask(self.split(text), self.tokenize(text) == UNK_ID)
-        places = tf.ragged.range(tf.cast(unseen.row_lengths(), tf.int32))
-        first = unseen.with_flat_values(first_places(unseen, unseen))
-        return tf.strings.reduce_join(tf.ragged.boolean_mask(unseen, first == places), axis=1)
+        strings, unseen = self.split(text), self.tokenize(text).flat_values == UNK_ID
+        letters = tf.boolean_mask(strings.flat_values, unseen)
+        texts = tf.boolean_mask(strings.value_rowids(), unseen)
+        different, numbers = tf.unique(tf.strings.join([tf.strings.as_string(texts), letters], " "))
+        places = tf.range(tf.size(letters))
+        first = tf.math.unsorted_segment_min(places, numbers, tf.size(different))
+        letters, texts = (tf.gather(x, first) for x in (letters, texts))
+        return tf.strings.unsorted_segment_join(letters, texts, strings.nrows())
 
     def _decode(self, ids: tf.Tensor, visible: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
         strings = tf.ragged.boolean_mask(self.tokens(ids, copied), visible)
