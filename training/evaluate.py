@@ -7,7 +7,7 @@ import argparse
 from training.command.errors import UserError
 from training.command.native import need
 from training.command.options import SEARCH, Parser, add_options, count, file_to_write, main_guard
-from training.data import corpus
+from training.data.specs import Spec
 from training.data.splits import Texts, check_split
 from training.runs.files import RunFiles
 from training.sources.kinds import check_data
@@ -74,7 +74,7 @@ def _check(options: argparse.Namespace) -> None:
     else:
         settings.check(runs)
     spec = options.data or config.data
-    if options.data and corpus.is_file(spec) and options.split != "test":
+    if options.data and Spec.of(spec).is_file and options.split != "test":
         raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
     check_data(config.source, spec, options.split)
     if not options.data and config.source == "text":

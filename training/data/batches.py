@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from training.config.schema import Config
+from training.data import corpus
 from training.data.pieces import SENTENCEPIECE, Samplers, SubwordSampler, model_of
 from training.data.plan import Batching, InOrder, Plan
 from training.data.prepared import Prepared
@@ -140,7 +141,7 @@ def read_batches(
     Raises CorpusError where the ids of the run, or of its prepared corpus, are damaged.
     """
     own = Prepared(folder)
-    corpus = own if own.count else Prepared(config.data)
+    ids = own if own.count else corpus.prepared(config.data)
     samplers: Samplers = (None, None)
     if (alpha := config.subword_sampling) and tokenizers:
         samplers = [
@@ -148,7 +149,7 @@ def read_batches(
             for state in tokenizers
         ]
     batching = Batching.of(config)
-    rows = corpus.rows(config.train_limit, config.seed)
-    pairs = Batches(batching, *corpus.sides(), training=True, rows=rows, samplers=samplers)
+    rows = ids.rows(config.train_limit, config.seed)
+    pairs = Batches(batching, *ids.sides(), training=True, rows=rows, samplers=samplers)
     dev = Batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
     return pairs, dev

@@ -30,11 +30,13 @@ from training.data.lines import MOST_UNUSABLE, Block, Skipped, parse
 from training.data.named import corpora
 from training.data.pair_files import CorpusError
 from training.data.pieces import SENTENCEPIECE, model_of, model_state, train_sentencepiece
+from training.data.specs import Spec
 from training.data.splits import Shares, split_of, too_few
 from training.data.store import SIDES, TOGETHER, UNK_ID, Ids, ids_dtype, in_chunks
 
 MOST_CHECKED = 100_000  # targets whose tokens are looked at
 MOST_NAMED = 10
+Pairs = list[tuple[str, str]]  # sources with their targets
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 
 
@@ -160,12 +162,12 @@ def train_side(
         if split == "train"
     ]
     if not texts:
-        raise too_few(samples[0][1].script_of, "train")
+        raise too_few(samples[0][0].spec, "train")
     return train_state(side, kind, size, texts)
 
 
 def check_targets(
-    name: str, targets: Sequence[str], state: dict[str, Any], most: float = MOST_UNUSABLE
+    name: str | Spec, targets: Sequence[str], state: dict[str, Any], most: float = MOST_UNUSABLE
 ) -> None:
     """Print how many targets a tokenizer cannot write, or not as they are, with examples.
 
@@ -211,9 +213,9 @@ def _said(
 
 def encode_block(
     block: Block, job: BlockEncoding
-) -> tuple[tuple[Ids, Ids], dict[str, list[tuple[str, str]]], Skipped]:
+) -> tuple[tuple[Ids, Ids], dict[str, Pairs], Skipped]:
     """Return the token ids of training pairs, the pairs of dev and test, and skipped lines."""
-    skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](train=[], dev=[], test=[])
+    skipped, parts = Skipped(), dict[str, Pairs](train=[], dev=[], test=[])
     for split, source, target in pairs_of(block, job, skipped):
         parts[split].append((source, target))
     return encode_pairs(parts.pop("train"), job.tokenizers, job.copying), parts, skipped

@@ -15,7 +15,7 @@ import itertools
 import random
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,13 +24,8 @@ from typing import NamedTuple
 from training.data.columns import Form, form_of, is_header
 from training.data.pair_files import MARKS, CorpusError, Split, open_data
 from training.data.rules import LATIN1, UTF16, encoding_hint
+from training.data.specs import Spec
 
-SPECS = {  # that name files of pairs, each with its meaning
-    "tsv:PATH": "source TAB target; further columns are not read",
-    "multiref:PATH": "source TAB translation TAB further translation …",
-    "parallel:SOURCE,TARGET": "two files, line by line",
-}
-FORMS = tuple(spec.partition(":")[0] for spec in SPECS)
 BLOCK_BYTES = 4 << 20
 LINE_BYTES = 1 << 16  # a longer line is no sentence
 MOST_UNUSABLE = 0.1  # share of lines without a pair; with more it is another kind of file
@@ -41,7 +36,7 @@ _NUL = "NUL characters"
 class Block(NamedTuple):
     """Consecutive lines of a SPEC."""
 
-    spec: str  # names the files
+    spec: Spec  # names the files
     first: int  # number of the first line, from 1
     data: bytes  # the lines, each with its line feed; aligned ones with a tab between
     form: Form = Form()  # how the file writes its columns
@@ -77,12 +72,12 @@ class Skipped:
         self.reasons.update(other.reasons)
         self.first = other.first | self.first
 
-    def check(self, spec: str) -> None:
+    def check(self, spec: Spec) -> None:
         """Refuse a file that does not hold sentence pairs.
 
         Raises CorpusError, which names the first line without a pair.
         """
-        paths = files_of(spec)
+        paths = spec.paths
         place = " and ".join(map(str, paths))
         total, unusable = self.usable + self.unusable, self.unusable
         hints = {"not UTF-8": LATIN1, _NUL: f" without NUL characters, {UTF16}"}
@@ -104,23 +99,7 @@ class Skipped:
         )
 
 
-def files_of(spec: str) -> list[Path]:
-    """Return the files that a SPEC names, two of `parallel:` by the first comma that leaves two.
-
-    Raises CorpusError where `parallel:` has no comma.
-    """
-    form, _, paths = spec.partition(":")
-    if form != "parallel":
-        return [Path(paths).expanduser()] if form in FORMS else []
-    parts = paths.split(",")
-    if len(parts) < 2:
-        raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: {spec}")
-    cuts = [(",".join(parts[:n]), ",".join(parts[n:])) for n in range(1, len(parts))]
-    pairs = [[Path(path).expanduser() for path in cut] for cut in cuts]
-    return next((pair for pair in pairs if all(path.exists() for path in pair)), pairs[0])
-
-
-def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) -> Iterator[Block]:
+def read_blocks(spec: Spec, size: int = BLOCK_BYTES, form: Form | None = None) -> Iterator[Block]:
     """Yield the lines of files, about `size` bytes at a time.
 
     `form` tells how columns are written; by default it is found from the file.
@@ -128,7 +107,7 @@ def read_blocks(spec: str, size: int = BLOCK_BYTES, form: Form | None = None) ->
     Raises:
         CorpusError: one cannot be read, or line-aligned files differ in their number of lines.
     """
-    paths, first = files_of(spec), 1
+    paths, first = spec.paths, 1
     with ExitStack() as stack:
         files = [_checked(stack.enter_context(open_data(path)), path) for path in paths]
         form = form or (_form(paths[0]) if len(files) == 1 else Form())
@@ -154,11 +133,11 @@ def notes_on(first: Block) -> tuple[str, ...]:
     return (*first.form.notes, *headers)
 
 
-def text_block(spec: str, split: Split) -> Block:
+def text_block(name: str, split: Split) -> Block:
     """Return sentences of a named corpus as lines: the source, and all its references."""
     sentences = zip(split.sources, split.references, strict=True)
     lines = ("\t".join([source, *references]) + "\n" for source, references in sentences)
-    return Block(f"multiref:{spec}", 1, "".join(lines).encode())
+    return Block(Spec(name, "multiref"), 1, "".join(lines).encode())
 
 
 def parse(block: Block, skipped: Skipped) -> Split:
@@ -167,7 +146,7 @@ def parse(block: Block, skipped: Skipped) -> Split:
     if not block.data.strip():
         skipped.add("blank", block.first, block.lines)
         return split
-    width = None if block.spec.startswith("multiref:") else 2
+    width = None if block.spec.form == "multiref" else 2
     for line, texts in columns_of(block, skipped, width):
         targets = [text for text in texts[1:] if text]
         if texts[0] and targets:
@@ -179,7 +158,7 @@ def parse(block: Block, skipped: Skipped) -> Split:
     return split
 
 
-def read_split(spec: str, form: Form | None = None) -> Split:
+def read_split(spec: Spec, form: Form | None = None) -> Split:
     """Read files to their end; `form` as in `read_blocks`.
 
     Without a `form`, prints the notes on it. Raises CorpusError where files cannot be read, or hold
@@ -211,7 +190,6 @@ def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
 
 def _form(path: Path) -> Form:
     """Return the form of a file's columns, remembered until it changes."""
-    path = path.expanduser()
     return _form_of(path, path.stat().st_size, path.stat().st_mtime_ns)
 
 
@@ -242,7 +220,7 @@ def _grouped(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
         yield b"".join(group)
 
 
-def _aligned(files: list[io.BufferedReader], paths: list[Path]) -> Iterator[bytes]:
+def _aligned(files: list[io.BufferedReader], paths: Sequence[Path]) -> Iterator[bytes]:
     """Yield a line of each file as one, with a tab between."""
     counts = [0] * len(files)
     for pair in itertools.zip_longest(*map(_lines, files)):
@@ -328,7 +306,7 @@ class Survey(NamedTuple):
     notes: tuple[str, ...]  # for people: parts that are not read
 
 
-def survey(spec: str, blocks: Iterable[Block]) -> Survey:
+def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     """Count the lines of a SPEC's blocks, and draw a sample.
 
     Raises CorpusError where the first block has no pair; a third column, which is not read, tells
@@ -355,11 +333,11 @@ def survey(spec: str, blocks: Iterable[Block]) -> Survey:
             sample, share = drawn(sample, 0.5), share / 2
             size = sum(map(len, sample))
     if first is None:
-        raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
+        raise CorpusError(f"{' and '.join(map(str, spec.paths))} is empty")
     sample = drawn(sample, SAMPLE_BYTES / max(1, size)) or sample[:1]
     block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
-    notes = notes_on(first) if files_of(spec) else ()
-    if spec.startswith("tsv:") and _has_further_columns(block):
+    notes = notes_on(first) if spec.paths else ()
+    if spec.form == "tsv" and _has_further_columns(block):
         notes = (*notes, f"{spec}: columns after the second are not read")
     return Survey(lines, block, notes)
 
@@ -378,7 +356,7 @@ def _has_further_columns(sample: Block) -> bool:
     further = len({text for columns in wide for text in columns[2:]})
     if ambiguous > MOST_AMBIGUOUS * len(wide) and further <= len(wide) / 2:
         raise CorpusError(
-            f"{sample.spec.partition(':')[2]} has columns after the second, which are not read, "
+            f"{sample.spec.paths[0]} has columns after the second, which are not read, "
             f"and without them {ambiguous:,} of {len(wide):,} lines have a source with several "
             "targets: put what tells them apart into the source"
         )

@@ -15,6 +15,7 @@ from training.command.files import read_json, write_json
 from training.data.columns import Form
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
+from training.data.specs import Spec
 from training.data.store import SIDES, Sequences
 
 FORMAT = 2
@@ -35,13 +36,13 @@ def write_manifest(folder: Path, values: dict[str, Any]) -> None:
 
 
 class Prepared:
-    """Token ids that `training.data.tokens` wrote, in a folder or named by a SPEC.
+    """Token ids that `training.data.tokens` wrote into a folder.
 
     Raises CorpusError where there are none, or a file is missing or has another size than it had.
     """
 
-    def __init__(self, place: str | Path) -> None:
-        self.path = Path(str(place).removeprefix("prepared:"))
+    def __init__(self, path: Path) -> None:
+        self.path = path
         file = self.path / MANIFEST
         if not file.is_file():
             raise CorpusError(f"{self.path} is not a prepared corpus: it has no {file.name}")
@@ -96,4 +97,4 @@ class Prepared:
             raise CorpusError(
                 f"prepared:{self.path} has no texts of {split!r}; it has {', '.join(there)}"
             )
-        return merge_sources(read_split(f"multiref:{file}", Form()))
+        return merge_sources(read_split(Spec.of(f"multiref:{file}"), Form()))

@@ -19,6 +19,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.lines import Survey
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
+from training.data.specs import PREPARED, Spec
 
 HELD_OUT = ("dev", "test")
 # Lines, about, that are held out for dev where no share is chosen: 1,000 of many, and of few enough
@@ -31,30 +32,30 @@ Shares = tuple[float, float]  # of sources, held out for dev and for test
 class Texts(NamedTuple):
     """The SPECs of a run's texts."""
 
-    data: str
-    dev: str = ""  # or the share of `data` to hold out, as `test`
-    test: str = ""
-    extra: tuple[str, ...] = ()
+    data: Spec
+    dev: Spec | float | None = None  # or the share of `data` to hold out, as `test`
+    test: Spec | float | None = None
+    extra: tuple[Spec, ...] = ()
     limit: int = 0  # pairs learned from of a named corpus; 0 for all
     seed: int = 0  # of their draw
 
     @classmethod
     def of(cls, config: Config) -> Texts:
-        """Return the SPECs of a configuration."""
-        extra = tuple(config.extra_data.split())
-        return cls(config.data, config.dev, config.test, extra, config.train_limit, config.seed)
+        """Read the SPECs of a configuration.
 
-    def learned(self) -> list[str]:
+        Raises CorpusError where dev or test is a number and no share, or the data have splits.
+        """
+        data = Spec.of(config.data)
+        dev, test = (_spec_or_share(data, name, getattr(config, name)) for name in HELD_OUT)
+        extra = tuple(map(Spec.of, config.extra_data.split()))
+        return cls(data, dev, test, extra, config.train_limit, config.seed)
+
+    def learned(self) -> list[Spec]:
         """Return the SPECs whose lines are learned from; none of a prepared corpus."""
         for spec in self.extra:
-            if corpus.is_prepared(spec) or corpus.is_prepared(self.data):
+            if PREPARED in (spec.form, self.data.form):
                 raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
-        return [] if corpus.is_prepared(self.data) else [self.data, *self.extra]
-
-    def blocks(self) -> dict[str, corpus.Blocks]:
-        """Return functions that yield the lines of each SPEC that is learned from."""
-        own = {self.data: (self.limit or None, self.seed)}
-        return {spec: corpus.blocks_of(spec, *own.get(spec, ())) for spec in self.learned()}
+        return [] if self.data.form == PREPARED else [*dict.fromkeys([self.data, *self.extra])]
 
     def stamped(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return `digest`, the SHA-256 of the files of data and dev, and `files`, their stamps.
@@ -64,7 +65,7 @@ class Texts(NamedTuple):
         """
         specs = self.learned() or [self.data]
         files = [file for spec in specs for file in corpus.files_of_training(spec)]
-        files += corpus.files_of(self.dev)
+        files += self.dev.paths if isinstance(self.dev, Spec) else ()
         digest = hashlib.sha256()
         try:
             stats = {str(file): file.stat() for file in files}
@@ -79,6 +80,19 @@ class Texts(NamedTuple):
         return {"digest": digest.hexdigest(), "files": stamps}
 
 
+def _spec_or_share(data: Spec, name: str, setting: str) -> Spec | float | None:
+    """Return the SPEC of dev or test, or the share to hold out for it; None for neither."""
+    try:
+        share = float(setting)
+    except ValueError:
+        return Spec.of(setting) if setting else None
+    if not data.is_file:
+        raise CorpusError(f"{name} expected a SPEC, for {data} has splits. Received: {setting}")
+    if not 0 < share < 1:
+        raise CorpusError(f"{name} expected a SPEC or 0 < share < 1. Received: {setting}")
+    return share
+
+
 def load_split(
     texts: Texts, name: str, *, limit: int | None = None, seed: int = 0
 ) -> tuple[Split, dict[str, str]]:
@@ -87,29 +101,29 @@ def load_split(
     Return also `data`, the SPEC that was read, and its `split`: "all" for files read whole. Raises
     CorpusError where there is no such split, or it cannot be read.
     """
-    setting = getattr(texts, name) if name in HELD_OUT else ""
-    is_other = bool(setting) and _share(texts, name) is None
-    spec = setting if is_other else texts.data
-    if is_other or not corpus.is_file(spec):
-        loaded = corpus.load(spec, name, limit=limit, seed=seed, script_of=texts.data)
-        return loaded, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
-    lines = 0 if texts.dev else sum(block.lines for block in corpus.blocks_of(texts.data)())
-    shares = held_out(texts, lines)
+    data = texts.data
+    other = {"dev": texts.dev, "test": texts.test}.get(name)
+    if isinstance(other, Spec) or not data.is_file:
+        spec = other if isinstance(other, Spec) else data
+        loaded = corpus.load(spec, name, limit=limit, seed=seed, script_of=data.text)
+        return loaded, {"data": spec.text, "split": "all" if spec.is_file else name}
     check_split(texts, name)
-    every = corpus.load(texts.data, "train")
+    lines = 0 if texts.dev else sum(block.lines for block in corpus.blocks_of(data)())
+    shares = held_out(texts, lines)
+    every = corpus.load(data, "train")
     splits = [split_of(source, shares) for source in every.sources]
     part = every.select([i for i, split in enumerate(splits) if split == name])
     if not part.sources:
-        raise too_few(texts.data, name)
+        raise too_few(data, name)
     if name != "train":
         part = merge_sources(dataclasses.replace(part, unusable=0))  # they are counted once
-    return sample(part, limit, seed), {"data": texts.data, "split": name}
+    return sample(part, limit, seed), {"data": data.text, "split": name}
 
 
 def check_split(texts: Texts, name: str) -> None:
     """Raise a CorpusError where a run on files has no such split."""
     there = ["train", "dev", *(["test"] if texts.test else [])]
-    if corpus.is_file(texts.data) and name not in there:
+    if texts.data.is_file and name not in there:
         raise CorpusError(
             f"this run on {texts.data} has no split {name!r}; it has {', '.join(there)}. Name the "
             "data with --data, or hold a test set out when a run begins, with --test"
@@ -118,8 +132,8 @@ def check_split(texts: Texts, name: str) -> None:
 
 def held_out(texts: Texts, lines: int) -> Shares:
     """Return the shares of the sources, in so many lines, that are held out for dev and test."""
-    dev, test = (_share(texts, name) or 0.0 for name in HELD_OUT)
-    if not texts.dev and corpus.is_file(texts.data):
+    dev, test = (each if isinstance(each, float) else 0.0 for each in (texts.dev, texts.test))
+    if texts.dev is None and texts.data.is_file:
         dev = dev_share(lines)
     if dev + test >= 1:
         raise CorpusError(
@@ -128,11 +142,18 @@ def held_out(texts: Texts, lines: int) -> Shares:
     return dev, test
 
 
+class Part(NamedTuple):
+    """A SPEC that a run learns from."""
+
+    spec: Spec
+    blocks: corpus.Blocks  # yields its lines
+    survey: Survey
+
+
 class Divided(NamedTuple):
     """The division of a run's texts into training, dev and test."""
 
-    blocks: dict[str, corpus.Blocks]  # of each SPEC that is learned from
-    surveys: dict[str, Survey]  # of the same
+    parts: list[Part]  # the data, which shares are held out of, then extra data
     shares: Shares
     measured: dict[str, Split]  # dev and test, where they are no shares of the data
     stamp: dict[str, Any]  # see `Texts.stamped`
@@ -143,17 +164,19 @@ def divide(texts: Texts) -> Divided:
 
     Raises CorpusError where a SPEC cannot be read, or has no pair.
     """
-    blocks = texts.blocks()
-    surveys = {spec: corpus.survey(spec, each()) for spec, each in blocks.items()}
-    for each in surveys.values():
-        for note in each.notes:
-            print(note, flush=True)
-    shares = held_out(texts, surveys[texts.data].lines if surveys else 0)
+    parts = []
+    for spec in texts.learned():
+        limit = texts.limit if spec == texts.data else 0
+        blocks = corpus.blocks_of(spec, limit or None, texts.seed)
+        parts.append(Part(spec, blocks, corpus.survey(spec, blocks())))
+    for note in (note for part in parts for note in part.survey.notes):
+        print(note, flush=True)
+    shares = held_out(texts, parts[0].survey.lines if parts else 0)
     measured = {} if shares[0] else {"dev": load_split(texts, "dev")[0]}
     if not shares[1] and (texts.test or texts.extra):
         with nullcontext() if texts.test else suppress(CorpusError):  # a corpus may have none
             measured["test"] = load_split(texts, "test")[0]
-    return Divided(blocks, surveys, shares, measured, texts.stamped())
+    return Divided(parts, shares, measured, texts.stamped())
 
 
 def dev_share(lines: int) -> float:
@@ -162,27 +185,11 @@ def dev_share(lines: int) -> float:
     return min(max(DEV_SHARE * lines, few), MOST_DEV) / max(1, lines)
 
 
-def too_few(data: str, name: str) -> CorpusError:
+def too_few(data: Spec, name: str) -> CorpusError:
     """Return the error for data too small to hold out a sentence for dev or test."""
     return CorpusError(
         f"{data} has too few sentences to hold out a dev set or a test set: {name} would be empty"
     )
-
-
-def _share(texts: Texts, name: str) -> float | None:
-    """Return the share to hold out for dev or test; None where it is not a number."""
-    setting = getattr(texts, name)
-    try:
-        share = float(setting)
-    except ValueError:
-        return None
-    if not corpus.is_file(texts.data):
-        raise CorpusError(
-            f"{name} expected a SPEC, for {texts.data} has splits. Received: {setting}"
-        )
-    if not 0 < share < 1:
-        raise CorpusError(f"{name} expected a SPEC or 0 < share < 1. Received: {setting}")
-    return share
 
 
 def split_of(source: str, shares: Shares) -> str:

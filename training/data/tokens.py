@@ -21,9 +21,10 @@ from training.command.errors import ConfigError, UserError
 from training.command.files import read_json, written_aside
 from training.command.progress import progress, stages
 from training.config.schema import Config
-from training.data.corpus import is_prepared
 from training.data.encoding import (
     BlockEncoding,
+    Copying,
+    Pairs,
     Tokenizing,
     check_targets,
     encode_block,
@@ -32,17 +33,12 @@ from training.data.encoding import (
     train_side,
     workers,
 )
-from training.data.lines import (
-    MOST_UNUSABLE,
-    Block,
-    Skipped,
-    files_of,
-    text_block,
-)
+from training.data.lines import MOST_UNUSABLE, Block, Skipped, text_block
 from training.data.pair_files import CorpusError, Split, merge_sources
 from training.data.pieces import write_state
 from training.data.prepared import WORDS, Prepared, tokenizer_files, write_manifest
-from training.data.splits import Shares, Texts, divide, too_few
+from training.data.specs import PREPARED, Spec
+from training.data.splits import Part, Shares, Texts, divide, too_few
 from training.data.store import SIDES, Sequences, SequenceWriter
 
 SMALL_BYTES = 16 << 20  # files with less are read in this process
@@ -59,8 +55,9 @@ def prepare_corpus(
         tokenizers: a folder whose tokenizers are taken; None to train new ones.
         processes: workers; None for as many as the texts are worth.
     """
-    if is_prepared(config.data):
-        raise ConfigError(f"a prepared corpus expected texts. Received: {config.data}")
+    texts = Texts.of(config)
+    if texts.data.form == PREPARED:
+        raise ConfigError(f"a prepared corpus expected texts. Received: {texts.data}")
     for key, value in (("extra_data", config.extra_data), ("copy", config.copy)):
         if value:
             raise ConfigError(
@@ -68,7 +65,7 @@ def prepare_corpus(
                 f"copying. Received: {value}"
             )
     with written_aside(output) as folder:
-        _write(folder, Texts.of(config), Tokenizing.of(config), tokenizers, processes)
+        _write(folder, texts, Tokenizing.of(config), tokenizers, processes)
     return Prepared(output)
 
 
@@ -80,9 +77,10 @@ def write_tokens(folder: Path, config: Config, tokenizers: Path | None = None) -
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    if is_prepared(config.data):
-        tokenizers = Path(config.data.partition(":")[2])
-    _write(folder, Texts.of(config), Tokenizing.of(config), tokenizers)
+    texts = Texts.of(config)
+    if texts.data.form == PREPARED:
+        tokenizers = texts.data.paths[0]
+    _write(folder, texts, Tokenizing.of(config), tokenizers)
     return Prepared(folder)
 
 
@@ -97,27 +95,26 @@ def _write(
     files = tokenizer_files(folder)
     if tokenizers is not None:
         _copy_tokenizers(tokenizers, files)
-    blocks, surveys, shares, measured, stamp = divide(texts)
-    lines = sum(each.lines for each in surveys.values())
+    parts, shares, measured, stamp = divide(texts)
+    lines = sum(part.survey.lines for part in parts)
     if processes is None:
-        size = sum(file.stat().st_size for spec in blocks for file in files_of(spec))
+        size = sum(path.stat().st_size for part in parts for path in part.spec.paths)
         processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
 
-    def job(spec: str) -> BlockEncoding:
+    def job(part: Part) -> BlockEncoding:
         """From the data hold out shares; from extra data leave out sources of dev and test."""
         sources = frozenset(text for split in measured.values() for text in split.sources)
-        extra = spec != texts.data
-        return BlockEncoding(
-            files, (0.0, 0.0) if extra else shares, sources, extra, texts.data, tokenizing.copying
-        )
+        extra = part is not parts[0]
+        held = (0.0, 0.0) if extra else shares
+        return BlockEncoding(files, held, sources, extra, texts.data.text, tokenizing.copying)
 
-    samples = [(each.sample, job(spec)) for spec, each in surveys.items()]
+    samples = [(part.survey.sample, job(part)) for part in parts]
     if tokenizers is None:
         _train_tokenizers(tokenizing, samples, processes)
     target = read_json(files[1])
     if not tokenizing.copying:  # whose targets may have words of the source alone
-        for block, each in samples:
-            answers = [text for _, _, text in pairs_of(block, each, Skipped())]
+        for block, sampled in samples:
+            answers = [text for _, _, text in pairs_of(block, sampled, Skipped())]
             check_targets(block.spec, answers, target, 1.0 if tokenizers is None else MOST_UNUSABLE)
     counts, left_out = Counter(pairs=0, own=0, lines=lines), Skipped()
     with (
@@ -128,28 +125,26 @@ def _write(
         writers = [
             stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
         ]
-        for spec, blocks_of_spec in blocks.items():
-            skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](dev=[], test=[])
-            tasks = zip(blocks_of_spec(), itertools.repeat(job(spec)))
+        for part in parts:
+            skipped, held_out = Skipped(), dict[str, Pairs](dev=[], test=[])
+            tasks = zip(part.blocks(), itertools.repeat(job(part)))
             for sides, of_splits, others in run(encode_block, tasks):
                 for writer, ids in zip(writers, sides, strict=True):
                     writer.add(*ids)
                 for name, pairs in of_splits.items():
-                    parts[name] += pairs
+                    held_out[name] += pairs
                 counts["pairs"] += len(sides[0][1])
                 skipped.merge(others)
                 advance(others.usable)
-            if files_of(spec):
-                skipped.check(spec)
-            if spec == texts.data:
+            if part.spec.paths:
+                skipped.check(part.spec)
+            if part is parts[0]:
                 counts["own"] = counts["pairs"]
-                measured |= _held_out_splits(spec, shares, parts)
-                if skipped.shared:
-                    print(
-                        f"{spec}: {skipped.shared:,} pairs have sources of dev or test", flush=True
-                    )
+                measured |= _held_out_splits(part.spec, shares, held_out)
+                if shared := skipped.shared:
+                    print(f"{part.spec}: {shared:,} pairs have sources of dev or test", flush=True)
             if not counts["pairs"]:
-                raise CorpusError(f"{spec} has no pair to learn from")
+                raise CorpusError(f"{part.spec} has no pair to learn from")
             left_out.merge(skipped)
     for name, split in measured.items():
         if name == "dev" or shares[1] or texts.test:
@@ -158,30 +153,35 @@ def _write(
     if not tokenizing.copying:
         most = 1.0 if shares[0] else MOST_UNUSABLE  # a few of the data's own may be rare
         check_targets("dev", [text for _, text in dev], target, most)
-    copying = tokenizing.copying and (0.0, *tokenizing.copying[1:])  # no name of dev is hidden
-    for side, ids in zip(SIDES, encode_pairs(dev, files, copying), strict=True):
+    _write_dev(folder, dev, files, tokenizing.copying)
+    settings = {
+        f"{side}_{key}": value
+        for side, file, size in zip(SIDES, files, tokenizing.sizes, strict=True)
+        for key, value in (("tokenizer", read_json(file)["kind"]), ("vocab_size", size))
+    }
+    manifest = {"data": texts.data.text, **counts, "settings": settings}
+    manifest |= {"unusable": left_out.unusable, "left_out": left_out.reasons}
+    write_manifest(folder, manifest | stamp)
+
+
+def _write_dev(
+    folder: Path, pairs: Pairs, files: tuple[Path, Path], copying: Copying | None
+) -> None:
+    """Write the token ids of dev, and of a run that copies the words that both sides have."""
+    hidden = copying and (0.0, *copying[1:])  # no name of dev is
+    for side, ids in zip(SIDES, encode_pairs(pairs, files, hidden), strict=True):
         Sequences.of(*ids).save(folder, f"dev.{side}")
     if copying:
         from training.data.token_ids import shared_words
         from training.data.tokenizers import load_tokenizer
 
         np.save(folder / WORDS, shared_words(*map(load_tokenizer, files)))
-    settings = {
-        f"{side}_{key}": value
-        for side, file, size in zip(SIDES, files, tokenizing.sizes, strict=True)
-        for key, value in (("tokenizer", read_json(file)["kind"]), ("vocab_size", size))
-    }
-    manifest = {"data": texts.data, **counts, "settings": settings}
-    manifest |= {"unusable": left_out.unusable, "left_out": left_out.reasons}
-    write_manifest(folder, manifest | stamp)
 
 
-def _held_out_splits(
-    data: str, shares: Shares, parts: dict[str, list[tuple[str, str]]]
-) -> dict[str, Split]:
+def _held_out_splits(data: Spec, shares: Shares, held_out: dict[str, Pairs]) -> dict[str, Split]:
     """Return dev and test, where they are shares of the data, by the pairs of each."""
     splits = {}
-    for (name, pairs), share in zip(parts.items(), shares, strict=True):
+    for (name, pairs), share in zip(held_out.items(), shares, strict=True):
         if share and not pairs:
             raise too_few(data, name)
         if share:

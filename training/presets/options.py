@@ -26,7 +26,7 @@ from training.config.schema import (
     with_values,
 )
 from training.data import corpus
-from training.data.corpus import is_prepared
+from training.data.specs import Spec
 from training.data.splits import Texts, held_out
 from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, Traits, recognise
 from training.sources.kinds import SOURCE_KINDS, check_data
@@ -156,9 +156,8 @@ def configuration(options: argparse.Namespace) -> Config:
         config = _own_texts(options.data, values)
     else:
         raise UsageError("the command expected --preset or --data. Received: neither")
-    if is_prepared(options.data or config.data):
-        settings = _prepared(corpus.absolute(options.data or config.data)).settings
-        config = override(config, [f"{key}={value}" for key, value in settings.items()])
+    if own := corpus.prepared(options.data or config.data):
+        config = override(config, [f"{key}={value}" for key, value in own.settings.items()])
     try:
         config = with_values(config, values)
     except ConfigError as error:
@@ -174,8 +173,8 @@ def configuration(options: argparse.Namespace) -> Config:
         config = size.fitting(config, images, "image_height" in values)
     specs = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
     config = override(config, [f"{name}={value}" for name, value in specs if value])
-    paths = {name: corpus.absolute(getattr(config, name)) for name in ("data", "dev", "test")}
-    extra = [corpus.absolute(spec) for spec in config.extra_data.split()]
+    paths = {name: Spec.of(getattr(config, name)).absolute() for name in ("data", "dev", "test")}
+    extra = [Spec.of(spec).absolute() for spec in config.extra_data.split()]
     if spaced := [spec for spec in extra if len(spec.split()) > 1]:
         raise ConfigError(f"extra_data expected paths without spaces. Received: {spaced[0]}")
     paths["extra_data"] = " ".join(extra)
@@ -199,8 +198,8 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     names no setting that the user's `own` replace.
     """
     chosen, rows = Chosen("learned as sentences", None, []), []
-    if is_prepared(spec):
-        total = _prepared(spec).count
+    if own_corpus := corpus.prepared(spec):
+        total = own_corpus.count
     else:
         total, pairs = corpus.sample_pairs(spec)
         traits = recognise(pairs)
@@ -234,9 +233,3 @@ def own_preset(spec: str) -> str | None:
     form, colon, _ = spec.partition(":")
     forms = [form for kind in SOURCE_KINDS.values() if not kind.tokens for form in kind.forms]
     return str(PRESETS / "own" / f"{form}.toml") if colon and form in forms else None
-
-
-def _prepared(spec: str) -> Any:
-    from training.data.prepared import Prepared  # with NumPy, for which no --help waits
-
-    return Prepared(spec)

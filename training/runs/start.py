@@ -16,8 +16,8 @@ from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import move, sync, write_json
 from training.command.progress import stages
 from training.config.schema import Config
+from training.data import corpus
 from training.data.batches import Batches, read_batches
-from training.data.corpus import is_prepared
 from training.data.encoding import check_targets, train_state
 from training.data.prepared import Prepared
 from training.data.splits import Texts, fitting_metric
@@ -63,8 +63,8 @@ def as_init_reads(config: Config, init: Path) -> Config:
         raise ConfigError(
             f"copy expected {reader.copies}, as {init} has it. Received: {config.copy}"
         )
-    if is_prepared(config.data):
-        files = zip(RunFiles(init).tokenizers, Prepared(config.data).tokenizers, strict=True)
+    if own := corpus.prepared(config.data):
+        files = zip(RunFiles(init).tokenizers, own.tokenizers, strict=True)
         if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
             raise RunError(
                 f"{init} and {config.data} have different tokenizers: prepare the corpus with "
@@ -92,11 +92,11 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     """
     data: Any
     if SOURCE_KINDS[config.source].tokens:
-        if is_prepared(config.data):
-            for key, value in Prepared(config.data).settings.items():
-                if (own := getattr(config, key)) != value:
+        if own := corpus.prepared(config.data):
+            for key, value in own.settings.items():
+                if (received := getattr(config, key)) != value:
                     raise ConfigError(
-                        f"{key} expected {value}, as {config.data} has it. Received: {own}"
+                        f"{key} expected {value}, as {config.data} has it. Received: {received}"
                     )
             if config.copy:
                 raise ConfigError(
@@ -226,14 +226,14 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     if isinstance(data, Prepared):
         states = source.tokenizer.state(), target.state()
         pairs, dev_pairs = read_batches(config, data.path, states)
-        dev, corpus = data.texts("dev"), data.manifest["digest"]
+        dev, digest = data.texts("dev"), data.manifest["digest"]
         unusable = data.manifest["unusable"] + dev.unusable
     else:
         train, dev = data
         pairs, dev_pairs = (
             make_batches(config, split, source, target, training=split is train) for split in data
         )
-        corpus = source_class(config.source).fingerprint(train, dev)
+        digest = source_class(config.source).fingerprint(train, dev)
         unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
     counts = pairs.statistics
     spelling: dict[str, Any] = {}
@@ -245,7 +245,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}
     origin = Origin(
         data=config.data,
-        corpus=corpus,
+        corpus=digest,
         train=counts.pairs,
         dropped=counts.dropped,
         unusable=unusable,

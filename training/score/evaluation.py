@@ -16,9 +16,9 @@ import tensorflow as tf
 from training.command.errors import UserError
 from training.command.files import write_json, write_text
 from training.command.progress import progress
-from training.data import corpus
 from training.data.encoding import check_targets
 from training.data.pair_files import Split
+from training.data.specs import Spec
 from training.data.splits import Texts, load_split
 from training.data.store import START_ID
 from training.decode.search import force_decode
@@ -249,8 +249,8 @@ def report(options: argparse.Namespace) -> None:
 def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
     """Read the examples to score, in the form of the run's training data."""
     spec, drawn = options.data or run.config.data, {"limit": options.limit, "seed": options.seed}
-    is_file = corpus.is_file(spec)
-    if options.data and is_file and corpus.absolute(spec) == run.config.data:
+    is_file = Spec.of(spec).is_file
+    if options.data and is_file and Spec.of(spec).absolute() == run.config.data:
         print(f"{spec} is read whole, with all that the run learned from: that flatters it.")
     if run.config.source == "text" and not options.data:
         split, read = load_split(Texts.of(run.config), options.split, **drawn)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from training.data import corpus
+from training.data import corpus, specs
 from training.data.pair_files import CorpusError
+from training.data.specs import Spec
 
 if TYPE_CHECKING:
     from training.sources.source import Source
@@ -39,7 +40,7 @@ SOURCE_KINDS = {
     "text": SourceKind(
         reader="training.sources.text.source:TextSource",
         unit="pairs",
-        specs=corpus.TEXT_SPECS,
+        specs=specs.SPECS,
         tokens=True,
     ),
     "image": SourceKind(
@@ -59,11 +60,12 @@ SOURCE_KINDS = {
 
 def check_data(kind: str, spec: str, split: str | None = None) -> None:
     """Raise a CorpusError where a SPEC names no data, or not the split; nothing is read."""
-    corpus.check(spec, split, source=kind)
-    if (sets := SOURCE_KINDS[kind].sets) and spec.partition(":")[0] not in SOURCE_KINDS[kind].forms:
+    parsed = Spec.of(spec)
+    corpus.check(parsed, split, source=kind)
+    if (sets := SOURCE_KINDS[kind].sets) and parsed.form not in SOURCE_KINDS[kind].forms:
         if spec not in sets:
             expected = ", ".join(SOURCE_KINDS[kind].specs)
-            raise corpus.unknown(expected.partition(":")[0], spec, expected, tuple(sets))
+            raise specs.unknown(expected.partition(":")[0], spec, expected, tuple(sets))
         if split and split not in sets[spec]:
             raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(sets[spec])}")
 

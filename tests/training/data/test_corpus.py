@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.corpus import SpecError, load, sample_pairs
+from training.data.corpus import load, sample_pairs
 from training.data.pair_files import CorpusError
+from training.data.specs import SpecError
 
 
 def test_tsv_gathers_references_of_a_source_but_in_training(tmp_path):

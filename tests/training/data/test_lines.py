@@ -10,15 +10,24 @@ import time
 import pytest
 
 from tests.training.data.files import DICTIONARIES, LEXICON, one_line, write
+from training.data import lines
 from training.data.corpus import sample_pairs
-from training.data.lines import read_blocks, read_split, survey
 from training.data.pair_files import CorpusError
+from training.data.specs import Spec
 
 PAIRS = [('He said "hi".', "Il dit « salut »."), ("Go!", 'Va "vite" !'), ("No", "Non")] * 31
 
 
+def read_split(spec):
+    return lines.read_split(Spec.of(spec))
+
+
+def read_blocks(spec, size):
+    return lines.read_blocks(Spec.of(spec), size)
+
+
 def surveyed(spec, size=1 << 20):
-    return survey(spec, read_blocks(spec, size))
+    return lines.survey(Spec.of(spec), read_blocks(spec, size))
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])

@@ -13,6 +13,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.named import corpora
 from training.data.pair_files import CorpusError
+from training.data.specs import Spec
 from training.data.splits import Texts, check_split, dev_share, load_split
 from training.data.store import SIDES
 from training.data.tokenizers import load_tokenizer
@@ -177,8 +178,9 @@ def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, mes
 
 
 def test_a_split_that_a_run_has_not_is_told_before_its_files_are_read():
-    check_split(texts := Texts("tsv:/nowhere", test="0.1"), "test")
-    for wrong, split in ((texts, "foo"), (Texts("tsv:/nowhere"), "test")):
+    nowhere = Spec.of("tsv:/nowhere")
+    check_split(texts := Texts(nowhere, test=0.1), "test")
+    for wrong, split in ((texts, "foo"), (Texts(nowhere), "test")):
         with pytest.raises(CorpusError, match=f"no split '{split}'"):
             check_split(wrong, split)
 
@@ -187,9 +189,9 @@ def test_a_split_that_a_run_has_not_is_told_before_its_files_are_read():
 def test_paths_become_absolute(form, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     absolute = form.format(tmp_path)
-    assert corpus.absolute(form.replace("{}/", "").replace("{0}/", "")) == absolute
-    assert corpus.absolute(absolute) == absolute
-    assert corpus.absolute("multi30k-en-de") == "multi30k-en-de"
+    assert Spec.of(form.replace("{}/", "").replace("{0}/", "")).absolute() == absolute
+    assert Spec.of(absolute).absolute() == absolute
+    assert Spec.of("multi30k-en-de").absolute() == "multi30k-en-de"
 
 
 def test_files_of_extra_data_are_named_by_absolute_paths_without_spaces(tmp_path, monkeypatch):

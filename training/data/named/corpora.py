@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from training.data.lines import read_split
 from training.data.named.download import LANGUAGES, SPLITS, fetch
 from training.data.pair_files import CorpusError, Split, read_text
+from training.data.specs import Spec
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 _MIXED_CHINESE = "tatoeba-en-zh"
@@ -109,7 +110,7 @@ def _converter(dictionary: str) -> Any:
 
 def _read_pairs(paths: Sequence[Path]) -> Split:
     form = "tsv" if len(paths) == 1 else "parallel"
-    return read_split(f"{form}:{','.join(map(str, paths))}")
+    return read_split(Spec(f"{form}:{','.join(map(str, paths))}", form, tuple(paths)))
 
 
 def _read_pronunciations(paths: Sequence[Path]) -> Split:
