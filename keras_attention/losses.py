@@ -54,7 +54,7 @@ class AttentionLoss(BaseLayer):
 
     Args:
         loss: `"coverage"` or `"doubly_stochastic"`, the functions of `keras_attention.losses`.
-        weight: factor for the loss, which is the mean over the batch.
+        weight: factor for the loss, which is the mean over the rows with an unmasked output.
         **kwargs: `name`, `dtype`. The loss is computed in float32.
 
     Call arguments:
@@ -104,7 +104,9 @@ class AttentionLoss(BaseLayer):
         target = self._checked_mask("outputs_mask", outputs_mask, (batch, time))
         source = self._checked_mask("memory_mask", memory_mask, (batch, length))
         values = BY_NAME[self.loss](attention_weights, target, source)
-        mean = ops.sum(values) if values.shape[0] == 0 else ops.mean(values)
+        there = ops.ones_like(values) if target is None else ops.any(target, axis=1)
+        there = ops.cast(there, values.dtype)
+        mean = ops.sum(values * there) / ops.maximum(ops.sum(there), 1)
         self.add_loss(self.weight * mean)
         return outputs
 

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from training.command.errors import ConfigError
@@ -8,6 +9,7 @@ from training.config.schema import Config, override
 from training.data.store import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.decode.settings import SearchSettings
+from training.fit.optimizer import TokenCrossentropy
 from training.model.seq2seq import build_model, build_seq2seq
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19
@@ -82,6 +84,28 @@ def test_search_says_what_the_training_model_finds_most_probable(variant):
             else:
                 assert_allclose(weights.sum(-1), 1, atol=1e-5)
         assert not np.array(found.attention_weights)[1, 0, :, 4:].any()
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [{"order": "luong", "input_feeding": True}, {"coverage_loss": 0.5}, VARIANTS[-1]],
+    ids=str,
+)
+def test_an_empty_row_changes_neither_loss_nor_gradient(variant):
+    model = build(**variant, dropout=0.0)
+    rng, results = np.random.default_rng(3), []
+    source, labels = ids(rng, 3, 6, SOURCE_VOCAB), ids(rng, 3, 5, TARGET_VOCAB)
+    for empty in (0, 2):
+        source, labels = (np.pad(x, ((0, empty), (0, 0))) for x in (source, labels))
+        target = np.pad(labels, ((0, 0), (1, 0)), constant_values=START_ID)[:, :-1]
+        target[3:] = 0
+        with tf.GradientTape() as tape:
+            logits = model({"source": source, "target": target}, training=True)
+            loss = TokenCrossentropy(0.1)(labels, logits) + sum(model.losses)
+        gradients = tape.gradient(loss, [x.value for x in model.trainable_weights])
+        results.append([loss, *map(tf.convert_to_tensor, gradients)])
+    for alone, beside in zip(*results, strict=True):
+        assert_allclose(beside, alone, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("attention", ["none", "additive"])

@@ -106,7 +106,8 @@ class Batches:
         """Make a batch.
 
         Args:
-            rows: `(B, k)`, k pairs for each example, -1 for none.
+            rows: `(B, k)`, k pairs for each example, -1 for none; without any the labels are
+                padding alone.
             widths: least widths of source and labels.
             seed: of the subwords, where these are drawn.
         """
@@ -127,7 +128,8 @@ class Batches:
         width = max(int(widths[1]), int(target.lengths.max(initial=0)) + 1)
         ids = target.padded(-(-width // multiple) * multiple - 1)
         edge = np.full((len(ids), 1), PAD_ID, np.int32)
-        inputs, labels = np.hstack([edge + START_ID, ids]), np.hstack([ids, edge])
+        start = np.where(rows[:, :1] < 0, edge, START_ID)  # an empty row has nothing to learn
+        inputs, labels = np.hstack([start, ids]), np.hstack([ids, edge])
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
         return {"source": source, "target": inputs}, labels
 

@@ -122,7 +122,8 @@ class Plan:
 
     Where pairs are joined, another share of the batches in each epoch holds longer ones: two, four
     or eight pairs one after another, source to source and target to target (Kondo et al. 2021,
-    arXiv 2104.08478). Such a batch is made of `batch_size` pairs, too, and so has fewer rows.
+    arXiv 2104.08478). Such a batch is made of `batch_size` pairs, too, and so has fewer rows; on a
+    GPU empty ones fill it up.
 
     Args:
         batching: the settings.
@@ -273,21 +274,21 @@ class Plan:
         The examples, of these lengths and of `group` joined pairs, are a sample of an epoch.
         """
         if self.batching.costs is not None:
-            kinds, pairs = np.unique(group), len(self.rows) / len(source)
-            group, steps = np.broadcast_to(group, source.shape), []
+            pairs, steps = len(self.rows) / len(source), []
+            group = np.broadcast_to(group, source.shape)
             for shapes in choices:
                 fits = [
                     np.searchsorted(w, x) for w, x in zip(shapes.T, (source, labels), strict=True)
                 ]
-                places = np.maximum(*fits) * len(kinds) + np.searchsorted(kinds, group)
-                counts = np.bincount(places, minlength=len(shapes) * len(kinds)) * pairs
-                made = []
-                for n, kind in zip(counts.reshape(len(shapes), -1).T, kinds, strict=True):
-                    many, left = _count_batches(np.rint(n / kind), self._sizes(shapes, kind))
+                made = np.zeros(len(shapes), np.int64)
+                for kind in np.unique(group):
+                    places = np.maximum(*fits)[group == kind]
+                    count = np.rint(np.bincount(places, minlength=len(shapes)) * pairs / kind)
+                    many, left = _count_batches(count, self._sizes(shapes, kind))
                     # Parts of joined pairs are whole batches; here they are of a sample.
                     many[-1] += left > 0 and (kind == 1 or self.batching.batch_tokens > 0)
-                    made.append(many)
-                steps.append(np.stack(made, 1))
+                    made += many
+                steps.append(made)
             best, self.reckoned = reckon(steps, choices, self.batching.costs)
             if self.reckoned.graph is not None:
                 self.batching = replace(self.batching, batch_shapes=0, multiple=1, costs=None)
@@ -323,11 +324,17 @@ class Plan:
             size[-1] = left
         many[-1] += left > 0
         rows = np.concatenate([rows[np.argsort(keys, kind="stable")], again])
-        sizes, steps = np.repeat(size * group, many), int(many.sum())
+        sizes, steps = np.repeat(size, many), int(many.sum())
+        if group > 1 and self.batching.multiple > 1 and not self.batching.batch_tokens:
+            # On a GPU empty rows cost little, and another number of rows is another program.
+            rows = rows.reshape(steps, -1, group)
+            missing = self.batching.batch_size - rows.shape[1]
+            rows = np.pad(rows, ((0, 0), (0, missing), (0, 0)), constant_values=-1)
+            sizes[:] = self.batching.batch_size
         widths = np.zeros((steps, 2), np.int32)
         if self.shapes is not None:
             widths = np.repeat(self.shapes, many, axis=0)
-        return rows.ravel(), sizes, np.full(steps, group, np.int32), widths
+        return rows.ravel(), sizes * group, np.full(steps, group, np.int32), widths
 
     def _key(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Return the places of examples of these lengths in the order of batches."""

@@ -56,7 +56,6 @@ class Costs:
 class Reckoned:
     """The choice that takes the least time, in seconds on one H200."""
 
-    programs: int  # that are compiled, or would be; batches of joined pairs have fewer rows
     compiling: float
     training: float  # after it
     graph: float | None = None  # the training without XLA, where that is soonest done
@@ -70,8 +69,6 @@ class Reckoned:
                 f"compiling one shape would take {takes}. --set jit_compile=true has it."
             )
         listed = ", ".join(f"{source} × {target}" for source, target in shapes)
-        if self.programs > len(shapes):
-            listed += f" ({self.programs} programs, for batches of joined pairs have fewer rows)"
         many = len(shapes) > 1
         return (
             f"{len(shapes)} shape{'s' if many else ''}, {listed}: compiling "
@@ -83,20 +80,18 @@ def reckon(steps: list[np.ndarray], shapes: list[np.ndarray], costs: Costs) -> t
     """Return which of the choices of shapes takes the least time, and that time.
 
     Args:
-        steps: for each choice, how many steps of an epoch each of its shapes has, `(shapes, n)`,
-            for each of n numbers of rows.
+        steps: for each choice, how many steps of an epoch each of its shapes has, `(shapes,)`.
         shapes: for each choice the widths, `(shapes, 2)`, from one shape on.
         costs: of the training.
     """
-    positions = [float(n.sum(1) @ w.sum(1)) for n, w in zip(steps, shapes, strict=True)]
+    positions = [float(n @ w.sum(1)) for n, w in zip(steps, shapes, strict=True)]
     training = costs.epochs * costs.scale * POSITION * np.array(positions)
-    programs = [int((n > 0).sum()) for n in steps]
-    compiling = costs.scale * COMPILING * np.array(programs)
+    compiling = costs.scale * COMPILING * np.array([np.count_nonzero(n) for n in steps])
     best = int((training + compiling).argmin())
     graph = float(training.min()) * GRAPH_POSITION / POSITION
     without = costs.may_be_graph and graph < training[best] + compiling[best]
     shown = 0 if without else best
-    times = programs[shown], float(compiling[shown]), float(training[shown])
+    times = float(compiling[shown]), float(training[shown])
     return best, Reckoned(*times, graph if without else None)
 
 

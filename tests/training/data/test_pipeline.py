@@ -205,6 +205,22 @@ def test_a_share_of_the_batches_holds_joined_pairs(tokenizer):
     assert 20 < longest <= 40
 
 
+def test_on_a_gpu_empty_rows_fill_batches_of_joined_pairs(pairs, tokenizer):
+    options = {"batch_size": 16, "join": 0.4, "batch_shapes": 3}
+    made = build(pairs, tokenizer, multiple=4, **options)
+    batches, filled = list(made.epoch()), set()
+    assert {len(labels) for _, labels in batches} == {16}
+    for inputs, labels in batches:
+        there = labels.any(1)
+        filled.add(int(there.sum()))
+        np.testing.assert_array_equal(inputs["source"].any(1), there)
+        np.testing.assert_array_equal(inputs["target"].any(1), there)
+    assert filled == {16, 8, 4, 2}
+    fewer = list(build(pairs, tokenizer, **options).epoch())
+    assert {len(labels) for _, labels in fewer} == filled
+    assert len(batches) == len(fewer)
+
+
 def test_long_and_empty_pairs_are_dropped_in_training_and_cut_in_evaluation(tokenizer):
     pairs = (["a b c d", "", "a b c", "a"], ["a", "b", "a b c", "a b c d"])
     limits = {"max_source_length": 3, "max_target_length": 3, "batch_size": 4}
