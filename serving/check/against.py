@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
+import itertools
 import json
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
@@ -24,16 +24,7 @@ from tensorflow_serving.apis import (
 
 from serving.api.printing import first_line
 from serving.check.answers import different
-from serving.check.questions import (
-    BROKEN_IMAGE,
-    TEXTS,
-    is_batched,
-    make_inputs,
-    predicting,
-    reads_images,
-    rows_of,
-    takes_texts,
-)
+from serving.check.questions import TEXTS, make_inputs, predicting, questions, takes_texts
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
 from training.command.progress import ReportStage
@@ -41,6 +32,7 @@ from training.command.progress import ReportStage
 _SECONDS = 60.0  # of a request
 _NOT_THERE = 999_983  # a version that nobody serves
 _MOST_BYTES = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 Answer = Mapping[str, np.ndarray] | str  # outputs, or the name of a status
 Ask = Callable[[], str]  # returns the difference, or ""
@@ -73,13 +65,7 @@ def compare(
                 difference = ask()
             except grpc.RpcError as error:
                 difference = f"{error.code().name}: {error.details()}"
-            except (
-                OSError,
-                http.client.HTTPException,
-                LookupError,
-                ValueError,
-                TypeError,
-            ) as error:
+            except Exception as error:  # of an answer that is none
                 difference = f"{type(error).__name__}: {first_line(error)}"
             if difference:
                 differences.append(f"{question}: {difference}")
@@ -105,7 +91,8 @@ class _Asking:
         yield "status", self._status
         yield "metadata", self._metadata
         for name, signature in signatures:
-            for what, inputs in _batches(signature):
+            for what, rows, _ in itertools.chain.from_iterable(questions(signature)):
+                inputs = make_inputs(signature, rows)
                 yield f"signature {name} on {what}", partial(self._answer, name, inputs)
             yield from self._bad_requests(name, inputs)
         if self._server.rest:
@@ -139,14 +126,19 @@ class _Asking:
         differing = (name for name in sorted(here) if there.signature_def[name] != here[name])
         return next((f"signature {name} differs" for name in differing), "")
 
-    def _answer(self, name: str, inputs: Mapping[str, np.ndarray]) -> str:
-        """Return the difference between the server's answer and the session's."""
-        expected: Answer
-        try:
-            expected = self._session.run(name, inputs)
-        except StatusError as error:
-            expected = error.code.name
-        return _difference(self._ask(name, inputs), expected)
+    def _answer(
+        self, name: str, inputs: Mapping[str, np.ndarray], expected: Answer = "", **spec: Any
+    ) -> str:
+        """Return the difference between the server's answer and an expected one, or the session's.
+
+        `spec` is of the model that is asked.
+        """
+        if not expected:
+            try:
+                expected = self._session.run(name, inputs)
+            except StatusError as error:
+                expected = error.code.name
+        return _difference(self._ask(name, inputs, **spec), expected)
 
     def _ask(self, name: str, inputs: Mapping[str, Any], **spec: Any) -> Answer:
         request = predict_pb2.PredictRequest(model_spec=self._spec(signature_name=name, **spec))
@@ -174,36 +166,25 @@ class _Asking:
             ("an unknown signature", f"{name}_not_there", inputs, {}, "FAILED_PRECONDITION"),
             ("an unknown version", name, inputs, version, "NOT_FOUND"),
         ):
-            ask = partial(self._refused, status, signature, given, **spec)
+            ask = partial(self._answer, signature, given, status, **spec)
             yield f"signature {name} with {what}", ask
 
-    def _refused(self, status: str, *arguments: Any, **spec: Any) -> str:
-        """Return how the answer to a bad request differs from its status."""
-        return _difference(self._ask(*arguments, **spec), status)
-
-    def _rest(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection(self._server.rest, timeout=_SECONDS)
-        try:
-            path = f"/v1/models/{self._server.model}/versions/{self._version}{path}"
-            connection.request(method, path, body)
-            response = connection.getresponse()
-            return response.status, json.loads(response.read())
-        finally:
-            connection.close()
+    def _rest(self, path: str, body: bytes | None = None) -> Any:
+        where = f"{self._server.rest}/v1/models/{self._server.model}/versions/{self._version}"
+        with _DIRECTLY.open(f"http://{where}{path}", body, _SECONDS) as response:
+            return json.loads(response.read())
 
     def _rest_status(self) -> str:
-        status, answer = self._rest("GET", "")
+        answer = self._rest("")
         states = [each.get("state") for each in answer.get("model_version_status", [])]
-        return "" if (status, states) == (200, ["AVAILABLE"]) else f"HTTP {status}, {states}"
+        return "" if states == ["AVAILABLE"] else f"{states}; expected AVAILABLE"
 
     def _rest_answer(self, name: str) -> str:
         """Ask with texts as JSON, for outputs as JSON; the only one stands for itself."""
         (alias,) = self._session.signatures[name].inputs
         texts = [text.decode() for text in TEXTS[:3]]
-        body = json.dumps({"signature_name": name, "inputs": texts})
-        status, answer = self._rest("POST", ":predict", body)
-        if status != 200:
-            return f"HTTP {status}, {str(answer)[:200]}"
+        body = json.dumps({"signature_name": name, "inputs": texts}).encode()
+        answer = self._rest(":predict", body)
         arrays = self._session.run(name, {alias: TEXTS[:3]}).items()
         expected = {output: _decoded(array) for output, array in arrays}
         outputs = (
@@ -211,19 +192,6 @@ class _Asking:
         )
         there = {x: np.asarray(outputs[x], array.dtype) for x, array in expected.items()}
         return _difference(there, expected)
-
-
-def _batches(signature: meta_graph_pb2.SignatureDef) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Yield inputs of one row, of batches, of none, and odd ones, with their names."""
-    for rows in rows_of(signature):
-        for what, row in rows.rows.items():
-            yield what, make_inputs(signature, [row])
-        for what, batch in rows.batches():
-            yield what, make_inputs(signature, batch)
-    if is_batched(signature):
-        yield "a batch of 0", make_inputs(signature, [])
-    if reads_images(signature):
-        yield "a broken image", make_inputs(signature, [BROKEN_IMAGE])
 
 
 def _difference(answer: Answer, expected: Answer) -> str:

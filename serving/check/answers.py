@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from serving.api.printing import first_line
-from serving.check.questions import (
-    BROKEN_IMAGE,
-    IMAGES,
-    Rows,
-    is_batched,
-    make_inputs,
-    reads_images,
-    rows_of,
-)
+from serving.check.questions import Question, is_batched, make_inputs, questions
 from serving.savedmodel.status import Code, StatusError
 
 TOLERANCE = 1e-4
@@ -43,14 +34,10 @@ class _FindingError(Exception):
     """A finding; nothing else of the signature is looked at."""
 
 
-@contextmanager
-def _finding(what: str) -> Iterator[None]:
-    """Raise a _FindingError where a run fails, in whatever way a runtime does."""
-    try:
-        yield
-    except Exception as error:
-        code = f"{error.code.name}: " if isinstance(error, StatusError) else ""
-        raise _FindingError(f" {what}: {code}{first_line(error)}") from None
+def _failure(what: str, error: Exception) -> _FindingError:
+    """Return the finding that a run failed, in whatever way a runtime does."""
+    code = f"{error.code.name}: " if isinstance(error, StatusError) else ""
+    return _FindingError(f" {what}: {code}{first_line(error)}")
 
 
 def check_answers(
@@ -86,57 +73,31 @@ class _Signature:
 
     def check(self) -> None:
         """Raise a _FindingError where something is wrong."""
-        signature = self.model.signatures[self.name]
-        if reads_images(signature):
-            self._check_broken_image()
-        for rows in rows_of(signature):
-            self._check_rows(rows)
-        if is_batched(signature):
-            self._check_no_rows()
+        for group in questions(self.model.signatures[self.name]):
+            alone: list[Arrays] = []
+            for question in group:
+                # Python is slow to start; one row is compared with it, and all batches.
+                is_one = len(question.rows) == 1
+                outputs = self._run(question, compares=not (is_one and alone))
+                if outputs is not None and is_one:
+                    alone.append(outputs)
+                elif outputs is not None and question.rows:
+                    self._check_batch(question.what, alone, outputs)
 
-    def _check_rows(self, rows: Rows) -> None:
-        """Run rows one by one, and in batches, in which they must answer the same."""
-        alone = []
-        for number, (what, row) in enumerate(rows.rows.items()):
-            # Python is slow to start; one row is compared with it, and all batches.
-            alone.append(self._run([row], what, compares=number == 0))
-        for what, batch in rows.batches():
-            self._check_batch(what, alone, self._run(batch, what))
-
-    def _check_no_rows(self) -> None:
-        """Compare the answer to a batch of 0, which no client sends: a model may refuse it."""
+    def _run(self, question: Question, compares: bool) -> Arrays | None:
+        """Ask; return the outputs, with the batch in front and without NaN, None for a refusal."""
+        what, signature = question.what, self.model.signatures[self.name]
+        inputs = make_inputs(signature, question.rows)
         try:
-            self.model.run(self.name, self._inputs([]))
-        except StatusError as error:
-            if error.code is Code.INVALID_ARGUMENT:
-                return
-        self._run([], "a batch of 0")
-
-    def _check_broken_image(self) -> None:
-        """Expect the caller's error for a broken image, which names it."""
-        good, *_ = rows_of(self.model.signatures[self.name])[0].rows.values()
-        try:
-            self.model.run(self.name, self._inputs([good, BROKEN_IMAGE]))
-        except StatusError as error:
-            if error.code is Code.INVALID_ARGUMENT and f"{IMAGES}[1]" in str(error):
-                return
-            answer = f"{error.code.name}: {first_line(error)}"
-            raise _FindingError(
-                f" answers a broken image with {answer}; expected INVALID_ARGUMENT, and its number"
-            ) from None
-        raise _FindingError(" takes a broken image")
-
-    def _inputs(self, rows: Sequence[Any]) -> dict[str, np.ndarray]:
-        return make_inputs(self.model.signatures[self.name], rows)
-
-    def _run(self, rows: Sequence[Any], what: str, compares: bool = True) -> Arrays:
-        """Run rows, which must have the batch in front and no NaN; compare them with Python."""
-        inputs = self._inputs(rows)
-        with _finding(f"fails on {what}"):
             outputs = self.model.run(self.name, inputs)
-        batched = [array.shape[0] for array in inputs.values() if array.ndim]
+        except Exception as error:
+            if _refuses(error, question):
+                return None
+            raise _failure(f"fails on {what}", error) from None
+        if question.refusal:
+            raise _FindingError(f" takes {what}; expected an error that has {question.refusal}")
         for alias, array in sorted(outputs.items()):
-            if batched and (array.ndim == 0 or array.shape[0] != batched[0]):
+            if is_batched(signature) and array.shape[:1] != (len(question.rows),):
                 raise _FindingError(
                     f", output {alias}: shape {array.shape} on {what}; the first dimension must be "
                     "the batch"
@@ -144,8 +105,10 @@ class _Signature:
             if np.any(array != array):  # nothing else is not itself
                 raise _FindingError(f", output {alias}: NaN on {what}")
         if self.python and compares:
-            with _finding(f"fails in Python on {what}"):
+            try:
                 expected = self.python(self.name, inputs)
+            except Exception as error:
+                raise _failure(f"fails in Python on {what}", error) from None
             if other := different(outputs, expected):
                 raise _FindingError(f", output {other}: not what Python answers on {what}")
         return outputs
@@ -185,6 +148,12 @@ class _Signature:
         if np.issubdtype(row.dtype, np.inexact):
             return np.allclose(row, other, rtol=self.tolerance, atol=self.tolerance)
         return bool(np.all(row == other))
+
+
+def _refuses(error: Exception, question: Question) -> bool:
+    """Whether an error is the refusal that answers a question."""
+    invalid = isinstance(error, StatusError) and error.code is Code.INVALID_ARGUMENT
+    return invalid and question.refusal is not None and question.refusal in str(error)
 
 
 def _count_filled(array: np.ndarray) -> int:

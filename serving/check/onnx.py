@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +14,8 @@ import onnx
 from serving.api.histories import padded_columns
 from serving.api.printing import first_line
 from serving.check.answers import check_answers
-from serving.check.questions import make_inputs, rows_of
+from serving.check.questions import make_inputs, usual_rows
+from serving.portable.engine.graphs import nodes_of
 from serving.portable.read.manifest import read_manifest
 from serving.savedmodel.status import StatusError
 from serving.server.onnx_model import OnnxModel
@@ -66,22 +66,13 @@ def _check_graph(version_dir: Path, name: str) -> list[str]:
     except Exception as error:  # of several classes
         return [f"{path.name} cannot be read: {first_line(error)}"]
     findings = []
-    if strange := {node.domain for node in _nodes(graph)} - {"", "ai.onnx"}:
+    if strange := {node.domain for node in nodes_of(graph)} - {"", "ai.onnx"}:
         findings.append(f"{path.name} has operators of {', '.join(sorted(strange))}")
     for tensor, array in arrays.items():
         # Tokens that are never said have a bias of -inf.
         if array.dtype.kind == "f" and not (np.isfinite(array) | np.isneginf(array)).all():
             findings.append(f"weights not finite: {tensor} of {path.name}")
     return findings
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a graph and of the loops in it."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _nodes(attribute.g)
 
 
 def _compare(model: OnnxModel, manifest: dict[str, Any], run: Path) -> list[str]:
@@ -94,7 +85,7 @@ def _compare(model: OnnxModel, manifest: dict[str, Any], run: Path) -> list[str]
 
     task, settings = manifest["task"], manifest["settings"]
     rounded = settings.get("weights") == "int8"
-    sources = [*rows_of(model.signatures[task])[0].rows.values()]
+    sources = [*usual_rows(model.signatures[task])]
     if task == "translate":  # an owner may have emptied the examples
         examples = [text.encode() for text in manifest.get("examples") or ()]
         sources = examples if rounded and examples else [*examples, *sources]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ HARD_TEXTS = {
     "a text with NUL": b"NUL \x00 inside",
     "a short text": b"a short text",
 }
-BROKEN_IMAGE = b"a text called .png"
+_BROKEN_IMAGE = b"a text called .png"
 _IMAGE_SIZES = (23, 47, 1), (61, 31, 3), (200, 5, 3), (32, 72, 1), (7, 7, 3), (60, 160, 3)
 _EVENTS = 1, 2, 3, 5, 11, 67  # of histories
 _HARD_HISTORIES = {
@@ -39,17 +39,15 @@ _HARD_HISTORIES = {
 _OTHER_DIMENSION = 3
 
 
-class Rows(NamedTuple):
-    """Rows by their names in findings, which are asked alone and in batches of some sizes."""
+class Question(NamedTuple):
+    """Rows that a signature is asked together, and what findings call them.
 
-    rows: dict[str, Any]
-    sizes: Sequence[int]
-    kind: str = ""
+    INVALID_ARGUMENT whose message has the `refusal` is an answer, too; None allows none.
+    """
 
-    def batches(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield the batches with their names."""
-        for size in self.sizes:
-            yield f"{self.kind}a batch of {size}", [*self.rows.values()][:size]
+    what: str
+    rows: list[Any]
+    refusal: str | None = None
 
 
 def predicting(signatures: dict[str, Any]) -> dict[str, Any]:
@@ -70,14 +68,14 @@ def _dtype(info: Any) -> np.dtype:
     return np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype)
 
 
-def reads_images(signature: Any) -> bool:
+def _reads_images(signature: Any) -> bool:
     """Whether a signature takes files of images alone."""
     return set(signature.inputs) == {IMAGES}
 
 
 def takes_texts(signature: Any) -> bool:
     """Whether a signature takes texts alone, one or several a row."""
-    return not reads_images(signature) and all(
+    return not _reads_images(signature) and all(
         _dtype(info).kind == "O" for info in signature.inputs.values()
     )
 
@@ -96,22 +94,41 @@ def is_batched(signature: Any) -> bool:
     return any(shape.unknown_rank or shape.dim for shape in shapes)
 
 
-def rows_of(signature: Any) -> list[Rows]:
-    """Return what a signature is asked: usual rows, and odd ones that it must answer as well."""
-    usual: Sequence[Any] = TEXTS
-    odd: dict[str, Any] = {}
-    if takes_texts(signature):
-        odd = HARD_TEXTS
-    elif reads_images(signature):
-        usual = _images()
-    elif _takes_histories(signature):
-        usual = [_history(signature.inputs, count, 3.0) for count in _EVENTS]
-        odd = {name: _history(signature.inputs, *about) for name, about in _HARD_HISTORIES.items()}
-    names = ["a batch of 1", *(f"row {number} alone" for number in range(1, len(usual)))]
+def usual_rows(signature: Any) -> Sequence[Any]:
+    """Return rows as a signature is asked usually."""
+    if _reads_images(signature):
+        return _images()
+    if _takes_histories(signature):
+        return [_history(signature.inputs, count, 3.0) for count in _EVENTS]
+    return TEXTS
+
+
+def questions(signature: Any) -> list[list[Question]]:
+    """Return what a signature is asked, in groups: rows one by one, then batches of the same rows.
+
+    A model must answer odd rows as well. A batch of 0, which no client sends, it may refuse.
+    """
+    usual = usual_rows(signature)
     if not is_batched(signature):
-        return [Rows({names[0]: usual[0]}, ())]
-    rows = [Rows(dict(zip(names, usual, strict=True)), (3, len(usual)))]
-    return [*rows, Rows(odd, (len(odd),), "odd rows: ")] if odd else rows
+        return [[Question("a batch of 1", [usual[0]])]]
+    names = ["a batch of 1", *(f"row {number} alone" for number in range(1, len(usual)))]
+    groups = [_group(dict(zip(names, usual, strict=True)), 3, len(usual))]
+    if takes_texts(signature):
+        groups += [_group(HARD_TEXTS, len(HARD_TEXTS), kind="odd rows: ")]
+    elif _reads_images(signature):
+        broken = "a broken image", [usual[0], _BROKEN_IMAGE], f"{IMAGES}[1]"
+        groups += [[Question(*broken)]]
+    elif _takes_histories(signature):
+        inputs, hard = signature.inputs, _HARD_HISTORIES.items()
+        odd = {name: _history(inputs, *about) for name, about in hard}
+        groups += [_group(odd, len(odd), kind="odd rows: ")]
+    return [*groups, [Question("a batch of 0", [], "")]]
+
+
+def _group(rows: dict[str, Any], *sizes: int, kind: str = "") -> list[Question]:
+    """Return questions of rows, by their names, and of batches of these sizes."""
+    batches = [Question(f"{kind}a batch of {size}", [*rows.values()][:size]) for size in sizes]
+    return [*(Question(name, [row]) for name, row in rows.items()), *batches]
 
 
 def _images() -> list[bytes]:

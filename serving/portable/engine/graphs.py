@@ -68,7 +68,7 @@ def read_graph(path: Path, numbers: Numbers) -> dict[str, Any]:
         graph = onnx.load(str(path)).graph
     except Exception as error:  # protobuf's and onnx's have no class in common
         raise ValueError(f"{path} cannot be read: {first_line(error)}") from None
-    if unknown := sorted({node.op_type for node in _nodes(graph)} - OPERATORS):
+    if unknown := sorted({node.op_type for node in nodes_of(graph)} - OPERATORS):
         raise ValueError(f"{path} has operators without a form in JavaScript: {', '.join(unknown)}")
     try:
         return _written(graph, numbers, frozenset(), frozenset())
@@ -76,19 +76,20 @@ def read_graph(path: Path, numbers: Numbers) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read: {first_line(error)}") from None
 
 
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a graph and of the loops in it."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from _nodes(attribute.g)
+                yield from nodes_of(attribute.g)
 
 
 def _written(
     graph: onnx.GraphProto, numbers: Numbers, kernels_outside: Names, rows_outside: Names
 ) -> dict[str, Any]:
     """Return a graph, or the body of a loop, which may use a graph's constants from outside."""
-    multiplied = {node.input[1] for node in _nodes(graph) if node.op_type in _PRODUCTS}
+    multiplied = {node.input[1] for node in nodes_of(graph) if node.op_type in _PRODUCTS}
     constants, kernels = {}, {}
     for proto in graph.initializer:
         array = onnx.numpy_helper.to_array(proto)
@@ -112,7 +113,7 @@ def _written(
         for node in graph.node
     ]
     outputs = [each.name for each in graph.output]
-    uses = Counter([*outputs, *(name for node in _nodes(graph) for name in node.input)])
+    uses = Counter([*outputs, *(name for node in nodes_of(graph) for name in node.input)])
     return {
         "inputs": [each.name for each in graph.input],
         "outputs": outputs,
