@@ -28,9 +28,10 @@ such ways, exactly:
 - `p(y_t | y_{{<t}}) = Σ_j p(a_t = j | y_{{<t}}) softmax(O tanh(C h_j + S s_t))`.
 
 It suits strings whose letters are said in their order, with little to learn from: spelling to
-sound, transliteration, inflection. It takes `order=luong`, text on both sides, and small
-vocabularies: a step holds `S · V` numbers. The weights that are shown are those before the token is
-known. The layer is `training.model.aligned.AlignedDecoder`.
+sound, transliteration, inflection; and lines of text in images, whose columns are read. It takes
+`order=luong`, a text or an image whose convolutions leave one row, and small vocabularies: a step
+holds `S · V` numbers. The weights that are shown are those before the token is known. The layer is
+`training.model.aligned.AlignedDecoder`.
 
 ## The same sentence through each
 

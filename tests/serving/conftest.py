@@ -330,6 +330,18 @@ def image_run(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def line_run(tmp_path_factory):
+    """A run of one epoch that reads digits in line, by hard monotonic attention."""
+    settings = ["attention=hard_monotonic", "order=luong", "gate=false", "distribution=softmax"]
+    settings += [*TINY_IMAGES, "convolutions=3:2x2 5:16x2"]
+
+    def make(path):
+        train(override(load_preset("digits"), settings), path)
+
+    return load_run(made_once(tmp_path_factory, "line-run", make))
+
+
+@pytest.fixture(scope="session")
 def event_run(tmp_path_factory):
     """An untrained run about visits of patients."""
     return load_run(made_once(tmp_path_factory, "visits-run", _make_event_run) / "run")

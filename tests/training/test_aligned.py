@@ -100,3 +100,14 @@ def test_steps_are_the_sequence_and_rows_may_share_a_memory(decoder, given):
         assert_close(log_probs, np.repeat(expected[:, t], 2, 0))
         assert_close(array(places).sum(-1), np.ones(2 * BATCH))
         assert not array(places)[~np.repeat(given["memory_mask"], 2, 0)].any()
+
+
+@pytest.mark.parametrize(("source", "near"), [("text", False), ("image", True)])
+def test_alignments_of_many_columns_begin_near(rng, source, near):
+    """An image's characters have two or three columns each; a text's letters are few."""
+    layer = AlignedDecoder(keras.layers.GRUCell(UNITS), VOCABULARY, 3, 13, 17, source=source)
+    prepared = layer.prepare(normal(rng, 1, 80, WIDTH) * 0.1)
+    state = layer.initial_state(prepared, [np.zeros((1, UNITS), "float32")])
+    for _ in range(5):
+        _, places, state = layer.step(np.array([3]), prepared, state)
+    assert (array(places)[0] @ np.arange(80) < 20) == near

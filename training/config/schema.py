@@ -25,7 +25,6 @@ SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image,
 # Values of other keys that a setting needs. Hard monotonic attention has its own decoder.
 NEEDS: dict[str, dict[str, str | bool | float]] = {
     "attention = hard_monotonic": {
-        "source": "text",
         "order": "luong",
         "readout": "vector",
         "decoder_layers": 1,
@@ -75,6 +74,11 @@ class Config(Target, Events, Image, Text, Shared):
                 f"{self.target_bound}"
             )
         self.attention_arguments()
+        if self.target == "label" and self.attention not in ("none", "additive"):
+            raise ConfigError(
+                f"attention expected none or additive for source = {self.source}. "
+                f"Received: {self.attention}"
+            )
         self._check_needs()
         if self.tie_embeddings and self.readout_units != self.embedding_size:
             raise ConfigError(
@@ -83,11 +87,6 @@ class Config(Target, Events, Image, Text, Shared):
             )
         if self.join and self.batch_size < 2:
             raise ConfigError(f"join expected batch_size of 2 or more. Received: {self.batch_size}")
-        if self.target == "label" and self.attention not in ("none", "additive"):
-            raise ConfigError(
-                f"attention expected none or additive for source = {self.source}. "
-                f"Received: {self.attention}"
-            )
         kinds = self.source_tokenizer, self.target_tokenizer
         if self.subword_sampling and "sentencepiece" not in kinds:
             raise ConfigError(

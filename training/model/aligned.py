@@ -15,6 +15,13 @@ from training.sources.text.source import EMBEDDING_STDDEV
 Tensor = Any
 
 FARTHEST = 8  # steps to the right from which on all have one weight
+# The weights of steps at first, by source. Letters of a text are read one after the other, which is
+# learned sooner than any other way. A letter of an image has some columns: were ways to all of the
+# many columns as likely, most alignments would end at the right edge after two tokens.
+FIRST_WAYS = {
+    "text": (0.0, 2.0, *(0.0,) * (FARTHEST - 1)),
+    "image": (1.0, 2.0, 2.0, 1.0, 0.0, -1.0, -2.0, -3.0, -6.0),
+}
 NEVER = -1e9  # a score whose probability is 0
 TINY = 1e-37  # the least probability that a logarithm is taken of
 
@@ -39,6 +46,7 @@ class AlignedDecoder(keras.layers.Layer):
         units: width of the vector that a token is read out of.
         attention_units: width of the scores' hidden layer.
         dropout: rate on embeddings, states and the vectors that tokens are read out of.
+        source: whose weights of steps, in `FIRST_WAYS`, are those to begin with.
 
     Call arguments:
         tokens: int32 `(B, T)`, those before the tokens to be said.
@@ -59,6 +67,7 @@ class AlignedDecoder(keras.layers.Layer):
         units: int,
         attention_units: int,
         dropout: float = 0.0,
+        source: str = "text",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -76,8 +85,7 @@ class AlignedDecoder(keras.layers.Layer):
         self.of_memory = keras.layers.Dense(units, **options)
         self.output_layer = keras.layers.Dense(vocab_size, **options)
         self.dropout = keras.layers.Dropout(dropout, **options)
-        # One step right is preferred at first: it is learned sooner than any other way.
-        first = keras.initializers.Constant(2.0 * (np.arange(FARTHEST + 1) == 1))
+        first = keras.initializers.Constant(np.array(FIRST_WAYS[source]))
         self.ways = self.add_weight((FARTHEST + 1,), first, name="ways")
 
     def call(

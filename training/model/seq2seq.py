@@ -122,6 +122,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
             config.readout_units,
             config.attention_units,
             config.dropout,
+            config.source,
             name="decoder",
         )
         log_probs = aligned(target, memory, memory_mask=mask, initial_state=state)

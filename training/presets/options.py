@@ -149,7 +149,7 @@ def configuration(options: argparse.Namespace) -> Config:
         config = load_preset(options.preset)
     elif options.data in preset_names():
         config = load_preset(options.data)
-    elif options.data and (file := own_preset(options.data)):
+    elif options.data and (file := own_preset(options.data, values)):
         config = load_config(file)
     elif options.data:
         _check_data("text", (options.data, options.dev, options.test))
@@ -165,12 +165,11 @@ def configuration(options: argparse.Namespace) -> Config:
     if "epochs" in values and "average_epochs" not in values:  # no mean of all, the first included
         most = min(config.average_epochs, config.epochs // 3)
         config = override(config, [f"average_epochs={most}"])
-    is_own = not options.preset and (options.data or "").startswith("images:")
-    if is_own and "image_width" not in values:
+    if not options.preset and (options.data or "").startswith("images:"):
         from training.sources.image import data, size  # NumPy, for which no --help waits
 
         images = data.load(options.data, "train")
-        config = size.fitting(config, images, "image_height" in values)
+        config = size.own_images(dataclasses.replace(config, data=options.data), images, values)
     specs = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
     config = override(config, [f"{name}={value}" for name, value in specs if value])
     paths = {name: Spec.of(getattr(config, name)).absolute() for name in ("data", "dev", "test")}
@@ -228,8 +227,13 @@ def default_output(options: argparse.Namespace) -> Path:
     return Path("runs") / re.sub(r"(?<=.)(\.(toml|tsv|csv|txt))?(\.(gz|zst))?$", "", path.name)
 
 
-def own_preset(spec: str) -> str | None:
-    """Return the file of settings for own data whose number of pairs does not decide."""
+def own_preset(spec: str, own: Mapping[str, Any]) -> str | None:
+    """Return the file of settings for own data whose number of pairs does not decide.
+
+    Images that are to be read in order, by the user's `own` settings, have those of lines of text.
+    """
     form, colon, _ = spec.partition(":")
     forms = [form for kind in SOURCE_KINDS.values() if not kind.tokens for form in kind.forms]
-    return str(PRESETS / "own" / f"{form}.toml") if colon and form in forms else None
+    in_order = form == "images" and own.get("attention") == "hard_monotonic"
+    name = "lines" if in_order else form
+    return str(PRESETS / "own" / f"{name}.toml") if colon and form in forms else None

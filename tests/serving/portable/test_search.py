@@ -217,7 +217,10 @@ def test_the_check_of_an_export_finds_nothing(case, version):
         assert check_folder(version, case.run.path) == []
 
 
-def test_images_are_read_as_by_the_loop(image_run, onnx_reader):
+@pytest.mark.parametrize("run_of", ["image_run", "line_run"])
+def test_images_are_read_as_by_the_loop(run_of, request, tmp_path):
+    image_run = request.getfixturevalue(run_of)
+    onnx_reader = export([image_run], tmp_path / "digits", form="onnx", beam_width=3)
     images = [example.image for example in digits.make(5, seed=9)]
     settings = SearchSettings(beam_width=3, num_results=3)
     target, pixels = image_run.target_tokenizer, image_run.source.rows(images).values

@@ -187,6 +187,14 @@ def test_convolutions_that_cannot_be_are_one_clear_line(convolutions, said):
         grid_size(image_config(convolutions=convolutions))
 
 
+def test_columns_are_read_in_order_where_one_row_of_them_is_left():
+    in_line = {"attention": "hard_monotonic", "order": "luong", "convolutions": "3:13x2"}
+    memory, mask, *_ = ImageSource.build_encoder(image_config(**in_line), 0).output
+    assert (memory.shape, mask.shape) == ((None, 14, 3 + 16), (None, 14))
+    with pytest.raises(ConfigError, match=r"one row of columns.* 6 rows of 3:2x2"):
+        grid_size(image_config(**{**in_line, "convolutions": "3:2x2"}))
+
+
 def test_every_place_of_a_grid_has_positions_of_its_own():
     grid = np.zeros((2, 5, 7, 3), "float32")
     layer = GridPositions()

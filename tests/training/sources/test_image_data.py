@@ -15,7 +15,7 @@ from training.presets.options import add_configuration, configuration
 from training.sources.image import captchas, digits
 from training.sources.image import data as images
 from training.sources.image.generated import write_folder
-from training.sources.image.size import size_of
+from training.sources.image.size import grid_size, size_of
 from training.sources.image.source import ImageSource
 
 
@@ -164,6 +164,14 @@ def folder_of(path, size, label, form="PNG", count=3, **options):
     return f"images:{path}"
 
 
+def configured(spec, *settings):
+    """The configuration of `--data SPEC`, with these settings."""
+    parser = Parser(prog="train")
+    add_configuration(parser)
+    words = [word for setting in settings for word in ("--set", setting)]
+    return configuration(parser.parse_args(["--data", spec, *words]))
+
+
 @pytest.mark.parametrize(
     ("size", "label", "settings", "wanted"),
     [
@@ -181,12 +189,43 @@ def folder_of(path, size, label, form="PNG", count=3, **options):
 )
 @pytest.mark.parametrize("form", ["PNG", "JPEG"])
 def test_images_of_ones_own_are_read_in_their_shape(size, label, settings, wanted, form, tmp_path):
-    spec = folder_of(tmp_path, size, label, form)
-    parser = Parser(prog="train")
-    add_configuration(parser)
-    words = [word for setting in settings for word in ("--set", setting)]
-    config = configuration(parser.parse_args(["--data", spec, *words]))
+    config = configured(folder_of(tmp_path, size, label, form), *settings)
     assert (config.image_height, config.image_width) == wanted
+
+
+@pytest.mark.parametrize(
+    ("size", "label", "settings", "attention"),
+    [
+        ((640, 32), "a" * 25, [], "hard_monotonic"),
+        ((200, 32), "a" * 12, [], "hard_monotonic"),
+        ((300, 28), "住所" * 5, [], "hard_monotonic"),
+        ((72, 32), "1" * 9, [], "additive"),  # two rows
+        ((320, 320), "a" * 25, [], "additive"),
+        ((640, 32), "שלום" * 6, [], "additive"),  # from right to left
+        ((96, 32), "7", [], "additive"),
+        ((640, 32), "a" * 25, ["attention=additive"], "additive"),
+        ((640, 32), "a" * 25, ["gate=true"], "additive"),
+        ((640, 32), "a" * 25, ["convolutions=8:2x2"], "additive"),
+        ((640, 32), "a" * 25, ["image_height=48"], "hard_monotonic"),
+        ((640, 32), "a" * 25, ["image_height=80"], "hard_monotonic"),
+        ((320, 320), "a" * 25, ["attention=hard_monotonic"], "hard_monotonic"),
+    ],
+)
+def test_lines_of_text_are_read_in_order(size, label, settings, attention, tmp_path, capsys):
+    config = configured(folder_of(tmp_path, size, label), *settings)
+    other = {"additive": "hard_monotonic", "hard_monotonic": "additive"}[attention]
+    assert (config.attention, config.gate) == (attention, attention == "additive")
+    assert f"--set attention={other}" in capsys.readouterr().out
+    assert (grid_size(config)[0] == 1) == (attention == "hard_monotonic")
+
+
+def test_few_images_make_small_batches_and_no_label_is_too_long(tmp_path):
+    config = configured(folder_of(tmp_path, (640, 32), "a" * 50))
+    assert (config.batch_size, config.max_target_length) == (16, 60)
+    config = configured(f"images:{tmp_path}", "batch_size=5", "max_target_length=20")
+    assert (config.batch_size, config.max_target_length) == (5, 20)
+    config = configured(folder_of(tmp_path, (2, 1), "a", count=3_000))
+    assert config.batch_size == 64
 
 
 def test_a_size_that_images_do_not_have_is_told(tmp_path, capsys):

@@ -10,7 +10,7 @@ def test_each_kind_has_a_reader_keys_and_settings_for_own_data():
     assert SOURCE_KINDS.keys() == SOURCES.keys()
     for name, kind in SOURCE_KINDS.items():
         for form in kind.forms:
-            file = own_preset(f"{form}:somewhere")
+            file = own_preset(f"{form}:somewhere", {})
             assert (file is None) == kind.tokens
             if file is not None:
                 config = load_config(file)

@@ -1,23 +1,35 @@
-"""The size at which images are read, and that of the grid that convolutions make of them."""
+"""How images of one's own are read: as lines of text or not, their size, and that of the grid."""
 
 from __future__ import annotations
 
 import math
 import re
 import struct
+import unicodedata
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from training.command.errors import ConfigError
-from training.config.schema import Config
+from training.command.progress import print_choice
+from training.config.schema import PRESETS, Config, load_config, with_values
 from training.data.pair_files import Split
 
 SURVEYED = 500  # images
 ENOUGH = 1.5  # columns of the grid for a character
 MOST_PIXELS = 1 << 17  # at which images are read unless somebody says so
 SQUEEZED = 1.5  # times that a side is shortened against the other, beyond which it is told
+# A line of text is wide, and has room for each character: Latin ones are 0.35 of their line's
+# height and more, strings of digits in two rows have 0.25 of the image's.
+NEARLY_ALL = 0.95
+LINE_SHAPE, LINE_ROOM = 2.5, 0.3
+FEWEST_IN_LINE = 4  # characters, of labels that are read in line
+FEW_IMAGES = 3_000  # as of texts, whose batches are small
+MOST_CHARACTERS = 300
+LINES = PRESETS / "own" / "lines.toml"
 # The frame of a JPEG; a thumbnail has one of its own.
 _FRAME = re.compile(rb"\xff[\xc0-\xc2]\0[\x0b\x11\x14]\x08(..)(..)", re.DOTALL)
 
@@ -50,6 +62,11 @@ def grid_size(config: Config) -> tuple[int, int]:
             f"convolutions expected images larger than all their pooling. Received: "
             f"{config.image_height} x {config.image_width} pixels"
         )
+    if config.attention == "hard_monotonic" and height > 1:
+        raise ConfigError(
+            "attention = hard_monotonic expected convolutions that leave one row of columns. "
+            f"Received: {height} rows of {config.convolutions}"
+        )
     return height, width
 
 
@@ -64,33 +81,80 @@ def size_of(file: bytes | Path) -> tuple[int, int]:
     return width, height
 
 
-def fitting(config: Config, split: Split, keep_height: bool = False) -> Config:
-    """Return the configuration with the size that fits images, which is printed.
+class Survey(NamedTuple):
+    """Images and their labels, measured on a sample."""
 
-    It has their median shape, the height that it had and, where that leaves too few columns for the
-    characters of the labels, as much more as the images have; and at most MOST_PIXELS.
+    width: int  # the median, 0 where there is none
+    height: int
+    characters: int  # at most, in nearly all labels
+    room: float  # at least, in nearly all images: of a character's width, in heights of the image
+    leftward: bool  # whether labels are of a script that is written from right to left
+
+    @property
+    def in_line(self) -> bool:
+        """Whether images are lines of text, which their labels follow."""
+        return (
+            self.width >= LINE_SHAPE * self.height
+            and self.room >= LINE_ROOM
+            and self.characters >= FEWEST_IN_LINE
+            and not self.leftward
+        )
+
+
+def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
+    """Return the configuration that fits images of one's own, whose choices are printed.
+
+    Lines of text have the settings of `training/presets/own/lines.toml`, unless the user's `own`
+    settings do not go with them. Images have their median shape, the height that they had and,
+    where that leaves too few columns for the characters of the labels, as much more as the images
+    have; and at most MOST_PIXELS. Few images make small batches, and no label is too long.
     """
-    width, height, characters = _survey(split)
-    if not width:
-        return config
-    high, across = config.image_height, _pooled_across(config)
-    if not keep_height:
-        needed = ENOUGH * characters * across * height / width
-        most = min(height, math.sqrt(MOST_PIXELS * height / width))
-        high = max(high, min(round(needed), int(most)))
-        high = min(high, MOST_PIXELS // across)
-    wide = max(across, min(round(high * width / height), round(MOST_PIXELS / high)))
-    fits = replace(config, image_height=high, image_width=wide)
-    print(
-        f"Images of {width} x {height} pixels are read as {fits.image_width} x {high}: --set "
-        "image_width=… and image_height=… choose another size."
-    )
-    return fits
+    survey, count = _survey(split), len(split.sources)
+    width, height, characters = survey[:3]
+    print(f"{config.data}: {count:,} images")
+    file, kind, other = "images", "images, looked at place by place", "hard_monotonic"
+    if (survey.in_line or config.attention == other) and (lines := _lines(own)):
+        file, kind, other = "lines", "lines of text, read from left to right", "additive"
+        config = replace(lines, data=config.data)
+    if count < FEW_IMAGES and "batch_size" not in own:
+        config = replace(config, batch_size=16)
+    longest = max((len(text) for texts in split.references for text in texts), default=0)
+    if longest > config.max_target_length and "max_target_length" not in own:
+        config = replace(config, max_target_length=min(longest + 10, MOST_CHARACTERS))
+    if width and "image_width" not in own:
+        high, across = config.image_height, _pooled_across(config)
+        if file == "images" and "image_height" not in own:
+            needed = ENOUGH * characters * across * height / width
+            most = min(height, math.sqrt(MOST_PIXELS * height / width))
+            high = max(high, min(round(needed), int(most)))
+            high = min(high, MOST_PIXELS // across)
+        wide = max(across, min(round(high * width / height), round(MOST_PIXELS / high)))
+        config = replace(config, image_height=high, image_width=wide)
+        read = f"{width} x {height} pixels, read as {wide} x {high}"
+        print_choice("images", read, "--set image_width=N --set image_height=N")
+    room = f", each {survey.room:.2f} of the height wide or more" if width else ""
+    print_choice("labels", f"up to {characters} characters{room}")
+    settings = f"{kind}, with the settings of training/presets/own/{file}.toml"
+    print_choice("kind", settings, f"--set attention={other}")
+    return config
+
+
+def _lines(own: Mapping[str, Any]) -> Config | None:
+    """Return the settings for lines of text with the user's `own`; None where these do not go."""
+    try:
+        lines = with_values(load_config(LINES), own)
+        if "convolutions" not in own:  # those of a line leave one row
+            rows = f"{max(1, lines.image_height // 8)}x1"
+            lines = replace(lines, convolutions=re.sub(r"\d+x1$", rows, lines.convolutions))
+        grid_size(lines)
+    except ConfigError:
+        return None
+    return lines if lines.attention == "hard_monotonic" else None
 
 
 def tell_squeezed(config: Config, split: Split) -> None:
     """Print what is lost at the size at which images are read, where that is much."""
-    width, height, characters = _survey(split)
+    width, height, characters, *_ = _survey(split)
     columns = config.image_width // _pooled_across(config)
     ratio = width * config.image_height / (height * config.image_width) if height else 1.0
     if max(ratio, 1 / ratio) > SQUEEZED:
@@ -107,15 +171,19 @@ def tell_squeezed(config: Config, split: Split) -> None:
         )
 
 
-def _survey(split: Split) -> tuple[int, int, int]:
-    """Return the median width and height of images, 0 for none, and the characters of labels."""
-    sizes = np.array([size for size in map(size_of, split.sources[:SURVEYED]) if all(size)])
-    lengths = [len(text) for texts in split.references for text in texts]
-    characters = int(np.quantile(lengths, 0.95)) if lengths else 0
-    if not sizes.size:
-        return 0, 0, characters
-    height = float(np.median(sizes[:, 1]))
-    return round(height * float(np.median(sizes[:, 0] / sizes[:, 1]))), round(height), characters
+def _survey(split: Split) -> Survey:
+    sizes = np.array([size_of(file) for file in split.sources[:SURVEYED]]).reshape(-1, 2)
+    lengths = np.array([len(texts[0]) for texts in split.references[:SURVEYED]])
+    characters = int(np.quantile(lengths, NEARLY_ALL)) if len(lengths) else 0
+    known = sizes.all(axis=1) & (lengths > 0)
+    if not known.any():
+        return Survey(0, 0, characters, 0.0, False)
+    shapes, height = sizes[known, 0] / sizes[known, 1], float(np.median(sizes[known, 1]))
+    room = float(np.quantile(shapes / lengths[known], 1 - NEARLY_ALL))
+    letters = set("".join(texts[0] for texts in split.references[:SURVEYED]))
+    leftward = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in letters)
+    width = round(height * float(np.median(shapes)))
+    return Survey(width, round(height), characters, room, leftward)
 
 
 def _pooled_across(config: Config) -> int:

@@ -221,7 +221,10 @@ class ImageSource(Source):
                 x = keras.layers.MaxPooling2D((down, across))(x)
         x = GridPositions(name="positions")(x)
         mask = ops.ones_like(x[..., 0], dtype="bool")
-        outputs = encoded(config, x, mask, ops.mean(x, axis=(1, 2)))
+        summary = ops.mean(x, axis=(1, 2))
+        if config.attention == "hard_monotonic":  # along the columns of the one row
+            x, mask = x[:, 0], mask[:, 0]
+        outputs = encoded(config, x, mask, summary)
         return keras.Model(source, outputs, name="encoder")
 
 
