@@ -37,10 +37,6 @@ def calls(monkeypatch):
     return found
 
 
-def slow(*values):
-    return pytest.param(values, marks=slow_on_tensorflow)
-
-
 def reference(query, key, scale, upstream):
     """Scores and the gradients of their weighted sum, in a loop, float64."""
     query, key, scale, upstream = (np.asarray(x, "float64") for x in (query, key, scale, upstream))
@@ -66,42 +62,49 @@ def inputs(rng, batch=B, queries=TQ, keys=TV, units=UNITS, size=1.0):
     ]
 
 
-def in_graph(function):
-    """The function as a graph; on PyTorch, which runs eagerly, as it is."""
-    if BACKEND == "tensorflow":
-        import tensorflow as tf
+def in_graph(function, *shapes, jit_compile=None):
+    """The function as a graph, of tensors of these shapes; on PyTorch itself, which is eager."""
+    if BACKEND != "tensorflow":
+        return compiled(function)
+    import tensorflow as tf
 
-        return tf.function(function, autograph=False)
-    return compiled(function)
+    options = {"input_signature": [tf.TensorSpec(shape) for shape in shapes]} if shapes else {}
+    return tf.function(function, autograph=False, jit_compile=jit_compile, **options)
 
 
-def holds(arrays, tolerance=1e-5, run=in_graph):
-    """Scores and gradients are the formula's."""
-    expected, expected_slopes = reference(*arrays)
-    upstream = ops.convert_to_tensor(arrays[3])
+def holds(*cases, tolerance=1e-5, run=in_graph):
+    """Scores and gradients are the formula's, by one program for all cases."""
 
     def both(*tensors):
-        def loss(*tensors):
-            return ops.sum(scores.additive(*tensors) * upstream)
+        *tensors, upstream = tensors
+        with backend.within(training=True):
+            found = slopes(lambda *xs: ops.sum(scores.additive(*xs) * upstream), tensors)
+            return scores.additive(*tensors), found
 
-        return scores.additive(*tensors), slopes(loss, list(tensors))
-
-    result, found = run(both)(*leaves(arrays[:3]))
-    detached = [x.detach() if BACKEND == "torch" else x for x in (result, *found)]
-    assert_close(detached, [expected, *expected_slopes], tolerance)
+    program = run(both)
+    for *arrays, upstream in cases:
+        result, found = program(*leaves(arrays), ops.convert_to_tensor(upstream))
+        expected, expected_slopes = reference(*arrays, upstream)
+        detached = [x.detach() if BACKEND == "torch" else x for x in (result, *found)]
+        assert_close(detached, [expected, *expected_slopes], tolerance)
 
 
 @pytest.mark.parametrize(
     "sizes",
     [
         (B, TQ, TV, UNITS),
-        slow(7, 11, 13, 29),  # a block for each sentence
-        slow(17, 5, 7, UNITS),  # blocks of sentences, the last ragged
-        slow(2, 29, 23, 31),  # blocks of queries, the last ragged
+        pytest.param((7, 11, 13, 29), marks=slow_on_tensorflow),  # a block for each sentence
+        pytest.param((17, 5, 7, UNITS), marks=slow_on_tensorflow),  # of sentences, the last ragged
+        pytest.param((2, 29, 23, 31), marks=slow_on_tensorflow),  # of queries, the last ragged
     ],
 )
 def test_scores_and_gradients_follow_the_formula(rng, calls, sizes):
-    holds(inputs(rng, *sizes))
+    query, key, scale, upstream = given = inputs(rng, *sizes)
+    shift = 50.0 * np.sign(normal(rng, sizes[-1]))
+    # What exponentials do not hold is right as well.
+    cancelling, zero = [query + shift, key - shift], [query - 60, key + 15]
+    large = inputs(rng, *sizes, size=1e4)
+    holds(given, [*cancelling, scale, upstream], [*zero, scale, upstream], large, tolerance=2e-5)
     assert calls
 
 
@@ -111,18 +114,6 @@ def test_a_single_sentence_is_repeated_and_batches_that_differ_are_refused(rng):
         holds([*arrays, scale, upstream])
     with pytest.raises(ValueError, match=r"expected .* one batch size, or of 1. Received: query"):
         scores.additive(query, key[:2], scale)
-
-
-def test_what_exponentials_do_not_hold_is_right_as_well(rng, calls):
-    query, key, scale, upstream = inputs(rng)
-    shift = 50.0 * np.sign(normal(rng, UNITS))
-    for arrays in (
-        [query + shift, key - shift, scale, upstream],  # opposite values that cancel
-        [query - 60, key + 15, scale, upstream],  # an exponential of 0 in float32
-        inputs(rng, size=1e4),
-    ):
-        holds(arrays, 2e-5)
-    assert calls
 
 
 @pytest.mark.parametrize(
@@ -149,13 +140,13 @@ def test_second_derivatives_are_those_of_the_formula(rng, calls):
     def squares(*tensors):
         return sum(ops.sum(g**2) for g in slopes(loss, list(tensors), again=True))
 
-    def second(*tensors):
-        return slopes(squares, list(tensors))
+    def second():
+        return in_graph(lambda *xs: slopes(squares, list(xs)))(*leaves(arrays[:3]))
 
     with fast_paths(False):
-        expected = [array(x) for x in in_graph(second)(*leaves(arrays[:3]))]
+        expected = array(second())
     assert not calls
-    result = in_graph(lambda *tensors: second(*tensors))(*leaves(arrays[:3]))
+    result = second()
     assert calls
     scale = max(np.abs(x).max() for x in expected)
     assert_close([x / scale for x in result], [x / scale for x in expected], 1e-5)
@@ -223,26 +214,11 @@ def test_autocast_and_compiled_functions_keep_float32(rng, calls):
 # TensorFlow's graphs.
 
 
-def needs_xla(graph_def):
-    """Whether a function of the graph is to be compiled by XLA."""
-    return any("_XlaMustCompile" in f.attr for f in graph_def.library.function)
-
-
-def traced(function, *shapes):
-    """The graph of a function of tensors of these shapes."""
-    import tensorflow as tf
-
-    specs = [tf.TensorSpec(shape) for shape in shapes]
-    return tf.function(function).get_concrete_function(*specs).graph.as_graph_def()
-
-
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_compiled_as_a_whole_and_in_loops_it_is_right(rng, calls):
+def test_compiled_in_loops_it_is_right(rng, calls):
     import tensorflow as tf
 
-    holds(inputs(rng), run=lambda f: tf.function(f, jit_compile=True, autograph=False))
-    assert calls
     arrays = inputs(rng)
     query, key, scale = map(tf.constant, arrays[:3])
 
@@ -257,51 +233,33 @@ def test_compiled_as_a_whole_and_in_loops_it_is_right(rng, calls):
     assert_close(loop(), 3 * reference(*arrays)[0], 3e-5)
 
 
+UNKNOWN = [None, None, UNITS], [None, None, UNITS]
+OF_ANY_BATCH = [None, TQ, UNITS], [None, TV, UNITS]
+
+
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_unknown_batches_are_compiled_and_unknown_lengths_are_not(rng, calls, jit_compile):
-    import tensorflow as tf
-
-    def run(*shapes):
-        specs = [tf.TensorSpec(x) for x in (*shapes, [UNITS], [None, None, None])]
-
-        def both(query, key, scale, upstream):
-            with tf.GradientTape() as tape, backend.within(training=True):
-                tape.watch([query, key, scale])
-                result = scores.additive(query, key, scale)
-            return result, tape.gradient(result, [query, key, scale], upstream)
-
-        function = tf.function(
-            both, input_signature=specs, autograph=False, jit_compile=jit_compile
-        )
-        arrays = inputs(rng)
-        expected, expected_slopes = reference(*arrays)
-        result, slopes = function(*map(tf.constant, arrays))
-        assert_close([result, *slopes], [expected, *expected_slopes])
-        return len(calls)
-
-    assert run([None, None, UNITS], [None, None, UNITS]) == 0
-    assert run([None, TQ, UNITS], [None, TV, UNITS]) == 1
+@pytest.mark.parametrize(("shapes", "takes"), [(UNKNOWN, False), (OF_ANY_BATCH, True)])
+def test_unknown_batches_are_compiled_and_unknown_lengths_are_not(
+    rng, calls, shapes, takes, jit_compile
+):
+    specs = *shapes, [UNITS], [None, None, None]
+    holds(inputs(rng), run=lambda f: in_graph(f, *specs, jit_compile=jit_compile))
+    assert bool(calls) == takes
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("known", [False, True])
-def test_a_sentence_of_unknown_batches_is_repeated(rng, calls, known):
-    import tensorflow as tf
-
-    specs = tf.TensorSpec([None, TQ, UNITS]), tf.TensorSpec([1 if known else None, TV, UNITS])
+@pytest.mark.parametrize("batch", [1, None])
+def test_a_sentence_of_unknown_batches_is_repeated(rng, calls, batch):
     query, key, scale, upstream = inputs(rng)
+    specs = OF_ANY_BATCH[0], [batch, TV, UNITS], [UNITS], [None, TQ, TV]
+    holds([query, key[:1], scale, upstream], run=lambda f: in_graph(f, *specs))
 
-    @tf.function(input_signature=specs)
-    def run(query, key):
-        with tf.GradientTape() as tape, backend.within(training=True):
-            tape.watch([query, key])
-            found = scores.additive(query, key, scale)
-        return found, *tape.gradient(found, [query, key], upstream)
 
-    expected, expected_slopes = reference(query, key[:1], scale, upstream)
-    assert_close(run(query, key[:1]), (expected, *expected_slopes[:2]))
+def needs_xla(graph_def):
+    """Whether a function of the graph is to be compiled by XLA."""
+    return any("_XlaMustCompile" in f.attr for f in graph_def.library.function)
 
 
 @pytest.mark.tensorflow
@@ -309,35 +267,24 @@ def test_xla_is_used_where_lengths_are_known_and_not_where_they_change(calls):
     layer = AdditiveAttention(UNITS)
     layer.build([B, TQ, UNITS], [B, TV, UNITS])
 
+    def needs(function, batch, length=TQ):
+        run = in_graph(function, [batch, length, UNITS], [batch, TV, UNITS])
+        return needs_xla(run.get_concrete_function().graph.as_graph_def())
+
     def inference(*tensors):
         return layer(*tensors)
 
     def training(*tensors):
         return layer(*tensors, training=True)
 
-    def plain(*tensors):
-        with fast_paths(False):
-            return layer(*tensors)
-
-    def exported(*tensors):
-        with exporting():
-            return layer(*tensors, training=True)
-
-    known = [B, TQ, UNITS], [B, TV, UNITS]
-    batch = [None, TQ, UNITS], [None, TV, UNITS]
-    length = [B, None, UNITS], [B, TV, UNITS]
-    found = {
-        function.__name__: [
-            needs_xla(traced(function, *shapes)) for shapes in (known, batch, length)
-        ]
-        for function in (inference, training, plain, exported)
-    }
-    assert found == {
-        "inference": [True, False, False],
-        "training": [True, True, False],
-        "plain": [False, False, False],
-        "exported": [False, False, False],
-    }
+    assert needs(inference, B)
+    assert not needs(inference, None)
+    assert needs(training, None)
+    assert not needs(training, B, length=None)
+    with fast_paths(False):
+        assert not needs(training, B)
+    with exporting():
+        assert not needs(training, B)
 
 
 @pytest.mark.tensorflow
