@@ -103,9 +103,14 @@ def naive_beam_search(decoder, b, width, penalty, length=LENGTH):
     return order(ended)
 
 
-def search(decoder, find=beam_search, step=None, **options):
-    """Search with the decoder, or another step of its states; results are arrays."""
+def searched(decoder, find=beam_search, step=None, **options):
+    """Search with the decoder, or another step of its states."""
     options = {"batch_size": B, "start_id": START, "end_id": END, "pad_id": PAD, **options}
     options = {"max_length": LENGTH, "state": decoder.state(), **options}
-    found = find(step or decoder.step, **options)
+    return find(step or decoder.step, **options)
+
+
+def search(*args, **options):
+    """The results of `searched` as arrays."""
+    found = searched(*args, **options)
     return type(found)(*(None if x is None else array(x) for x in found))

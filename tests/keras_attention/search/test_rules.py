@@ -14,6 +14,7 @@ from tests.keras_attention.decoders import (
     VOCABULARY,
     B,
     Decoder,
+    S,
     assert_found,
     every_hypothesis,
 )
@@ -77,12 +78,10 @@ def test_a_limit_of_0_gives_an_empty_sentence(rng, find, with_memory):
     assert not found.lengths.any()
 
 
-@pytest.mark.parametrize("find", FINDS)
-def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng, find):
+def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng):
     import tensorflow as tf
 
     decoder = Decoder(rng)
-    more = {"beam_width": 7, "num_results": 7} if find is beam_search else {}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
     def run(columns):
@@ -90,11 +89,10 @@ def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng, find):
             log_probs, weights, state = decoder.step(tokens, state)
             return tf.gather(log_probs, columns, axis=1), weights, state
 
-        options = {"batch_size": B, "start_id": START, "end_id": END, "pad_id": PAD, **SHORT}
-        return find(step, decoder.state(), **options, **more)
+        return decoders.searched(decoder, beam_search, step, **SHORT, **wide)
 
-    found = array(run(tf.range(VOCABULARY)))
-    expected = search(find, decoder, **more)
+    wide = {"beam_width": 7, "num_results": 7}
+    found, expected = array(run(tf.range(VOCABULARY))), search(beam_search, decoder, **wide)
     np.testing.assert_array_equal(found.ids, expected.ids)
     assert_close(found.scores, expected.scores)
 
@@ -107,6 +105,46 @@ def ending(*, log_probs=None, weights=None, state=None):
 
 def of_states(change):
     return ending(state=lambda x: keras.tree.map_structure(change, x))
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+@pytest.mark.parametrize("coverage", [0.3, 5.0])
+def test_the_coverage_penalty_is_the_papers(rng, penalty, coverage):
+    """Every hypothesis there is, scored by Wu et al. 2016, equation 14, in NumPy."""
+    decoder = Decoder(rng)
+    decoder.weights *= 0.4  # so that some positions are covered, and some are not
+    mask = np.arange(S) < np.array([S, 2, S - 1])[:, None]
+    hypotheses = list(every_hypothesis(LENGTH))
+
+    def score(b, ids):
+        looked = decoder.attention(b, ids).sum(0)[mask[b]]
+        lost = np.log(np.minimum(looked, 1.0)).sum()
+        return decoder.score(b, ids, penalty) + coverage * lost
+
+    wide = {"beam_width": len(hypotheses), "num_results": 11, "length_penalty": penalty}
+    covering = {"coverage_penalty": coverage, "memory_mask": ops.convert_to_tensor(mask)}
+    plain = search(beam_search, decoder, **wide)
+    result = search(beam_search, decoder, **wide, **covering)
+    changed = 0
+    for b in range(B):
+        best = sorted(hypotheses, key=lambda ids, b=b: -score(b, ids))[:11]
+        for n, ids in enumerate(best):
+            assert tuple(result.ids[b, n][: len(ids)]) == ids
+            assert result.lengths[b, n] == len(ids)
+            assert_close(result.scores[b, n], score(b, ids))
+            changed += tuple(plain.ids[b, n][: len(ids)]) != ids
+    assert changed
+
+
+def test_weights_of_heads_cover_by_their_mean(rng):
+    decoder = Decoder(rng)
+    of_heads = ending(weights=lambda x: ops.stack([1.3 * x, 0.7 * x], axis=1))
+    options = {"beam_width": 3, "coverage_penalty": 0.7, "memory_mask": ops.ones((B, S), "bool")}
+    found = search(beam_search, decoder, lambda *x: of_heads(decoder.step(*x)), **options)
+    assert_close(found.scores, search(beam_search, decoder, **options).scores)
+    cut = ending(weights=lambda x: x[:, :-1])
+    with pytest.raises(ValueError, match="attention weights as long as memory_mask, 2"):
+        search(beam_search, decoder, lambda *x: cut(decoder.step(*x)), **options)
 
 
 # By what is told: options, or what becomes of the step's values.
@@ -149,8 +187,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("find", FINDS)
-def test_a_state_may_come_back_in_a_list_but_in_traced_loops_of_its_dtype_and_width(find):
+def test_a_state_may_come_back_in_a_list_but_in_traced_loops_of_its_dtype_and_width():
     table = ops.log_softmax(ops.ones((VOCABULARY, VOCABULARY)))
     options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
 
@@ -158,7 +195,7 @@ def test_a_state_may_come_back_in_a_list_but_in_traced_loops_of_its_dtype_and_wi
         def step(tokens, state):
             return ops.take(table, tokens, axis=0), None, change(state[0])
 
-        return compiled(lambda: find(step, (ops.zeros((B, 3)),), **options).scores)()
+        return compiled(lambda: beam_search(step, (ops.zeros((B, 3)),), **options).scores)()
 
     assert_close(run(lambda x: [x]), array(run(lambda x: (x,))))
     for change in (lambda x: ops.cast(x, "float16"), lambda x: x[:, :2]):
@@ -182,31 +219,3 @@ def test_bad_arguments_and_steps_are_told_with_the_name_of_the_search(rng, expec
                 search(find, decoder, step, **options)
             assert expected in str(error.value)
             assert "\n" not in str(error.value)
-
-
-def test_greedy_search_is_a_loop_over_the_best_tokens_in_random_searches():
-    """Batches, vocabularies, lengths, ends and limits drawn at random, against plain Python."""
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        batch, size, length = rng.integers(1, 6), rng.integers(2, 8), int(rng.integers(1, 7))
-        table = np.log(rng.dirichlet(np.ones(size), size)).astype("float32")
-        start = rng.integers(0, size, batch).astype("int32")
-        ends = sorted({int(x) for x in rng.integers(0, size, 2)})
-        tensor = ops.convert_to_tensor(table)
-
-        def step(tokens, state, tensor=tensor):
-            return ops.take(tensor, tokens, axis=0), None, state
-
-        options = {"start_id": start, "end_id": ends, "max_length": length, "pad_id": -1}
-        result = array(greedy_search(step, (), batch_size=int(batch), **options))
-        for b in range(batch):
-            ids, last, total = [], start[b], 0.0
-            while len(ids) < length and (not ids or ids[-1] not in ends):
-                total += table[last].max()
-                last = int(table[last].argmax())
-                ids.append(last)
-            row = result.ids[b]
-            assert row[: len(ids)].tolist() == ids
-            assert (row[len(ids) :] == -1).all()
-            assert result.lengths[b] == len(ids)
-            assert_close(result.scores[b], total)

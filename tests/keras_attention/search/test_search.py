@@ -9,7 +9,9 @@ from keras_attention import (
     AttentionRNN,
     MultiplicativeAttention,
     Shortlist,
+    backend,
     beam_search,
+    fast_paths,
     greedy_search,
 )
 from tests.keras_attention.decoders import (
@@ -24,16 +26,18 @@ from tests.keras_attention.decoders import (
     assert_found,
     naive_beam_search,
     search,
+    searched,
 )
 from tests.keras_attention.helpers import array, assert_close, compiled, few, normal
 
+CASES = [(7, -1.0, 1, 0.6), (7, 2.0, 3, 0.6), (8, -1.0, 2, 0.0), (8, 2.0, 7, 2.0), (9, 2.0, 2, 2.0)]
+# Found by drawing: a later beam of worse hypotheses pushes the best of a sentence out.
+CASES += [(18, -1.0, 2, 1.0), (14, -1.0, 3, 1.0), (31, 1.0, 3, 1.5), (56, -2.0, 2, 1.0)]
 
-@pytest.mark.parametrize("end_bias", [-1.0, 2.0])
-@pytest.mark.parametrize("penalty", few([0.0, 0.6, 2.0], 0.6))
-@pytest.mark.parametrize("width", few([1, 2, 3, 7], 1, 3))
-def test_beam_search_equals_the_naive_search(rng, width, penalty, end_bias):
-    decoder = Decoder(rng, end_bias=end_bias)
-    results = min(width, 3)
+
+@pytest.mark.parametrize(("seed", "end_bias", "width", "penalty"), few(CASES, *CASES[:2]))
+def test_beam_search_equals_the_naive_search(seed, end_bias, width, penalty):
+    decoder, results = Decoder(np.random.default_rng(seed), end_bias=end_bias), min(width, 3)
     result = search(decoder, beam_width=width, num_results=results, length_penalty=penalty)
     expected = [naive_beam_search(decoder, b, width, penalty)[:results] for b in range(B)]
     assert_found(decoder, result, expected, penalty)
@@ -77,33 +81,6 @@ def test_a_search_goes_on_where_an_open_hypothesis_is_as_good_as_one_that_has_en
     assert array(result.ids)[0, 0, 0] == 2
 
 
-# Found by drawing: a later beam of worse hypotheses pushes the best of the sentence out.
-LOST = [(18, -1.0, 2, 1.0, 0), (14, -1.0, 3, 1.0, 0), (31, 1.0, 3, 1.5, 0), (56, -2.0, 2, 1.0, 0)]
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize(("seed", "end_bias", "width", "penalty", "sentence"), LOST)
-def test_a_search_is_never_worse_than_what_it_has_finished(
-    seed, end_bias, width, penalty, sentence
-):
-    decoder = Decoder(np.random.default_rng(seed), end_bias=end_bias)
-
-    def score(ids):
-        return decoder.score(sentence, ids, penalty)
-
-    beam, finished = [()], set()
-    for _ in range(LENGTH):
-        grown = [ids for ids in beam if END in ids]
-        grown += [(*ids, token) for ids in beam if END not in ids for token in range(VOCABULARY)]
-        beam = sorted(grown, key=score)[-width:]
-        finished |= {ids for ids in beam if END in ids or len(ids) == LENGTH}
-    best = max(finished, key=score)
-    assert best not in beam
-    found = search(decoder, beam_width=width, num_results=1, length_penalty=penalty)
-    assert tuple(found.ids[sentence, 0, : len(best)]) == best
-    assert_close(found.scores[sentence, 0], score(best))
-
-
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("floatx", ["float16", "float64"])
 def test_a_search_does_not_depend_on_the_floats_that_keras_makes(rng, floatx):
@@ -136,45 +113,34 @@ def test_weights_are_left_out_on_request_and_without_attention(rng, find):
         np.testing.assert_array_equal(result.ids, full.ids)
 
 
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
-def test_a_compiled_search_finds_the_same(rng, find):
-    decoder = Decoder(rng, end_bias=3.0)
-    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+# On a GPU an iteration makes several steps: `most` is a multiple of their number, or none.
+@pytest.mark.parametrize(
+    ("find", "most", "limited"),
+    [(greedy_search, 8, True), (beam_search, 5, True), (beam_search, 7, False)],
+)
+def test_a_compiled_search_finds_the_same(rng, monkeypatch, find, most, limited):
+    """For one length for all; and for limits of which one is above the bound, as on a GPU."""
+    decoder = Decoder(rng, length=8, end_bias=0.0 if limited else 3.0)
+    limits = np.array([most + 3, 1, 3], "int32") if limited else most
+    expected = search(decoder, find, max_length=np.minimum(limits, most) if limited else most)
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu" if limited else "cpu")
 
-    def run():
-        return find(decoder.step, decoder.state(), **options)
+    def run(limits):
+        bounds = {"max_length": limits, "max_steps": most} if limited else {"max_length": most}
+        return searched(decoder, find, **bounds)
 
-    expected, found = array(run()), array(compiled(run)())
-    length = expected.lengths.max()
-    assert length < LENGTH
-    np.testing.assert_array_equal(found.lengths, expected.lengths)
-    np.testing.assert_array_equal(found.ids[..., :length], expected.ids[..., :length])
-    assert not found.ids[..., length:].any()
-    assert_close(found.scores, expected.scores)
-    time = found.attention_weights.ndim - 2
-    weights = np.split(found.attention_weights, [length], axis=time)
-    assert_close(weights[0], np.split(expected.attention_weights, [length], axis=time)[0])
-    assert not weights[1].any()
-
-
-@pytest.mark.parametrize(("find", "most"), [(greedy_search, 8), (beam_search, 5)])
-def test_limits_below_a_bound_are_compiled_to_the_same(rng, monkeypatch, find, most):
-    """No multiple, and one, of the steps of an iteration on a GPU."""
-    decoder, limits = Decoder(rng, length=8), np.array([most, 1, 3], "int32")
-    expected = search(decoder, find, max_length=limits)
-    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
-
-    def bounded(limits):
-        options = {"batch_size": B, "start_id": START, "end_id": END, "pad_id": PAD}
-        options |= {"max_length": limits, "max_steps": most}
-        return find(decoder.step, decoder.state(), **options)
-
-    found = array(compiled(bounded)(ops.convert_to_tensor(limits)))
+    found = array(compiled(run)(ops.convert_to_tensor(limits)))
     steps = expected.ids.shape[-1]
-    assert (found.ids[..., steps:] == PAD).all()
+    assert limited or steps < most
     assert_close((found.scores, found.lengths), (expected.scores, expected.lengths))
-    assert_close(found.ids[..., :steps], expected.ids)
-    assert_close(found.log_probs[..., :steps], expected.log_probs)
+    for name, padding in (("ids", PAD), ("log_probs", 0)):
+        values = getattr(found, name)
+        assert_close(values[..., :steps], getattr(expected, name))
+        assert (values[..., steps:] == padding).all()
+    time = found.attention_weights.ndim - 2
+    weights, rest = np.split(found.attention_weights, [steps], axis=time)
+    assert_close(weights, expected.attention_weights)
+    assert not rest.any()
 
 
 def attention_decoder(rng):
@@ -225,36 +191,30 @@ def test_weights_and_scores_are_those_of_a_forced_decode(rng):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
-def test_a_search_lives_in_a_saved_model(rng, tmp_path, find):
+def test_searches_live_in_a_saved_model(rng, tmp_path):
     import tensorflow as tf
 
     start, _, memory, layers = attention_decoder(rng)
-    options = {"start_id": START, "end_id": END}
 
     def translate(memory, max_length):
         step, state = start(memory)
-        batch = ops.shape(memory)[0]
-        return find(step, state, batch_size=batch, max_length=max_length, **options)._asdict()
+        options = {"batch_size": ops.shape(memory)[0], "start_id": START, "end_id": END}
+        finds = greedy_search, beam_search
+        return [find(step, state, max_length=max_length, **options)._asdict() for find in finds]
 
     module = tf.Module()
     module.held = [w.value for layer in layers for w in layer.weights]
-    module.translate = tf.function(
-        translate,
-        input_signature=[
-            tf.TensorSpec((None, None, memory.shape[-1]), tf.float32),
-            tf.TensorSpec((None,), tf.int32),
-        ],
-    )
+    specs = [tf.TensorSpec((None, None, memory.shape[-1])), tf.TensorSpec((None,), tf.int32)]
+    module.translate = tf.function(translate, input_signature=specs)
     limits = tf.fill([B], LENGTH)
-    expected = {name: array(x) for name, x in translate(memory, limits).items()}
     tf.saved_model.save(module, str(tmp_path / "model"))
     loaded = tf.saved_model.load(str(tmp_path / "model"))
-    found = loaded.translate(memory, limits)
-    for name, x in found.items():
-        assert_close(x, expected[name])
-    empty = loaded.translate(memory[:0], limits[:0])
-    assert empty["ids"].shape[0] == 0
+    for found, expected in zip(
+        loaded.translate(memory, limits), translate(memory, limits), strict=True
+    ):
+        for name, x in found.items():
+            assert_close(x, array(expected[name]))
+    assert all(x["ids"].shape[0] == 0 for x in loaded.translate(memory[:0], limits[:0]))
 
 
 @pytest.mark.tensorflow
@@ -271,3 +231,52 @@ def test_a_shortlist_of_the_best_tokens_is_enough(rng, find):
     expected, found = search(decoder, find), search(decoder, find, step)
     np.testing.assert_array_equal(found.ids, expected.ids)
     assert_close(found.scores, expected.scores)
+
+
+@pytest.mark.parametrize(("find", "weights"), [(greedy_search, True), (beam_search, False)])
+def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find, weights):
+    decoder, batches = Decoder(rng), []
+    limits = 4 if keras.backend.backend() == "jax" else np.array([LENGTH, 2, 4])
+    options = {"max_length": limits, "return_attention_weights": weights, "length_penalty": 0.7}
+    expected = search(decoder, find, **options)
+
+    def step(tokens, state, memory):
+        """The row is looked up in the memory, so that a wrong one is found out."""
+        batches.append(memory["row"].shape[0])
+        beams = tokens.shape[0] // memory["row"].shape[0]
+        assert state["t"].shape == tokens.shape
+        row = ops.repeat(memory["row"], beams, axis=0)
+        log_probs, weights, new = decoder.step(tokens, {**state, "row": row})
+        del new["row"]
+        return log_probs, weights, new
+
+    state = {name: x for name, x in decoder.state().items() if name != "row"}
+    options |= {"state": state, "memory": {"row": ops.arange(B, dtype="int32")}}
+
+    def assert_as_expected():
+        for found, wanted in zip(search(decoder, find, step, **options), expected, strict=True):
+            assert (found is None) == (wanted is None)
+            if wanted is not None:
+                assert_close(found, wanted)
+
+    assert_as_expected()
+    if not backend.under_xla():
+        assert batches == sorted(batches, reverse=True)
+        assert {B, B - 1, B - 2} == set(batches)
+    del batches[:]
+    with fast_paths(False):
+        assert_as_expected()
+    assert set(batches) == {B}
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_a_batch_of_no_sentences_has_no_results(rng, find):
+    decoder = Decoder(rng)
+    state = keras.tree.map_structure(lambda x: x[:0], decoder.state())
+
+    def step(tokens, state, memory):
+        assert tokens.shape[0] in (0, None)
+        return decoder.step(tokens, state)
+
+    found = searched(decoder, find, step, state=state, memory=ops.zeros((0, S)), batch_size=0)
+    assert found.ids.shape[0] == found.scores.shape[0] == 0
