@@ -87,14 +87,12 @@ def _batches(case: dict[str, Any], config: Config, steps: int) -> Batches:
 
 def _train(case: dict[str, Any], steps: int, profiled: bool = False) -> dict[str, Any]:
     """Train for two epochs; return the figures of the second. A step more may be profiled."""
-    from training.data.pipeline import make_dataset
-
     keras.utils.clear_session()
     config = config_of(case, batch_shapes=1)
     batches, model = _batches(case, config, steps), compiled_model(case, config)
     seconds = []
     for epoch in range(2):
-        dataset = make_dataset(batches, epoch)
+        dataset = batches.dataset(epoch)
         if case["kind"] != "training":
             dataset = dataset.map(lambda x, labels: ((x["source"], x["target"]), labels))
         started = time.perf_counter()

@@ -125,14 +125,14 @@ def test_a_table_without_errors_says_so(tiny_run, quick, tmp_path, capsys):
 def test_wrong_answers_come_first_and_of_those_the_surest():
     split = Split(["a", b"png", "c", "d\te"], [["x"], ["y", "z z"], ["w"], ["v"]])
     answers = [("x", 0.9), ("z  z", 0.3), ("W", 0.2), ("q\n", 0.7)]
-    table = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split)
+    table, _ = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split)
     assert table.splitlines()[1:] == [
         "d e\tv\tq\t0.7000",
         "c\tw\tW\t0.2000",
         "example 1\ty ; z z\tz z\t0.3000",
         "a\tx\tx\t0.9000",
     ]
-    small = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split, True)
+    small, _ = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split, True)
     assert small.splitlines()[2] == "c\tw\tW\t0.2000"
 
 

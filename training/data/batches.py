@@ -1,11 +1,11 @@
-"""Batches of an epoch, gathered and padded in NumPy; `training.data.pipeline` makes them ahead."""
+"""Batches of an epoch, gathered and padded in NumPy; tf.data makes them ahead of their steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,11 @@ from training.data.plan import Batching, InOrder, Plan
 from training.data.prepared import Prepared
 from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 Batch = tuple[dict[str, Any], Any]
+_PREFETCH = 8  # batches that are made ahead
 _ROUGH = 8  # multiple of the widths where few shapes are wanted and subwords are drawn
 
 
@@ -132,6 +136,26 @@ class Batches:
         inputs, labels = np.hstack([start, ids]), np.hstack([ids, edge])
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
         return {"source": source, "target": inputs}, labels
+
+    def dataset(self, number: int = 0, step: int = 0) -> tf.data.Dataset:
+        """Return the batches of `epoch` as a dataset, which makes them ahead of their steps."""
+        import tensorflow as tf
+
+        def spec(array: np.ndarray, lengths: int) -> tf.TensorSpec:
+            """Of the first axes, so many differ from batch to batch."""
+            return tf.TensorSpec([*[None] * lengths, *array.shape[lengths:]], array.dtype)
+
+        inputs, labels = self.batch(np.zeros((1, 1), np.int32), np.zeros(2, np.int32), 1)
+        lengths = {"source": 2 if isinstance(self.source, Sequences) else 1, "target": 2}
+        specs = {name: spec(array, lengths[name]) for name, array in inputs.items()}
+        dataset = tf.data.Dataset.from_generator(
+            lambda: self.epoch(number, step), output_signature=(specs, spec(labels, labels.ndim))
+        )
+        options = tf.data.Options()
+        options.autotune.enabled = False  # its thread delays the end of an iterator by seconds
+        steps = self.statistics.steps_per_epoch - step
+        counted = dataset.apply(tf.data.experimental.assert_cardinality(steps))
+        return counted.prefetch(_PREFETCH).with_options(options)
 
 
 def read_batches(

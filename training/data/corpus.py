@@ -29,7 +29,7 @@ def load(
     spec = Spec.of(spec)
     if own := prepared(spec):
         loaded = own.texts(split)
-    elif _is_text(spec):
+    elif spec.is_text:
         loaded = read_split(spec)
     elif spec.text in NAMES:
         loaded = corpora.load(spec.text, split)
@@ -46,7 +46,7 @@ def blocks_of(spec: Spec, limit: int | None = None, seed: int = 0) -> Blocks:
 
     A named corpus, of which `limit` pairs are drawn, is read once.
     """
-    if _is_text(spec):
+    if spec.is_text:
         return functools.partial(read_blocks, spec)
     block = text_block(spec.text, load(spec, "train", limit=limit, seed=seed))
     return lambda: [block]
@@ -63,7 +63,7 @@ def check(spec: Spec, split: str | None = None, *, source: str = "text") -> None
         raise CorpusError(f"Cannot read {missing[0]}: No such file or directory")
     if spec.text in NAMES and split and split not in (there := corpora.splits(spec.text)):
         raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(there)}")
-    if source == "text" and not _is_text(spec) and spec.text not in NAMES:
+    if source == "text" and not spec.is_text and spec.text not in NAMES:
         raise unknown("corpus", spec.text, ", ".join(SPECS), NAMES)
 
 
@@ -74,7 +74,7 @@ def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
     Raises CorpusError as `load`.
     """
     spec = Spec.of(spec)
-    if not _is_text(spec):
+    if not spec.is_text:
         pairs = load(spec, "train").pairs()
         return len(pairs), pairs
     count, drawn, _ = survey(spec, read_blocks(spec))
@@ -102,8 +102,3 @@ def prepared(spec: str | Spec) -> Any:
     from training.data.prepared import Prepared  # NumPy, for which no --help waits
 
     return Prepared(spec.paths[0])
-
-
-def _is_text(spec: Spec) -> bool:
-    """Whether a SPEC names files of pairs."""
-    return spec.form in ("tsv", "multiref", "parallel")

@@ -66,6 +66,11 @@ class Spec:
         """Whether it names files, which have no splits."""
         return self.form not in ("", PREPARED)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it names files of sentence pairs."""
+        return self.is_file and self.form not in ("images", "events")
+
     def absolute(self) -> str:
         """Return the SPEC with absolute paths, which can be read from any directory."""
         paths = ",".join(str(path.absolute()) for path in self.paths)

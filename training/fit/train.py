@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from training.command.files import replacing
 from training.command.native import count_names_anew, keep_programs
 from training.config.schema import Config
 from training.data.pair_files import Split
-from training.data.pipeline import make_dataset
 from training.decode.labels import make_predictor
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator
@@ -133,11 +131,9 @@ def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Reco
     if run.target is None:
         score = _score_labels(run, opened.dev)
     else:
-        score = DevSet(run, opened.dev, make_dataset(opened.dev_pairs)).score
+        score = DevSet(run, opened.dev, opened.dev_pairs.dataset()).score
     recorder = Recorder(files, run.config, model, opened.pairs.statistics, history, score)
-    return train_epochs(
-        recorder, functools.partial(make_dataset, opened.pairs), opened.pairs.plan.reckoned
-    )
+    return train_epochs(recorder, opened.pairs.dataset, opened.pairs.plan.reckoned)
 
 
 def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:

@@ -136,8 +136,9 @@ def evaluate(
     seconds = time.perf_counter() - started
     hypotheses = [translation.text for translation in best]
     if errors_file is not None:
-        write_text(errors_file, errors(best, split, lowercase))
-        print(_about_errors(errors_file, hypotheses, split, lowercase, config.label_smoothing))
+        table, wrong = errors(best, split, lowercase)
+        write_text(errors_file, table)
+        print(_about_errors(errors_file, wrong, len(best), config.label_smoothing))
     if hypotheses_file is not None:
         write_text(hypotheses_file, "\n".join(hypotheses) + "\n")
 
@@ -175,8 +176,10 @@ def evaluate(
     }
 
 
-def errors(translations: Sequence[Translation], split: Split, lowercase: bool = False) -> str:
-    """Return a table of translations, tabs between its columns.
+def errors(
+    translations: Sequence[Translation], split: Split, lowercase: bool = False
+) -> tuple[str, int]:
+    """Return a table of translations, tabs between its columns, and how many are wrong.
 
     Wrong ones come first, of those the most probable first; then right ones, the least probable
     first. Spaces decide nothing, and with `lowercase` neither does case. An image that is no file
@@ -192,20 +195,17 @@ def errors(translations: Sequence[Translation], split: Split, lowercase: bool = 
         rows.append(((right, chance if right else -chance), cells))
     rows.sort(key=itemgetter(0))
     table = [["source", "reference", "output", "probability"], *(cells for _, cells in rows)]
-    return "".join("\t".join(" ".join(cell.split()) for cell in cells) + "\n" for cells in table)
+    lines = ("\t".join(" ".join(cell.split()) for cell in cells) + "\n" for cells in table)
+    return "".join(lines), sum(not right for right, _ in matches)
 
 
-def _about_errors(
-    file: Path, hypotheses: list[str], split: Split, lowercase: bool, smoothing: float
-) -> str:
-    """Return a sentence on a table of errors: how many, and how probabilities are meant."""
-    texts: Any = hypotheses, split.references
-    matches = exact_matches(*(lowered(*texts) if lowercase else texts))
-    if not (wrong := sum(not right for right, _ in matches)):
-        return f"{file}: no errors, all {len(matches):,} answers are right"
+def _about_errors(file: Path, wrong: int, count: int, smoothing: float) -> str:
+    """Return a sentence on a table of errors, and on how its probabilities are meant."""
+    if not wrong:
+        return f"{file}: no errors, all {count:,} answers are right"
     sure = f"; label smoothing keeps a sure one near {1 - smoothing:g}" if smoothing else ""
     return (
-        f"{file}: {wrong:,} of {len(matches):,} answers are wrong, the surest first. The "
+        f"{file}: {wrong:,} of {count:,} answers are wrong, the surest first. The "
         f"probability of an answer is that of its least probable token{sure}."
     )
 

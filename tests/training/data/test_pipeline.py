@@ -8,7 +8,6 @@ import pytest
 
 from tests.training.data.files import train_tokenizer
 from training.data.batches import Batches
-from training.data.pipeline import make_dataset
 from training.data.plan import Batching
 from training.data.shapes import choose_widths
 from training.data.store import END_ID, PAD_ID, START_ID
@@ -80,7 +79,7 @@ def test_target_begins_with_start_and_labels_end_with_end(tokenizer):
     ids = {letter: i for i, letter in enumerate(LETTERS, END_ID + 1)}
     made = build((["a b c", "c"], ["b", "c a"]), tokenizer, training=False)
     a, b, c = ids["a"], ids["b"], ids["c"]
-    for batches in (made.epoch(), make_dataset(made).as_numpy_iterator()):
+    for batches in (made.epoch(), made.dataset().as_numpy_iterator()):
         ((inputs, labels),) = batches
         np.testing.assert_array_equal(inputs["source"], [[a, b, c], [c, PAD_ID, PAD_ID]])
         np.testing.assert_array_equal(inputs["target"], [[START_ID, b, PAD_ID], [START_ID, c, a]])
@@ -95,7 +94,7 @@ def test_an_epoch_depends_on_seed_and_number_and_goes_on_from_any_step(pairs, to
     assert len(every) == made.statistics.steps_per_epoch
     assert_same(every[29:], made.epoch(3, 29))
     if not name:
-        dataset = make_dataset(made, 3, 29)
+        dataset = made.dataset(3, 29)
         assert int(dataset.cardinality()) == len(every) - 29
         assert_same(every[29:], dataset.as_numpy_iterator())
     if "joined" not in name:
@@ -130,7 +129,7 @@ def test_similar_lengths_share_a_batch_but_in_dev(pairs, tokenizer):
         return np.mean(source != PAD_ID), np.mean(target != PAD_ID)
 
     dev = build(pairs, tokenizer, training=False)
-    batches = list(make_dataset(dev).as_numpy_iterator())
+    batches = list(dev.dataset().as_numpy_iterator())
     assert read_pairs(batches) == list(zip(*pairs, strict=True))  # of dev every pair, in order
     assert len(batches) == dev.statistics.steps_per_epoch == 287
     assert (dev.statistics.pairs, dev.statistics.dropped) == (2003, 0)
@@ -229,7 +228,7 @@ def test_long_and_empty_pairs_are_dropped_in_training_and_cut_in_evaluation(toke
     assert (made.statistics.pairs, made.statistics.dropped) == (1, 3)
     assert (made.statistics.source_tokens, made.statistics.target_tokens) == (3, 4)
     made = build(pairs, tokenizer, training=False, **limits)
-    batches = list(make_dataset(made).as_numpy_iterator())
+    batches = list(made.dataset().as_numpy_iterator())
     assert_same(batches, made.epoch())
     assert read_pairs(batches) == [("a b c", "a"), ("", "b"), ("a b c", "a b c"), ("a", "a b c")]
     assert np.count_nonzero(batches[0][1] == END_ID) == 4

@@ -14,7 +14,6 @@ from training.command.errors import ConfigError
 from training.data.batches import read_batches
 from training.data.corpus import load
 from training.data.pieces import SubwordSampler, model_of, train_sentencepiece
-from training.data.pipeline import make_dataset
 from training.data.store import PAD_ID, UNK_ID, Sequences
 from training.runs.files import RunFiles
 from training.runs.start import open_run
@@ -133,7 +132,7 @@ def test_epochs_have_the_same_texts_in_other_subwords(run):
         ]
 
     first, second = (list(drawn.epoch(number)) for number in (1, 2))
-    again = make_dataset(drawn, 1).as_numpy_iterator()
+    again = drawn.dataset(1).as_numpy_iterator()
     assert texts(first) == texts(plain.epoch(1))
     assert texts(second) == texts(plain.epoch(2)) != texts(first)
     for (inputs, labels), (others, other_labels) in zip(first, again, strict=True):

@@ -10,7 +10,6 @@ from PIL import Image
 from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
 from training.data.batches import Batches
-from training.data.pipeline import make_dataset
 from training.data.plan import Batching
 from training.data.store import Sequences
 from training.sources.image.size import grid_size, parse_convolutions
@@ -147,7 +146,7 @@ def test_batches_of_images_do_not_tell_how_long_their_texts_are():
     images = Images(np.arange(210 * 6, dtype="uint8").reshape(210, 2, 3, 1))
     texts = Sequences.of(rng.integers(4, 9, lengths.sum()), lengths)
     batches = Batches(Batching(30, 1, 9), images, texts, training=True)
-    for inputs, labels in make_dataset(batches).as_numpy_iterator():
+    for inputs, labels in batches.dataset().as_numpy_iterator():
         assert inputs["source"].shape[1:] == (2, 3, 1)
         assert len(set((labels != 0).sum(axis=1))) > 3
 
