@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--output",
         type=file_to_write,
         metavar="FILE",
-        help="write the JSON to FILE; for an outcome, add the calibration as a PNG",
+        help="write the JSON to FILE",
     )
     options = parser.parse_args(arguments)
     _check(options)

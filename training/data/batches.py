@@ -100,9 +100,9 @@ class Batches:
             f"{max(0.0, 1 - tokens / places):.0%} of them is padding."
         )
 
-    def epoch(self, number: int = 0, step: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch, from a step on."""
-        rows, *batches = self.plan.epoch(number, step)
+    def epoch(self, number: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch."""
+        rows, *batches = self.plan.epoch(number)
         for start, size, joined, widths, seed in zip(*batches, strict=True):
             yield self.batch(rows[start : start + size].reshape(-1, joined), widths, seed)
 
@@ -137,7 +137,7 @@ class Batches:
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
         return {"source": source, "target": inputs}, labels
 
-    def dataset(self, number: int = 0, step: int = 0) -> tf.data.Dataset:
+    def dataset(self, number: int = 0) -> tf.data.Dataset:
         """Return the batches of `epoch` as a dataset, which makes them ahead of their steps."""
         import tensorflow as tf
 
@@ -149,11 +149,11 @@ class Batches:
         lengths = {"source": 2 if isinstance(self.source, Sequences) else 1, "target": 2}
         specs = {name: spec(array, lengths[name]) for name, array in inputs.items()}
         dataset = tf.data.Dataset.from_generator(
-            lambda: self.epoch(number, step), output_signature=(specs, spec(labels, labels.ndim))
+            lambda: self.epoch(number), output_signature=(specs, spec(labels, labels.ndim))
         )
         options = tf.data.Options()
         options.autotune.enabled = False  # its thread delays the end of an iterator by seconds
-        steps = self.statistics.steps_per_epoch - step
+        steps = self.statistics.steps_per_epoch
         counted = dataset.apply(tf.data.experimental.assert_cardinality(steps))
         return counted.prefetch(_PREFETCH).with_options(options)
 

@@ -109,7 +109,7 @@ class InOrder:
         tokens = int(source.sum()), int(target.sum()) + count
         self.statistics = Statistics(count, 0, *tokens, len(starts))
 
-    def epoch(self, number: int = 0, step: int = 0) -> Epoch:
+    def epoch(self, number: int = 0) -> Epoch:
         """Return the batches, the same in each epoch."""
         return self._epoch
 
@@ -184,8 +184,8 @@ class Plan:
             steps_per_epoch=len(self.epoch().sizes),
         )
 
-    def epoch(self, number: int = 0, step: int = 0) -> Epoch:
-        """Return the batches of an epoch from a step on."""
+    def epoch(self, number: int = 0) -> Epoch:
+        """Return the batches of an epoch."""
         rng = np.random.default_rng([self.batching.seed, number])
         rows, size = rng.permutation(self.rows), self.batching.batch_size
         groups = self._groups
@@ -201,7 +201,7 @@ class Plan:
         rows, sizes, joins, widths = (np.concatenate(each) for each in zip(*made, strict=True))
         starts = np.cumsum(sizes) - sizes
         seeds = rng.integers(1, 2**31, len(sizes))
-        order = rng.permutation(len(sizes))[step:]
+        order = rng.permutation(len(sizes))
         return Epoch(rows, *(each[order] for each in (starts, sizes, joins, widths, seeds)))
 
     def _make_buckets(self) -> None:

@@ -76,9 +76,9 @@ PROBABILITIES = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|[01]
 _NUMBERS = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s+)*")
 
 
-def pattern(rule: str, ideograph: str, letter: str, elided: str = f"(?i:{ELIDED})") -> str:
+def pattern(rule: str, ideograph: str, letter: str) -> str:
     """Return the pattern of a rule, WORD or GOES_ON, with these classes of characters."""
-    rule = rule.replace("(?:ELIDED)", elided)
+    rule = rule.replace("(?:ELIDED)", f"(?i:{ELIDED})")
     return rule.replace("IDEOGRAPH", ideograph).replace("LETTER", letter)
 
 
