@@ -104,13 +104,17 @@ class AlignedDecoder(keras.layers.Layer):
         log_probs = self._said(states, prepared, training)
         before = self._token_of(log_probs[:, :-1], tokens[:, 1:])
         start = self._start(prepared)
+        ways = self._ways(prepared)
+        chances, totals = self._moves(states, prepared, ways)
         steps = {
-            "moves": ops.swapaxes(self._moves(states, prepared), 0, 1),
+            "chances": ops.swapaxes(chances, 0, 1),
+            "totals": ops.swapaxes(totals, 0, 1),
             "before": ops.concatenate([start[None], ops.swapaxes(before, 0, 1)]),
         }
 
         def step(inputs: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-            places = _moved(inputs["moves"], ops.softmax(_log(places) + inputs["before"]))
+            places = ops.softmax(_log(places) + inputs["before"])
+            places = _moved(places, inputs["chances"], inputs["totals"], ways)
             return places, places
 
         places, _ = backend.scan(step, ops.ones_like(start), steps, "float32")
@@ -155,7 +159,9 @@ class AlignedDecoder(keras.layers.Layer):
         rows = backend.group_size(ops.shape(tokens)[0], batch)
         states = ops.reshape(output, (batch, rows, output.shape[-1]))
         was = ops.softmax(self._token_of(state["said"], tokens))
-        places = _moved(self._moves(states, prepared), ops.reshape(was, (batch, rows, length)))
+        ways = self._ways(prepared)
+        moves = self._moves(states, prepared, ways)
+        places = _moved(ops.reshape(was, (batch, rows, length)), *moves, ways)
         log_probs = _log(places)[..., None] + self._said(states, prepared)
         log_probs = ops.reshape(log_probs, (batch * rows, length, self.vocab_size))
         places = ops.cast(ops.reshape(places, (batch * rows, length)), self.compute_dtype)
@@ -163,15 +169,25 @@ class AlignedDecoder(keras.layers.Layer):
 
     # The parts of a step, for states `(B, n, ·)`.
 
-    def _moves(self, states: Tensor, prepared: dict[str, Tensor]) -> Tensor:
-        """Return the probabilities of places after each place, float32 `(B, n, S, S)`."""
+    def _moves(
+        self, states: Tensor, prepared: dict[str, Tensor], ways: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the chances of places, and their total after each place, float32 `(B, n, S)`.
+
+        The softmax of a score and the weight of a way is the product of their exponentials by its
+        total, so that no tensor has two axes of places for each token.
+        """
         hidden = ops.tanh(self.query(states)[:, :, None] + prepared["key"][:, None])
         scores = ops.cast(self.score(hidden)[..., 0], "float32") + prepared["closed"][:, None]
-        place = ops.arange(ops.shape(scores)[-1], dtype="int32")
+        chances = ops.exp(scores - ops.max(scores, axis=-1, keepdims=True))
+        return chances, ops.tensordot(chances, ops.transpose(ways), 1)
+
+    def _ways(self, prepared: dict[str, Tensor]) -> Tensor:
+        """Return the exponentials of the weights of ways from place to place, 0 back, `(S, S)`."""
+        place = ops.arange(ops.shape(prepared["closed"])[1], dtype="int32")
         way = place[None] - place[:, None]
-        weights = ops.take(self.ways, ops.clip(way, 0, FARTHEST))
-        weights = ops.where(way < 0, NEVER, ops.cast(weights, "float32"))
-        return ops.softmax(scores[:, :, None] + weights)
+        weights = ops.exp(ops.cast(self.ways, "float32"))
+        return ops.where(way < 0, 0.0, ops.take(weights, ops.clip(way, 0, FARTHEST)))
 
     def _said(
         self, states: Tensor, prepared: dict[str, Tensor], training: bool | None = None
@@ -192,9 +208,9 @@ class AlignedDecoder(keras.layers.Layer):
         return ops.where(first, 0.0, NEVER) + ops.zeros_like(prepared["closed"])
 
 
-def _moved(moves: Tensor, places: Tensor) -> Tensor:
-    """Return the probabilities of places `(..., S)` after moves `(..., S, S)`."""
-    return ops.squeeze(ops.matmul(places[..., None, :], moves), -2)
+def _moved(places: Tensor, chances: Tensor, totals: Tensor, ways: Tensor) -> Tensor:
+    """Return the probabilities of places `(…, S)` after a step, by `_moves` and `_ways`."""
+    return chances * ops.tensordot(places / ops.maximum(totals, TINY), ways, 1)
 
 
 def _log(probabilities: Tensor) -> Tensor:
