@@ -20,7 +20,7 @@ FARTHEST = 8  # steps to the right from which on all have one weight
 # many columns as likely, most alignments would end at the right edge after two tokens.
 FIRST_WAYS = {
     "text": (0.0, 2.0, *(0.0,) * (FARTHEST - 1)),
-    "image": (1.0, 2.0, 2.0, 1.0, 0.0, -1.0, -2.0, -3.0, -6.0),
+    "image": (-2.0, 1.0, 2.0, 2.0, 1.0, 0.0, -1.0, -2.0, -6.0),
 }
 NEVER = -1e9  # a score whose probability is 0
 TINY = 1e-37  # the least probability that a logarithm is taken of
