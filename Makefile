@@ -109,7 +109,7 @@ test-guides: $(STAMP)  ## run the commands of the guide to own data as they stan
 # the same values and gradients. These hold what a backend does in its own way: derivatives, loops, compilers, exports.
 OF_BACKENDS = $(addprefix tests/keras_attention/, backend fast search/test_search.py \
   $(patsubst %,test_%.py,agreement distributions empty guides jax_export layers masks onnx pointer \
-  recurrent_mechanisms states threads)) tests/backends tests/test_readme.py
+  states threads)) tests/backends tests/test_readme.py
 
 # Most tests build small functions and run them once: compiling quickly is all, and each only once.
 test-jax: export KERAS_BACKEND = jax

@@ -1,12 +1,13 @@
 """The losses of attention weights against NumPy loops."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, losses
+from keras_attention import AdditiveAttention, AttentionRNN, losses
 from tests.keras_attention import reference
-from tests.keras_attention.helpers import array, assert_close, gradient, normal
+from tests.keras_attention.helpers import array, assert_close, gradient, normal, randomize
 
 B, T, S = 3, 5, 7
 LENGTHS = [(5, 7), (3, 4), (1, 1)]
@@ -82,21 +83,36 @@ def test_the_layer_adds_the_loss_and_passes_the_outputs_on(rng, name):
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_weights_of_several_heads_count_as_their_mean(rng, name):
-    query, value = normal(rng, B, T, 6), normal(rng, B, S, 6)
-    _, target, source = alignment(rng)
-    layer = AdditiveAttention(6, num_heads=2)
-    _, weights = layer(
-        query, value, query_mask=target, value_mask=source, return_attention_scores=True
-    )
-    means = array(weights).astype("float64").mean(1)
-    expected = [FORMULAS[name](means[b, :t, :s]) for b, (t, s) in enumerate(LENGTHS)]
-    assert_close(losses.BY_NAME[name](weights, target, source), expected)
-    add = losses.AttentionLoss(name)
-    add(query, weights, outputs_mask=target, memory_mask=source)
-    assert_close(add.losses[0], np.mean(expected))
+    weights, target, source = alignment(rng)
+    heads = np.stack([1.3 * weights, 0.7 * weights], axis=1)
+    expected = array(losses.BY_NAME[name](ops.convert_to_tensor(weights), target, source))
+    found = losses.BY_NAME[name](ops.convert_to_tensor(heads), target, source)
+    assert_close(found, expected)
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-def test_weights_of_another_rank_are_refused(name):
-    with pytest.raises(ValueError, match=r"expected weights \(B, T, S\) or .*\(3, 5\)$"):
-        getattr(losses, name)(np.ones((3, 5), "float32"))
+def test_padding_does_not_change_the_loss_of_a_model(rng):
+    """The masks go on to the loss, with the outputs or by name."""
+    embedding = keras.layers.Embedding(7, 6, mask_zero=True)
+    decoder = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(5))
+    ids = [keras.Input((None,), dtype="int32") for _ in range(2)]
+    target, source = map(embedding, ids)
+    outputs, weights = decoder(target, source, return_attention_scores=True)
+    passed = losses.AttentionLoss("coverage", weight=0.5)(outputs, weights, memory_mask=ids[1] != 0)
+    model = keras.Model(ids, [passed, weights])
+    randomize(model, rng)
+    given = [mask * rng.integers(1, 7, mask.shape) for mask in alignment(rng)[1:]]
+    for padding in (0, 3):
+        _, weights = array(model([np.pad(x, [[0, 0], [0, padding]]) for x in given]))
+        expected = [coverage(weights[b, :t, :s]) for b, (t, s) in enumerate(LENGTHS)]
+        assert_close(model.losses, [0.5 * np.mean(expected)])
+    eager = losses.AttentionLoss("coverage")(decoder(*map(embedding, given)), alignment(rng)[0])
+    assert_close(eager._keras_mask, given[0] != 0)
+
+
+@pytest.mark.parametrize("loss", losses.BY_NAME)
+def test_losses_of_no_sentences_are_nothing(loss):
+    assert losses.BY_NAME[loss](np.zeros((0, 3, 5), "float32")).shape == (0,)
+    layer = losses.AttentionLoss(loss)
+    outputs = np.zeros((0, 3, 7), "float32")
+    assert layer(outputs, np.zeros((0, 3, 5), "float32")).shape == outputs.shape
+    assert_close(layer.losses[0], 0.0)

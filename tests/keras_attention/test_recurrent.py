@@ -12,9 +12,9 @@ from keras_attention import (
     AttentionCell,
     AttentionPooling,
     AttentionRNN,
+    CoverageAttention,
     LocalAttention,
     MultiplicativeAttention,
-    beam_search,
 )
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
@@ -58,9 +58,7 @@ OF_KERAS = {
     "stacked": lambda **kwargs: keras.layers.StackedRNNCells(
         [keras.layers.GRUCell(5, **kwargs), keras.layers.LSTMCell(UNITS, **kwargs)]
     ),
-    "stack of one": lambda **kwargs: keras.layers.StackedRNNCells(
-        [keras.layers.LSTMCell(UNITS, **kwargs)]
-    ),
+    "stack of one": lambda **kwargs: keras.layers.StackedRNNCells([OF_KERAS["LSTM"](**kwargs)]),
 }
 CELLS = {**OF_KERAS, "narrow": Narrow}
 FED = {
@@ -135,25 +133,21 @@ def data(rng):
 def test_sequence_follows_the_formula(rng, cell, way):
     layer, (inputs, memory) = built(rng, cell, **WAYS[way], return_state=True), data(rng)
     masks = mask(rng, B, T), mask(rng, B, S)
-    outputs, state, weights = layer(inputs, memory, inputs_mask=masks[0], memory_mask=masks[1])
-    wanted = expected(layer, inputs, memory, masks=masks)
+    # Those that feed all back start from a state, the others from zeros.
+    sizes = keras.tree.flatten(layer.cell.state_size)
+    initial = [normal(rng, B, size) for size in sizes] if way in list(WAYS)[:2] else None
+    given = {"inputs_mask": masks[0], "memory_mask": masks[1], "initial_state": initial}
+    outputs, state, weights = layer(inputs, memory, **given)
+    wanted = expected(layer, inputs, memory, masks=masks, initial=initial)
     assert_close((outputs, weights), wanted[:2])
     assert_close(keras.tree.flatten(state.cell), wanted[2])
     assert not array(weights)[~(masks[0][:, :, None] & masks[1][:, None, :])].any()
     assert not array(outputs)[~masks[0]].any()
 
 
-@pytest.mark.parametrize("cell", ["LSTM", "stacked"])
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
-def test_initial_states_start_the_cell(rng, cell, order):
-    layer, (inputs, memory) = built(rng, cell, order=order), data(rng)
-    initial = [normal(rng, B, size) for size in keras.tree.flatten(layer.cell.state_size)]
-    result = layer(inputs, memory, initial_state=initial)
-    assert_close(result, expected(layer, inputs, memory, initial=initial)[:2])
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("way", ["luong", "bahdanau, fed", "deep"])
+@pytest.mark.parametrize(
+    ("way", "masked"), [("luong", True), ("bahdanau, fed", True), ("deep", True), ("deep", False)]
+)
 def test_without_return_sequences_the_last_valid_output_comes_back(rng, masked, way):
     layer, (inputs, memory) = built(rng, **WAYS[way], return_sequences=False), data(rng)
     valid = np.array([[True, False, True, False, False], [False, True, True, True, True]])
@@ -225,52 +219,50 @@ def test_the_cells_dropout_is_one_mask_a_sequence(rng):
 
 
 @pytest.mark.parametrize(
-    ("cell", "order"), [*((x, "bahdanau") for x in OF_KERAS), ("GRU", "luong")]
+    ("cell", "order"), [*((x, "bahdanau") for x in OF_KERAS), ("SimpleRNN", "luong")]
 )
-def test_both_dropouts_of_every_cell_work_in_training(rng, cell, order):
-    made = CELLS[cell](dropout=0.3, recurrent_dropout=0.3, seed=3)
-    layer = AttentionRNN(made, AdditiveAttention(UNITS, dropout=0.3), order, input_feeding=True)
-    inputs, memory = data(rng)
-    trained = array(layer(inputs, memory, training=True))
-    assert np.isfinite(trained).all()
-    assert (trained != array(layer(inputs, memory))).any()
-
-
-def dropping(order="bahdanau"):
-    cell = keras.layers.SimpleRNNCell(UNITS, dropout=0.5, recurrent_dropout=0.5, seed=3)
-    return AttentionRNN(cell, MultiplicativeAttention("general"), order)
-
-
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
-def test_inference_draws_no_dropout_masks_and_leaves_none(rng, order):
-    inputs, memory = data(rng)
-    fresh, used = dropping(order), dropping(order)
-    for layer in (fresh, used):
-        layer.build(inputs.shape, memory.shape)
-        randomize(layer, np.random.default_rng(5))
-    used(inputs[:1], memory[:1])
-    prepared = used.prepare(ops.convert_to_tensor(memory[:1]))
-    used.step(ops.convert_to_tensor(inputs[:1, 0]), prepared, used.initial_state(prepared))
+def test_dropouts_of_every_cell_work_in_training_and_inference_draws_none(rng, cell, order):
+    (inputs, memory), layers = data(rng), []
+    for _ in range(2):
+        made = CELLS[cell](dropout=0.3, recurrent_dropout=0.3, seed=3)
+        layers.append(AttentionRNN(made, AdditiveAttention(UNITS, dropout=0.3, seed=5), order))
+        layers[-1].build(inputs.shape, memory.shape)
+        randomize(layers[-1], np.random.default_rng(5))
+    fresh, used = layers
+    plain = array(used(inputs, memory))
+    prepared = used.prepare(ops.convert_to_tensor(memory))
+    used.step(ops.convert_to_tensor(inputs[:, 0]), prepared, used.initial_state(prepared))
     for _ in range(2):
         trained = array(fresh(inputs, memory, training=True))
         assert_close(used(inputs, memory, training=True), trained)
+        assert (trained != plain).any()
     assert (trained != array(used(inputs, memory, training=True))).any()
-    assert used.cell.dropout == used.cell.recurrent_dropout == 0.5
+    assert_close(used(inputs, memory), plain)
 
 
-def test_a_cell_with_dropout_is_searched(rng):
-    layer, output = dropping(), keras.layers.Dense(5)
-    memory = normal(rng, B, S, DV)
-    output(layer(normal(rng, B, 1, 5), memory))
-    prepared = layer.prepare(ops.convert_to_tensor(memory))
+def test_steps_in_training_draw_dropout_and_leave_nothing_behind(rng):
+    attention = CoverageAttention(8, dropout=0.5, seed=3)
+    layer = AttentionRNN(CELLS["GRU"](dropout=0.5, recurrent_dropout=0.5), attention)
+    layer.build((None, None, DIM), (None, None, DV))
+    memory = layer.prepare(ops.convert_to_tensor(normal(rng, B, S, DV)))
+    x, state = ops.convert_to_tensor(normal(rng, B * 2, DIM)), layer.initial_state(memory)
+    state = keras.tree.map_structure(lambda s: ops.repeat(s, 2, axis=0), state)
+    first, second = (array(layer.step(x, memory, state, training=True)[0]) for _ in range(2))
+    assert (first != second).any()
+    assert_close(layer.step(x, memory, state)[0], array(layer.step(x, memory, state)[0]))
 
-    def step(tokens, state):
-        vector, weights, state = layer.step(ops.one_hot(tokens, 5), prepared, state)
-        return ops.log_softmax(output(vector)), weights, state
 
-    state = layer.initial_state(prepared)
-    found = beam_search(step, state, batch_size=B, start_id=1, end_id=2, max_length=4)
-    assert np.isfinite(array(found.scores)).all()
+@pytest.mark.parametrize(
+    ("order", "feeding"), [("bahdanau", False), ("luong", False), ("luong", True)]
+)
+def test_dropout_of_the_attention_differs_from_step_to_step(rng, order, feeding):
+    # The state never changes, nor does the memory: only dropout tells the steps apart.
+    cell = keras.layers.SimpleRNNCell(UNITS, kernel_initializer="zeros")
+    attention = MultiplicativeAttention("general", dropout=0.5, seed=3)
+    layer = AttentionRNN(cell, attention, order, input_feeding=feeding)
+    outputs, weights = array(layer(*data(rng), training=True, return_attention_scores=True))
+    assert_close(weights, np.repeat(weights[:, :1], T, 1))
+    assert (np.abs(outputs - outputs[:, :1]) > 1e-3).any()
 
 
 # Kernels: of each layer that has some, how many.

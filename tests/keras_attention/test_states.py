@@ -1,112 +1,108 @@
-"""A target in two calls, with the state in between, is the target in one call."""
+"""A target in two calls, or in single steps, with the state in between, is that in one call."""
 
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
-from keras_attention import (
-    AdditiveAttention,
-    AttentionRNN,
-    CoverageAttention,
-    MonotonicAttention,
-    MultiplicativeAttention,
-    State,
-    fast_paths,
-    mechanisms,
-)
+from keras_attention import AttentionRNN, CoverageAttention, State, fast_paths
+from tests.keras_attention import zoo
 from tests.keras_attention.helpers import array, assert_close, few, normal, randomize
 
-B, T, S, DIM, DV, UNITS, OUT = 2, 7, 11, 3, 6, 5, 4
+B, T, S, DIM, OUT = 2, 7, 5, 3, 4
 CUT = 3
 # True in each row of each half, False in both, so that a state stays somewhere.
 MASK = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 0, 1, 1, 0, 1, 0]], bool)
-OPTIONS = {"local_m": {"half_width": 1}, "local_p": {"half_width": 2}}
-SAVED = ("coverage", "luong feeding")
 WITH_STATE = ("local_m", "location_sensitive", "coverage", "monotonic", "chunkwise")
+
+
+def stack(units):
+    return keras.layers.StackedRNNCells([keras.layers.GRUCell(5), keras.layers.LSTMCell(units)])
+
+
+# A cell each.
 WAYS = {
-    "bahdanau": {},
-    "bahdanau feeding": {"input_feeding": True, "units": OUT},
-    "luong": {"order": "luong", "units": OUT},
-    "luong feeding": {"order": "luong", "input_feeding": True},
+    "bahdanau": (keras.layers.LSTMCell, {}),
+    "bahdanau feeding": (stack, {"input_feeding": True, "units": OUT}),
+    "luong": (keras.layers.GRUCell, {"order": "luong", "units": OUT}),
+    "luong feeding": (keras.layers.SimpleRNNCell, {"order": "luong", "input_feeding": True}),
 }
 
 
-def decoder(rng, attention, cell=None, **options):
+def decoder(rng, name, way):
+    """The layer, with a cell as wide as the mechanism's queries, and a memory of its values."""
+    (query, value), (make, options) = zoo.widths(name), WAYS[way]
     layer = AttentionRNN(
-        cell or keras.layers.GRUCell(DV),
-        attention,
+        make(query),
+        zoo.MECHANISMS[name](),
         return_state=True,
         return_attention_scores=True,
         **options,
     )
-    layer.build((None, None, DIM), (None, None, DV))
+    layer.build((None, None, DIM), (None, None, value))
     randomize(layer, rng)
-    return layer
+    return layer, normal(rng, B, T, DIM), normal(rng, B, S, value)
 
 
-def data(rng):
-    memory_mask = np.arange(S) < np.array([[S], [S - 4]])
-    return normal(rng, B, T, DIM), normal(rng, B, S, DV), memory_mask
+def stepwise(layer, inputs, memory, memory_mask, valid):
+    """The outputs and weights of one `step` after the other; masked steps leave the state."""
+    prepared = layer.prepare(ops.convert_to_tensor(memory), mask=memory_mask)
+    state, found = layer.initial_state(prepared), []
+
+    def rows(t, x):
+        return valid[:, t].reshape(-1, *[1] * (len(x.shape) - 1))
+
+    for t in range(T):
+        *step, new = layer.step(ops.convert_to_tensor(inputs[:, t]), prepared, state)
+        state = keras.tree.map_structure(
+            lambda x, old, t=t: ops.where(rows(t, x), x, old), new, state
+        )
+        found.append([array(x) * rows(t, x) for x in step])
+    outputs, weights = zip(*found, strict=True)
+    return np.stack(outputs, 1), np.stack(weights, -2)
 
 
-def assert_halves_are_the_whole(layer, inputs, memory, memory_mask, mask):
+@pytest.mark.parametrize(
+    ("name", "way"),
+    few(
+        [
+            *((name, way) for name in zoo.MECHANISMS for way in ("bahdanau feeding", "luong")),
+            *((name, way) for name in WITH_STATE for way in ("bahdanau", "luong feeding")),
+        ],
+        ("monotonic", "bahdanau feeding"),
+        ("location_sensitive", "bahdanau"),
+        ("local_p", "luong"),
+        ("general entmax", "luong"),
+    ),
+)
+def test_parts_of_a_target_are_the_whole(rng, name, way):
+    layer, inputs, memory = decoder(rng, name, way)
+    mask = None if name in ("coverage", "dot") else MASK
+    memory_mask = np.arange(S) < np.array([[S], [3]])
+
     def run(part, **options):
         masks = {} if mask is None else {"inputs_mask": mask[:, part]}
         return layer(inputs[:, part], memory, memory_mask=memory_mask, **masks, **options)
 
-    outputs, last, weights = run(slice(None))
-    first, state, first_weights = run(slice(CUT))
-    second, end, second_weights = run(slice(CUT, None), initial_state=state)
-    assert isinstance(state, State)
-    assert_close(np.concatenate([array(first), array(second)], 1), array(outputs))
-    both = np.concatenate([array(first_weights), array(second_weights)], -2)
-    assert_close(both, array(weights))
-    assert_close(keras.tree.flatten(end), [array(x) for x in keras.tree.flatten(last)])
-
-
-@pytest.mark.parametrize(
-    ("name", "way"),
-    [
-        *((n, "bahdanau feeding") for n in few(mechanisms.BY_NAME) if n not in WITH_STATE),
-        *((name, way) for name in few(WITH_STATE, "monotonic") for way in WAYS),
-    ],
-)
-def test_two_halves_of_a_target_are_the_whole(rng, name, way):
-    layer = decoder(rng, mechanisms.make(name, UNITS, **OPTIONS.get(name, {})), **WAYS[way])
     with fast_paths(name != "coverage"):
-        assert_halves_are_the_whole(layer, *data(rng), MASK)
+        outputs, last, weights = array(run(slice(None)))
+        first, state, first_weights = run(slice(CUT))
+        second, end, second_weights = run(slice(CUT, None), initial_state=state)
+    assert isinstance(state, State)
+    assert_close(np.concatenate([array(first), array(second)], 1), outputs)
+    assert_close(np.concatenate([array(first_weights), array(second_weights)], -2), weights)
+    assert_close(keras.tree.flatten(end), keras.tree.flatten(last))
+    valid = np.ones((B, T), bool) if mask is None else mask
+    assert_close(stepwise(layer, inputs, memory, memory_mask, valid), (outputs, weights))
 
 
-OTHERS = {
-    "heads": lambda: (MultiplicativeAttention("general", num_heads=3), keras.layers.GRUCell(DV)),
-    "coverage": lambda: (CoverageAttention(UNITS), keras.layers.LSTMCell(DV)),
-    "stack": lambda: (
-        CoverageAttention(UNITS),
-        keras.layers.StackedRNNCells([keras.layers.GRUCell(5), keras.layers.LSTMCell(DV)]),
-    ),
-    "hard": lambda: (
-        MonotonicAttention(AdditiveAttention(UNITS), mode="hard"),
-        keras.layers.SimpleRNNCell(DV),
-    ),
-}
+SAVED = ("coverage", "luong feeding")
 
 
-@pytest.mark.parametrize("way", ["luong", "bahdanau feeding"])
-@pytest.mark.parametrize("name", few(OTHERS, "stack"))
-def test_two_halves_are_the_whole_with_other_cells_and_several_heads(rng, name, way):
-    attention, cell = OTHERS[name]()
-    assert_halves_are_the_whole(decoder(rng, attention, cell, **WAYS[way]), *data(rng), None)
-
-
-@pytest.mark.parametrize(
-    ("name", "way"),
-    few([("local_m", "luong"), ("monotonic", "bahdanau"), SAVED], SAVED),
-)
+@pytest.mark.parametrize(("name", "way"), few([("local_m", "luong"), SAVED], SAVED))
 def test_two_halves_in_a_saved_model_are_the_whole(rng, tmp_path, name, way):
-    layer = decoder(rng, mechanisms.make(name, UNITS, **OPTIONS.get(name, {})), **WAYS[way])
-    inputs, memory, _ = data(rng)
-    first, second = keras.Input((None, DIM)), keras.Input((None, DIM))
-    seen = keras.Input((None, DV))
+    layer, inputs, memory = decoder(rng, name, way)
+    first, second, seen = (keras.Input((None, n)) for n in (DIM, DIM, memory.shape[-1]))
     before, state, _ = layer(first, seen)
     after, last, _ = layer(second, seen, initial_state=state)
     model = keras.Model([first, second, seen], [before, after, last])
@@ -115,35 +111,40 @@ def test_two_halves_in_a_saved_model_are_the_whole(rng, tmp_path, name, way):
     before, after, *last = keras.tree.flatten(
         model.predict([inputs[:, :CUT], inputs[:, CUT:], memory], verbose=0)
     )
-    outputs, end, _ = layer(inputs, memory)
-    assert_close(np.concatenate([before, after], 1), array(outputs))
-    assert_close(last, [array(x) for x in keras.tree.flatten(end)])
+    outputs, end, _ = array(layer(inputs, memory))
+    assert_close(np.concatenate([before, after], 1), outputs)
+    assert_close(last, keras.tree.flatten(end))
+
+
+def fed(rng):
+    layer = AttentionRNN(
+        keras.layers.GRUCell(6), CoverageAttention(5), input_feeding=True, units=OUT
+    )
+    layer.build((None, None, DIM), (None, None, 6))
+    randomize(layer, rng)
+    return layer, normal(rng, B, T, DIM), normal(rng, B, S, 6)
 
 
 def test_a_state_goes_in_and_out_of_a_model_of_one_step(rng):
     """The inference model of the tutorials: the state comes in by inputs of its own."""
-    layer = decoder(rng, CoverageAttention(UNITS), input_feeding=True, units=OUT)
-    inputs, memory, _ = data(rng)
-    token, seen = keras.Input((1, DIM)), keras.Input((None, DV))
-    state = State([keras.Input((DV,))], keras.Input((None,)), keras.Input((OUT,)))
-    output, last, _ = layer(token, seen, initial_state=state)
+    layer, inputs, memory = fed(rng)
+    layer.return_state = True
+    token, seen = keras.Input((1, DIM)), keras.Input((None, 6))
+    state = State([keras.Input((6,))], keras.Input((None,)), keras.Input((OUT,)))
+    output, last = layer(token, seen, initial_state=state)
     model = keras.Model([token, seen, *keras.tree.flatten(state)], [output, last])
-    now = [np.zeros((B, size), "float32") for size in (DV, S, OUT)]
-    steps = []
+    now, steps = [np.zeros((B, size), "float32") for size in (6, S, OUT)], []
     for t in range(T):
-        step, *now = keras.tree.flatten(
-            model.predict([inputs[:, t : t + 1], memory, *now], verbose=0)
-        )
+        found = model.predict([inputs[:, t : t + 1], memory, *now], verbose=0)
+        step, *now = keras.tree.flatten(found)
         steps.append(step)
     assert_close(np.concatenate(steps, 1), array(layer(inputs, memory)[0]))
 
 
 def test_the_cells_states_alone_start_the_rest_anew(rng):
-    layer = decoder(rng, CoverageAttention(UNITS), input_feeding=True)
-    inputs, memory, _ = data(rng)
-    cell = normal(rng, B, DV)
-    prepared = layer.prepare(memory)
-    state = layer.initial_state(prepared)._replace(cell=[keras.ops.convert_to_tensor(cell)])
-    whole = array(layer(inputs, memory, initial_state=state)[0])
-    assert_close(layer(inputs, memory, initial_state=[cell])[0], whole)
+    layer, inputs, memory = fed(rng)
+    cell, prepared = normal(rng, B, 6), layer.prepare(memory)
+    state = layer.initial_state(prepared)._replace(cell=[ops.convert_to_tensor(cell)])
+    whole = array(layer(inputs, memory, initial_state=state))
+    assert_close(layer(inputs, memory, initial_state=[cell]), whole)
     assert_close(layer.initial_state(prepared, [cell]).cell[0], cell)
