@@ -8,9 +8,10 @@ import pytest
 
 from training import train
 from training.command.errors import UserError
-from training.config.schema import Config
+from training.config.schema import Config, override
 from training.data import splits
 from training.presets import options, recognise
+from training.runs import choices
 
 PAGE = (Path(__file__).parents[2] / "docs" / "choices.md").read_text(encoding="utf-8")
 
@@ -20,6 +21,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "choices.md").read_text(encoding="u
     [
         f"at most {recognise.LARGEST_ALPHABET} different words",
         f"at most {100 * recognise.FEW_NEW:.0f} % of the words in a tenth held out",
+        f"comes fewer than {recognise.RARE} times",
         f"less than {100 * recognise.FOLLOWS:.0f} % of places crossed",
         f"at most {options.MOST_WORDS} words",
         f"nearly all targets have at most {options.MOST_SPELLED} letters",
@@ -37,6 +39,28 @@ def test_the_page_has_the_numbers_of_the_code(said):
 def test_every_setting_of_the_page_is_a_key():
     keys = {field.name for field in dataclasses.fields(Config)}
     assert set(re.findall(r"--set\s+(\w+)=", PAGE)) <= keys
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "said", "way_out"),
+    [
+        (["batch_size=7"], "batches", "7 in a batch", "--set batch_size=N"),
+        (["batch_tokens=700"], "batches", "700 tokens in a batch", "--set batch_tokens=N"),
+        (["keep_by=score", "metric=wer"], "epochs", "the best by wer is kept", "keep_by"),
+        (["keep_by=score", "average_epochs=3"], "epochs", "or the mean of the last 3, is", ""),
+        (["keep_by=last", "average_epochs=3"], "epochs", "; the mean of the last 3 is kept", ""),
+        (["keep_by=last", "epochs=9"], "epochs", "9 at most; the last is kept", "epochs=N"),
+        (["source=events"], "epochs", "the best by the loss of dev is kept", "--set epochs=N"),
+        (["attention=none"], "attention", "none", "--set attention=NAME"),
+        (["target_bound=4x+20"], "answers", "at most 4 x the source's tokens + 20", "4x+20"),
+    ],
+)
+def test_rows_and_ways_out_follow_what_is_set(settings, name, said, way_out):
+    config = override(Config(), settings)
+    rows = {row[0]: row[1:] for row in choices._settings(config)}
+    assert said in rows[name][0]
+    assert way_out in rows[name][1]
+    assert all(map(config.has_key, re.findall(r"--set (\w+)=", str(rows))))
 
 
 def test_a_dry_run_prints_the_rows_of_the_page_and_leaves_nothing(tmp_path, monkeypatch, capsys):

@@ -133,6 +133,28 @@ def test_words_in_another_form_are_spelled_not_subwords():
     assert chosen(sources, [text.replace("xyz", "uvw") for text in targets]) == (None, [])
 
 
+def test_names_that_come_again_are_copied_too():
+    """Each comes some six times, so that hardly any is new in a tenth held out."""
+    names = [RNG.sample(WORDS[:97], 2) for _ in WORDS]
+    pairs = [(f"who told {a} of {b}", f"asked: a person of whom {a} has {b}") for a, b in names]
+    traits = recognise(pairs)
+    assert traits.target.new < 0.01
+    assert traits.copied > 0.8
+    assert choose(traits, len(pairs)).settings[:3] == LETTERS
+    other = [(a, b.translate(str.maketrans("abcdefgh", "stuvwxyz"))) for a, b in pairs]
+    assert recognise(other).copied == 0
+
+
+def test_words_of_sources_that_mean_a_letter_each_are_read_whole():
+    """As of Morse: no dash tells a letter."""
+    signs = [".-", "-...", "-.-.", "-..", ".", "..-.", "--.", "...."]
+    texts = [word("abcdefgh") for _ in range(900)]
+    coded = [" ".join(signs["abcdefgh".index(letter)] for letter in text) for text in texts]
+    for targets, attention in ((texts, []), ([text[::-1] for text in texts], ADDITIVE)):
+        settings = choose(recognise([*zip(coded, targets, strict=True)]), 900).settings
+        assert settings == [*LETTERS, *LOW, "source_tokenizer=symbols", *attention]
+
+
 @pytest.mark.parametrize(
     ("targets", "share"),
     [(PHONES, 0.0), (BACKWARDS, 1.0), ([" ".join(text) for text in BACKWARDS], 1.0)],
@@ -174,6 +196,35 @@ def test_short_targets_of_long_sources_are_named(tmp_path, capsys):
     options = argparse.Namespace(preset=None, data=f"tsv:{file}", dev=None, test=None, settings=[])
     assert configuration(options).target_tokenizer == "sentencepiece"
     assert "--set target_tokenizer=letters would spell the targets" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("targets", "settings", "said", "expected"),
+    [
+        (PHONES, [], " as strings to symbols,", {"metric": "symbols"}),
+        (PHONES, ["target_tokenizer=words"], " as strings, word by word,", {"metric": "symbols"}),
+        (PHONES, ["target_tokenizer=letters"], ", letter by letter,", {"metric": "characters"}),
+        (WORDS, ["target_tokenizer=sentencepiece"], " as strings to subwords,", {}),
+        (SENTENCES, [], " as sentences,", {"target_tokenizer": "sentencepiece"}),
+        (SENTENCES, ["target_tokenizer=words"], " as sentences, word by word,", {}),
+        (SENTENCES, ["target_tokenizer=letters"], "s, letter by letter,", {"metric": "characters"}),
+    ],
+)
+def test_the_kind_and_the_settings_follow_a_tokenizer_that_is_set(
+    tmp_path, capsys, targets, settings, said, expected
+):
+    """No target is too long to be learned, and no setting is named that is set already."""
+    file = tmp_path / "words.tsv"
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(WORDS, targets, strict=True)))
+    config = configuration(
+        argparse.Namespace(preset=None, data=f"tsv:{file}", dev=None, test=None, settings=settings)
+    )
+    block = capsys.readouterr().out
+    assert said in block
+    assert not settings or "--set target_tokenizer" not in block
+    assert {key: getattr(config, key) for key in expected} == expected
+    if config.target_tokenizer == "letters":
+        assert config.max_target_length >= max(map(len, targets))
 
 
 def test_a_file_of_words_is_found_by_training(tmp_path, capsys):

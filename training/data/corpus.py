@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from training.data.lines import Block, Skipped, parse, read_blocks, read_split, survey, text_block
+from training.data.lines import (
+    Block,
+    Skipped,
+    Survey,
+    parse,
+    read_blocks,
+    read_split,
+    survey,
+    text_block,
+)
 from training.data.named import corpora
 from training.data.named.corpora import NAMES
 from training.data.pair_files import CorpusError, Split, merge_sources, sample
@@ -77,11 +86,22 @@ def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
     if not spec.is_text:
         pairs = load(spec, "train").pairs()
         return len(pairs), pairs
-    count, drawn, _ = survey(spec, read_blocks(spec))
+    count, drawn, _ = survey_files(Spec.of(spec.absolute()))
     pairs = parse(drawn, skipped := Skipped()).pairs()
     if drawn.lines == count:
         skipped.check(spec)
     return round(len(pairs) * count / drawn.lines), pairs
+
+
+def survey_files(spec: Spec) -> Survey:
+    """Return the survey of files, the last one remembered until they change; see `survey`."""
+    stats = [file.stat() for file in spec.paths if file.exists()]
+    return _survey_files(spec, *((stat.st_size, stat.st_mtime_ns) for stat in stats))
+
+
+@functools.lru_cache(1)
+def _survey_files(spec: Spec, *_: tuple[int, int]) -> Survey:
+    return survey(spec, read_blocks(spec))
 
 
 def files_of_training(spec: Spec) -> list[Path]:

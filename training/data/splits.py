@@ -168,7 +168,8 @@ def divide(texts: Texts) -> Divided:
     for spec in texts.learned():
         limit = texts.limit if spec == texts.data else 0
         blocks = corpus.blocks_of(spec, limit or None, texts.seed)
-        parts.append(Part(spec, blocks, corpus.survey(spec, blocks())))
+        survey = corpus.survey_files(spec) if spec.is_text else corpus.survey(spec, blocks())
+        parts.append(Part(spec, blocks, survey))
     for note in (note for part in parts for note in part.survey.notes):
         print(note, flush=True)
     shares = held_out(texts, parts[0].survey.lines if parts else 0)

@@ -26,6 +26,7 @@ from training.config.schema import (
     with_values,
 )
 from training.data import corpus
+from training.data.rules import ALPHABETS
 from training.data.specs import Spec
 from training.data.splits import Texts, held_out
 from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, Traits, recognise
@@ -39,19 +40,25 @@ MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that 
 _USES = 5  # of a letter of a large alphabet, where targets follow
 _SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 _AS_SYMBOLS = ["target_tokenizer=symbols", "metric=symbols"]
+_BY = {
+    "letters": ", letter by letter",
+    "characters": ", character by character",
+    "words": ", word by word",
+    "symbols": " to symbols",
+}
 
 
 class Chosen(NamedTuple):
     """How pairs of a file are learned."""
 
-    kind: str  # for people
+    kind: str  # strings or sentences
     preset: str | None  # None where the number of pairs decides
     settings: list[str]
     hint: str = ""
 
 
-def choose(traits: Traits, count: int) -> Chosen:
-    """Choose how so many pairs are learned.
+def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
+    """Choose how so many pairs are learned, with the `target_tokenizer` that the user sets, if any.
 
     Targets of few symbols between spaces, as phones are, are learned symbol by symbol. Those of
     few words, those of sources of few words whose letters explain them, such as amounts, and those
@@ -60,7 +67,8 @@ def choose(traits: Traits, count: int) -> Chosen:
     monotonic where targets follow their sources, else additive.
     """
     source, target = traits[:2]
-    copies, symbols = traits.copied >= MANY_COPY, traits.symbols
+    asked = target_tokenizer in ALPHABETS
+    copies, symbols = traits.copied >= MANY_COPY, traits.symbols and not asked
     explained = traits.crossed is not None and not symbols
     readable = source.readable and (
         source.letters <= MOST_SOURCE_LETTERS
@@ -68,15 +76,22 @@ def choose(traits: Traits, count: int) -> Chosen:
     )
     few = target.alphabet <= LARGEST_ALPHABET or (target.uses >= _USES and traits.follows)
     short = target.words <= MOST_WORDS or (explained and source.words <= MOST_WORDS)
-    spelled = few and (short or copies) and target.letters <= MOST_SPELLED
-    if count < FEWEST or not (symbols or spelled):
-        return Chosen("learned as sentences", None, [])
+    spelled = asked or (few and (short or copies) and target.letters <= MOST_SPELLED)
     tags = symbols and source.mean > MOST_WORDS and traits.alike >= NEARLY_ALL
+    lengths = [
+        f"max_{side}_length={min(texts.longest + 10, MOST_SPELLED + 100)}"
+        for side, texts in (("source", source), ("target", target))
+        if texts.longest > MOST_SOURCE_LETTERS and not (symbols and side == "target")
+    ]
+    if asked and (count < FEWEST or not readable):
+        return Chosen("sentences", None, [*_SPELLED, *lengths])
+    if count < FEWEST or not (symbols or spelled):
+        return Chosen("sentences", None, [])
     if (tags and traits.crossed is None) or not readable:
         if symbols:
-            return Chosen("learned as sentences to symbols", None, _AS_SYMBOLS)
+            return Chosen("sentences", None, _AS_SYMBOLS)
         hint = "--set target_tokenizer=letters would spell the targets, which are short"
-        return Chosen("learned as sentences", None, [], hint)
+        return Chosen("sentences", None, [], hint)
     size = "low" if count < 3_000 else "medium" if count < 20_000 else "high"
     settings = [] if symbols else _SPELLED
     if not (symbols and traits.follows and (count < FEW_WORDS or size != "low")):
@@ -86,14 +101,11 @@ def choose(traits: Traits, count: int) -> Chosen:
         else:
             settings = [*settings, f"epochs={40 if size == 'medium' else 30}"]
         size = "high" if size == "high" else "medium"
+    if traits.by_words:
+        settings = [*settings, "source_tokenizer=symbols"]
     if not traits.follows:
         settings = [*settings, "attention=additive"]  # each token may depend on any letter
-    for side, texts in (("source", source), ("target", target)):
-        if texts.longest > MOST_SOURCE_LETTERS and not (symbols and side == "target"):
-            most = min(texts.longest + 10, MOST_SPELLED + 100)
-            settings = [*settings, f"max_{side}_length={most}"]
-    kind = "learned as strings to symbols" if symbols else "learned as strings, letter by letter"
-    return Chosen(kind, f"g2p-{size}", settings)
+    return Chosen("strings", f"g2p-{size}", [*settings, *lengths])
 
 
 SPECS = """SPECs name data:
@@ -196,25 +208,30 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     Print the recognised traits: the head of the block that `training.runs.start` goes on with. It
     names no setting that the user's `own` replace.
     """
-    chosen, rows = Chosen("learned as sentences", None, []), []
+    chosen, rows = Chosen("sentences", None, []), []
     if own_corpus := corpus.prepared(spec):
-        total = own_corpus.count
+        total, own = own_corpus.count, {**own, **own_corpus.settings}
     else:
         total, pairs = corpus.sample_pairs(spec)
         traits = recognise(pairs)
-        chosen, rows = choose(traits, total), list(traits.rows())
+        chosen = choose(traits, total, own.get("target_tokenizer", ""))
+        rows = list(traits.rows())
     if chosen.preset:
         config, file = load_preset(chosen.preset), f"training/presets/{chosen.preset}.toml"
     else:
         config, file = own_data_preset(total)
+    config = override(config, chosen.settings)
     print(f"{spec}: {total:,} pairs")
     for row in rows:
         print_choice(*row)
-    print_choice("kind", f"{chosen.kind}, with the settings of {file}", "--preset NAME")
+    tokens = _BY.get(own.get("target_tokenizer", config.target_tokenizer), " to subwords")
+    by = "" if chosen.kind == "sentences" and tokens == " to subwords" else tokens
+    kind = f"learned as {chosen.kind}{by}, with the settings of {file}"
+    print_choice("kind", kind, "--preset NAME")
     shown = [setting for setting in chosen.settings if setting.partition("=")[0] not in own]
     for text in ("".join(f"--set {setting} " for setting in shown), chosen.hint):
         print_choice("", text)
-    return override(config, chosen.settings)
+    return config
 
 
 def default_output(options: argparse.Namespace) -> Path:

@@ -82,14 +82,13 @@ def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
         else:
             most = f"at most {config.max_target_length} tokens"
             yield "answers", most, "--set max_target_length=N"
-    batch = f"{config.batch_size:,} in a batch"
-    if config.batch_tokens:
-        batch = f"{config.batch_tokens:,} tokens in a batch"
-    yield "batches", batch, "--set batch_size=N"
+    key, unit = ("batch_tokens", " tokens") if config.batch_tokens else ("batch_size", "")
+    yield "batches", f"{getattr(config, key):,}{unit} in a batch", f"--set {key}=N"
     by = config.metric if config.keep_by == "score" else config.keep_by
     by = by if config.target == "text" else "the loss of dev"
-    how = f"the best by {by} is kept"
-    if by == "last":
-        mean = f"mean of the last {config.average_epochs}"
-        how = f"the {mean if config.average_epochs > 1 else 'last'} is kept"
-    yield "epochs", f"{config.epochs} at most; {how}", "--set epochs=N --set keep_by=…"
+    mean = f"the mean of the last {config.average_epochs}"
+    how = f"the best by {by}{f', or {mean},' if config.average_epochs else ''} is kept"
+    if config.keep_by == "last":
+        how = f"{mean if config.average_epochs > 1 else 'the last'} is kept"
+    way_out = " --set keep_by=…" if config.has_key("keep_by") else ""
+    yield "epochs", f"{config.epochs} at most; {how}", f"--set epochs=N{way_out}"

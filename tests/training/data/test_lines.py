@@ -170,7 +170,6 @@ def test_blocks_have_all_lines_in_their_order(tmp_path, size):
 
 def test_a_sample_is_drawn_evenly(tmp_path, monkeypatch):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i:06d}\tt\n" for i in range(20_011)))
-    assert sample_pairs(f"tsv:{path}")[0] == 20_011
     monkeypatch.setattr("training.data.lines.SAMPLE_BYTES", 20_000)
     lines, drawn, _ = surveyed(f"tsv:{path}", 5003)
     assert lines == 20_011

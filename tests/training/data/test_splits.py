@@ -90,13 +90,20 @@ def test_shares_of_dev():
     assert [dev_share(count) * count for count in lines] == pytest.approx(expected)
 
 
-def test_the_notes_on_a_file_are_told_once(tmp_path, capsys):
+def test_a_file_is_surveyed_and_its_notes_are_told_once(tmp_path, capsys, monkeypatch):
     """A command chooses settings by the path as typed, and learns from the absolute one."""
     path = tmp_path / "pairs.tsv"
     path.write_text("source\ttarget\n" + "".join(f"a {i}\tein {i}\n" for i in range(97)))
-    assert corpus.sample_pairs(f"tsv:{path}")[0] == 98
+    monkeypatch.chdir(tmp_path)
+    surveyed = []
+    real = corpus.survey
+    monkeypatch.setattr(corpus, "survey", lambda *each: surveyed.append(each[0]) or real(*each))
+    assert corpus.sample_pairs("tsv:pairs.tsv")[0] == 98
     learned(Config(data=f"tsv:{path}"), tmp_path / "ids")
     assert capsys.readouterr().out.count("line 1") == 1
+    assert [*map(str, surveyed)] == [f"tsv:{path}"]
+    path.write_text("source\ttarget\n")  # another file now
+    assert corpus.sample_pairs("tsv:pairs.tsv")[0] == 1
 
 
 def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp_path, capsys):
