@@ -88,17 +88,13 @@ def products(r: random.Random, tested: bool) -> Pair:
     return _product(r, list(range(4, 121, 2)), ordered=True)
 
 
-def products_reordered(r: random.Random, tested: bool) -> Pair:
-    return _product(r, list(range(4, 121, 2)), ordered=False)
-
-
 def descriptions(r: random.Random, tested: bool) -> Pair:
     """The columns swapped: descriptions to codes."""
-    return products_reordered(r, tested)[::-1]
+    return _product(r, list(range(4, 121, 2)), ordered=False)[::-1]
 
 
 def products_new_sizes(r: random.Random, tested: bool) -> Pair:
-    """Sizes that no pair to learn from has."""
+    """In another order, and sizes that no pair to learn from has."""
     return _product(r, [n for n in range(4, 200, 2) if (n % 14 == 0) == tested], ordered=False)
 
 
@@ -253,7 +249,6 @@ KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
     f.__name__: f
     for f in (
         products,
-        products_reordered,
         products_new_sizes,
         descriptions,
         dates,

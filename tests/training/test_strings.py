@@ -202,11 +202,11 @@ def test_short_targets_of_long_sources_are_named(tmp_path, capsys):
     ("targets", "settings", "said", "expected"),
     [
         (PHONES, [], " as strings to symbols,", {"metric": "symbols"}),
-        (PHONES, ["target_tokenizer=words"], " as strings, word by word,", {"metric": "symbols"}),
+        (PHONES, ["target_tokenizer=words"], " as strings to words,", {"metric": "symbols"}),
         (PHONES, ["target_tokenizer=letters"], ", letter by letter,", {"metric": "characters"}),
-        (WORDS, ["target_tokenizer=sentencepiece"], " as strings to subwords,", {}),
+        (WORDS, ["target_tokenizer=sentencepiece"], " as strings,", {}),
         (SENTENCES, [], " as sentences,", {"target_tokenizer": "sentencepiece"}),
-        (SENTENCES, ["target_tokenizer=words"], " as sentences, word by word,", {}),
+        (SENTENCES, ["target_tokenizer=words"], " as sentences to words,", {}),
         (SENTENCES, ["target_tokenizer=letters"], "s, letter by letter,", {"metric": "characters"}),
     ],
 )

@@ -40,12 +40,7 @@ MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that 
 _USES = 5  # of a letter of a large alphabet, where targets follow
 _SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 _AS_SYMBOLS = ["target_tokenizer=symbols", "metric=symbols"]
-_BY = {
-    "letters": ", letter by letter",
-    "characters": ", character by character",
-    "words": ", word by word",
-    "symbols": " to symbols",
-}
+_BY = {"letters": ", letter by letter", "sentencepiece": ""}
 
 
 class Chosen(NamedTuple):
@@ -224,10 +219,9 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     print(f"{spec}: {total:,} pairs")
     for row in rows:
         print_choice(*row)
-    tokens = _BY.get(own.get("target_tokenizer", config.target_tokenizer), " to subwords")
-    by = "" if chosen.kind == "sentences" and tokens == " to subwords" else tokens
-    kind = f"learned as {chosen.kind}{by}, with the settings of {file}"
-    print_choice("kind", kind, "--preset NAME")
+    tokens = own.get("target_tokenizer", config.target_tokenizer)
+    kind = f"learned as {chosen.kind}{_BY.get(tokens, f' to {tokens}')}"
+    print_choice("kind", f"{kind}, with the settings of {file}", "--preset NAME")
     shown = [setting for setting in chosen.settings if setting.partition("=")[0] not in own]
     for text in ("".join(f"--set {setting} " for setting in shown), chosen.hint):
         print_choice("", text)

@@ -77,10 +77,8 @@ class Traits(NamedTuple):
         yield "sources", str(self.source)
         yield "targets", str(self.target)
         if self.copied >= MANY_COPY:
-            yield (
-                "copies",
-                f"{self.copied:.0%} of pairs have a number, rare or all words on both sides",
-            )
+            what = "a number, rare or all words on both sides"
+            yield "copies", f"{self.copied:.0%} of pairs have {what}"
         if self.crossed is None:
             yield "order", "unknown: too few tokens of targets are explained by their sources"
         else:
@@ -96,11 +94,6 @@ class Traits(NamedTuple):
     def follows(self) -> bool:
         """Whether targets follow their sources from left to right."""
         return self.crossed is not None and self.crossed < FOLLOWS
-
-    @property
-    def changes_order(self) -> bool:
-        """Whether it is known that they do not."""
-        return self.crossed is not None and not self.follows
 
 
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:

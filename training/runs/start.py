@@ -24,7 +24,7 @@ from training.data.splits import Texts, fitting_metric
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.data.tokens import write_tokens
 from training.model.seq2seq import build_model, check_attention
-from training.presets.recognise import recognise
+from training.presets.recognise import FOLLOWS, recognise
 from training.runs.checkpoints import save_checkpoint
 from training.runs.choices import fitting_bound, print_choices
 from training.runs.files import SIDES, RunFiles
@@ -239,7 +239,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     spelling: dict[str, Any] = {}
     ordered = config.attention == "hard_monotonic"  # else a window has other parts of an answer
     spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
-    if spells and (ordered or not recognise(list(dev.pairs())).changes_order):
+    if spells and (ordered or (recognise(list(dev.pairs())).crossed or 0) < FOLLOWS):
         letters, said = pairs.lengths()
         longest = int(np.quantile(letters, 0.99, method="lower"))
         spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}
