@@ -18,7 +18,6 @@ from tests.keras_attention.helpers import (
 )
 
 every_layer = pytest.mark.parametrize("name", zoo.thinned(zoo.LAYERS))
-every_mechanism = pytest.mark.parametrize("name", zoo.thinned(zoo.MECHANISMS))
 
 
 def model_of(name, static=False):
@@ -68,17 +67,14 @@ def test_symbolic_outputs_have_the_shapes_and_types_of_the_arrays(rng, name):
     assert layer.name in "\n".join(lines)
 
 
-# PyTorch runs as it is, JAX compiles.
-COMPILED = {
-    "tensorflow": [False, pytest.param(True, marks=pytest.mark.slow)],
-    "jax": [True],
-    "torch": [False],
-}
+# PyTorch runs as it is, JAX compiles; TensorFlow does both.
+TRAINED = [(name, keras.backend.backend() == "jax") for name in zoo.thinned(zoo.LAYERS)]
+if keras.backend.backend() == "tensorflow":
+    TRAINED += [pytest.param(x, True, marks=pytest.mark.slow) for x in sorted(zoo.OF_EVERY_BACKEND)]
 
 
 @pytest.mark.filterwarnings("ignore:The model does not have any trainable weights")
-@pytest.mark.parametrize("compiled", COMPILED[keras.backend.backend()])
-@every_layer
+@pytest.mark.parametrize(("name", "compiled"), TRAINED)
 def test_a_training_step_moves_the_weights(rng, name, compiled):
     model, _ = model_of(name, static=True)
     model = keras.Model(model.inputs, ops.sum(model.outputs[0], axis=-1))
@@ -131,46 +127,67 @@ def test_mixed_precision_is_close_and_free_of_nan(rng, set_policy, name, precisi
             assert np.isfinite(slope).all()
 
 
-@pytest.mark.tensorflow
 @every_layer
-def test_lengths_need_not_be_known_in_advance(rng, name):
-    import tensorflow as tf
+def test_batches_and_lengths_may_be_any_and_no_sentences_have_no_gradient(rng, name):
+    """On TensorFlow in one graph that knows no sizes."""
+    layer, masks = zoo.built(name), [key for key in zoo.masks(name) if key]
+    batches = [1, zoo.B] if name == "hoisted" else [0, 1, zoo.B]
 
-    layer = zoo.built(name)
-    signature = [tf.TensorSpec([None] * len(shape) + [shape[-1]]) for shape in zoo.shapes(name)]
+    def call(*arrays):
+        masked = dict(zip(masks, arrays[-len(masks) :], strict=True))
+        return zoo.call(name, layer, arrays[: -len(masks)], **masked)
 
-    @tf.function(input_signature=signature)
-    def run(*inputs):
-        with tf.GradientTape() as tape:
-            outputs = zoo.call(name, layer, inputs)
-            total = tf.reduce_sum(outputs[0])
-        return outputs, tape.gradient(total, layer.trainable_weights)
+    def run(*arrays):
+        return call(*arrays), weight_gradients(layer, lambda: ops.sum(call(*arrays)[0])).values()
 
-    for batch in (1, zoo.B):
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        specs = [tf.TensorSpec([None] * len(x) + [x[-1]]) for x in zoo.shapes(name)]
+        specs += [tf.TensorSpec([None, None], "bool")] * len(masks)
+
+        @tf.function(input_signature=specs)
+        def run(*arrays):
+            with tf.GradientTape() as tape:
+                outputs = call(*arrays)
+                total = tf.reduce_sum(outputs[0])
+            return outputs, tape.gradient(total, layer.trainable_weights)
+
+    for batch in batches if keras.backend.backend() == "tensorflow" else batches[:1]:
         inputs = zoo.arrays(name, rng, batch)
         if batch == 1:  # and other lengths
             inputs = [x[:, :2] if x.ndim == 3 else x for x in inputs]
-        outputs, slopes = run(*inputs)
-        assert_close(outputs, [array(x) for x in zoo.call(name, layer, inputs)])
-        assert all(np.isfinite(array(s)).all() for s in slopes if s is not None)
+        outputs, slopes = run(*inputs, *(np.ones(x.shape[:2], bool) for x in inputs[-len(masks) :]))
+        slopes = [array(x) for x in slopes if x is not None]
+        assert_close(outputs, array(zoo.call(name, layer, inputs)))
+        assert all(np.isfinite(x).all() and (batch or not x.any()) for x in slopes)
+    full = zoo.call(name, layer, zoo.arrays(name, rng))
+    for x, like in zip(zoo.call(name, layer, zoo.arrays(name, rng, 0)), full, strict=True):
+        assert x.shape[0] == 0
+        assert len(x.shape) == len(like.shape)
 
 
-@every_mechanism
-def test_step_by_step_equals_all_at_once(rng, name):
-    layer, (query, value) = zoo.built(name), zoo.arrays(name, rng)
-    allowed = np.array([[True, True, False, True, True], [False, True, True, True, False]])
-    context, weights = (array(x) for x in zoo.call(name, layer, [query, value], value_mask=allowed))
+@pytest.mark.parametrize("name", zoo.thinned(zoo.MECHANISMS))
+def test_steps_of_beams_that_share_a_memory_equal_all_at_once(rng, name):
+    layer, beams = zoo.built(name), 3
+    query, value = zoo.arrays(name, rng, zoo.B * beams)
+    value, allowed = value[: zoo.B], np.array([[1, 1, 0, 1, 1], [0, 1, 1, 1, 0]], bool)
+    repeated, mask = (np.repeat(x, beams, axis=0) for x in (value, allowed))
+    context, weights = array(zoo.call(name, layer, [query, repeated], value_mask=mask))
     memory = layer.prepare(ops.convert_to_tensor(value), mask=ops.convert_to_tensor(allowed))
     state = layer.initial_state(memory)
+    if not isinstance(state, tuple):
+        state = ops.repeat(state, beams, axis=0)
     for t in range(zoo.TQ):
         q = ops.convert_to_tensor(query[:, t])
         found, weight, state = layer.step(q, memory, state)
         assert_close((found, weight), (context[:, t], weights[..., t, :]))
-    single = zoo.call(name, layer, [query[:, 0], value], value_mask=allowed)
+    single = zoo.call(name, layer, [query[:, 0], repeated], value_mask=mask)
     assert_close(single, [context[:, 0], weights[..., 0, :]])
 
 
-@pytest.mark.parametrize("name", zoo.thinned(n for n in zoo.LAYERS if n not in zoo.OTHER))
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", [n for n in zoo.LAYERS if n not in zoo.OTHER])
 def test_padding_of_the_memory_changes_nothing(rng, name):
     layer, inputs, key = zoo.built(name), zoo.arrays(name, rng), zoo.masks(name)[-1]
     expected = [array(x) for x in zoo.call(name, layer, inputs)]
@@ -185,7 +202,7 @@ def test_padding_of_the_memory_changes_nothing(rng, name):
         assert_close(x, e)
 
 
-@pytest.mark.parametrize("name", zoo.thinned([*zoo.MECHANISMS, *zoo.POOLING]))
+@pytest.mark.parametrize("name", few([*zoo.MECHANISMS, *zoo.POOLING], "additive", "pooling"))
 def test_dropout_obeys_the_seed_and_spares_the_returned_weights(rng, name):
     inputs, results = zoo.arrays(name, rng), []
     for seed in (5, 5, 6):

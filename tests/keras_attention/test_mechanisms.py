@@ -37,8 +37,9 @@ B, TQ, TV, DQ, DV, UNITS = 2, 5, 7, 3, 11, 13
 # -> weights, what is remembered next.
 
 
-def local(layer, q, memory, t, allowed, valid):
-    score, width = score_of(layer.attention), layer.half_width
+def local(layer, q, memory, t, allowed, valid, head=0):
+    score, width = score_of(layer.attention, head), layer.half_width
+    part = np.split(q, layer.attention.num_heads)[head]
     first = np.argmax(valid)  # places count from here
     center = first + t
     if layer.predictive:
@@ -46,7 +47,7 @@ def local(layer, q, memory, t, allowed, valid):
         hidden = np.tanh(q @ w["position_kernel"])
         center = first + valid.sum() * reference.sigmoid(hidden @ w["position_scale"])
     inside = np.array([abs(s - center) <= width and allowed[s] for s in range(len(memory))])
-    weights = reference.softmax([score(q, k) for k in memory], inside)
+    weights = reference.softmax([score(part, k) for k in memory], inside)
     if layer.predictive:
         for s in range(len(memory)):
             weights[s] *= np.exp(-((s - center) ** 2) / (2 * (width / 2) ** 2))
@@ -114,49 +115,47 @@ def first(memory):
     return np.eye(len(memory))[0]
 
 
-def inner():
-    return MultiplicativeAttention("general")
+def at_0(memory):
+    return 0
+
+
+def inner(heads=1):
+    return MultiplicativeAttention("general", num_heads=heads)
 
 
 def normed():
     return AdditiveAttention(UNITS, normalize=True)
 
 
-def monotonic_layer(mode):
+def sensitive(*args, **options):
+    return lambda: LocationSensitiveAttention(UNITS, *args, **options)
+
+
+def stopping(mode):
     return lambda: MonotonicAttention(normed(), mode=mode)
 
 
-def chunk_layer(size, mode):
+def chunks(size, mode="parallel"):
     return lambda: MonotonicChunkwiseAttention(normed(), inner(), chunk_size=size, mode=mode)
 
 
 CASES = {
-    "location": (lambda: LocationAttention(TV), location, lambda _: 0),
-    "local-m": (lambda: LocalAttention(inner(), half_width=2), local, lambda _: 0),
-    "local-p": (lambda: LocalAttention(inner(), 2, predictive=True), local, lambda _: 0),
-    "local-p units": (
-        lambda: LocalAttention(inner(), 3, predictive=True, units=5),
-        local,
-        lambda _: 0,
-    ),
-    "location-sensitive": (
-        lambda: LocationSensitiveAttention(UNITS, filters=2, kernel_size=3),
-        location_sensitive,
-        nothing,
-    ),
+    "location": (lambda: LocationAttention(TV), location, at_0),
+    "local-m": (lambda: LocalAttention(inner(), half_width=2), local, at_0),
+    "local-p": (lambda: LocalAttention(inner(), 2, predictive=True), local, at_0),
+    "local-p units": (lambda: LocalAttention(inner(), 3, True, units=5), local, at_0),
+    "location-sensitive": (sensitive(filters=2, kernel_size=3), location_sensitive, nothing),
     "smoothing, cumulative": (
-        lambda: LocationSensitiveAttention(
-            UNITS, 2, 5, cumulative=True, distribution=zoo.smoothing
-        ),
+        sensitive(2, 5, cumulative=True, distribution=zoo.smoothing),
         location_sensitive,
         nothing,
     ),
     "coverage": (lambda: CoverageAttention(UNITS), coverage, nothing),
-    "monotonic parallel": (monotonic_layer("parallel"), monotonic, first),
-    "monotonic hard": (monotonic_layer("hard"), monotonic, first),
-    "chunks of 1": (chunk_layer(1, "parallel"), mocha, first),
-    "chunks of 3": (chunk_layer(3, "parallel"), mocha, first),
-    "hard chunks": (chunk_layer(2, "hard"), mocha, first),
+    "monotonic parallel": (stopping("parallel"), monotonic, first),
+    "monotonic hard": (stopping("hard"), monotonic, first),
+    "chunks of 1": (chunks(1), mocha, first),
+    "chunks of 3": (chunks(3), mocha, first),
+    "hard chunks": (chunks(2, "hard"), mocha, first),
 }
 
 
@@ -183,30 +182,34 @@ def run(name, layer, query, memory, query_mask, allowed, value_mask):
     return weights @ memory, weights
 
 
-MASKS = {
-    "query_mask": (B, TQ),
-    "value_mask": (B, TV),
-    "attention_mask": (B, TQ, TV),
-    "use_causal_mask": None,
-}
+MASKS = ("query_mask", "value_mask", "attention_mask", "use_causal_mask")
+MASKED_ALONE = ("location-sensitive", "chunks of 3")
 
 
 @pytest.mark.parametrize(
-    ("name", "masks", "dtype"),
+    ("name", "masks", "dtype", "batch", "length"),
     [
-        *((name, tuple(MASKS), dtype) for name in CASES for dtype in ("float32", "float64")),
-        *((n, (m,), "float32") for n in ("location-sensitive", "chunks of 3") for m in MASKS),
+        *((name, MASKS, "float64", B, TV) for name in CASES),
+        *((name, (), "float32", 1, length) for name in CASES for length in (1, 2)),
+        *(
+            (n, (m,), "float32", B, TV)
+            for n in ("location-sensitive", "chunks of 3")
+            for m in MASKS
+        ),
     ],
 )
-def test_weights_follow_the_formula_under_every_mask(rng, set_policy, name, masks, dtype):
-    """In float64 to twelve digits."""
+def test_weights_follow_the_formula_under_every_mask(
+    rng, set_policy, name, masks, dtype, batch, length
+):
+    """In float64 to twelve digits; a batch of one and the shortest memories need no mask."""
     set_policy(dtype)
-    layer = built(CASES[name][0], rng)
-    query, memory = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
-    given = {key: mask(rng, *MASKS[key]) for key in masks if MASKS[key]}
+    layer = built(CASES[name][0], rng, length)
+    query, memory = normal(rng, batch, TQ, DQ), normal(rng, batch, length, DV)
+    sizes = ((batch, TQ), (batch, length), (batch, TQ, length))
+    given = {m: mask(rng, *s) for m, s in zip(MASKS, sizes, strict=False) if m in masks}
     causal = "use_causal_mask" in masks
-    allowed = reference.join_masks((B, TQ, TV), **given, causal=causal)
-    valid = given.get("query_mask", np.ones((B, TQ), bool))
+    allowed = reference.join_masks((batch, TQ, length), **given, causal=causal)
+    valid = given.get("query_mask", np.ones((batch, TQ), bool))
     expected = run(name, layer, query, memory, valid, allowed, given.get("value_mask"))
     result = layer(query, memory, **given, use_causal_mask=causal, return_attention_scores=True)
     assert_close(result, expected, 2e-5 if dtype == "float32" else 1e-12)
@@ -223,54 +226,30 @@ def test_a_mechanism_made_by_name_has_its_type_all_through(rng, name):
     assert keras.backend.standardize_dtype(layer(query, value).dtype) == "float64"
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_memories_of_any_length_and_a_batch_of_one_need_no_mask(rng, name):
-    for length in (TV, 2, 1):
-        layer = built(CASES[name][0], rng, length)
-        query, memory = normal(rng, 1, TQ, DQ), normal(rng, 1, length, DV)
-        valid, allowed = np.ones((1, TQ), bool), np.ones((1, TQ, length), bool)
-        expected = run(name, layer, query, memory, valid, allowed, None)
-        assert_close(layer(query, memory, return_attention_scores=True), expected, 2e-5)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_beams_keep_a_state_each(rng, name):
-    layer, beams = built(CASES[name][0], rng), 3
-    query, memory = normal(rng, B * beams, TQ, DQ), normal(rng, B, TV, DV)
-    allowed = mask(rng, B, TV)
-    repeated, masks = (np.repeat(x, beams, 0) for x in (memory, allowed))
-    expected = array(layer(query, repeated, value_mask=masks, return_attention_scores=True))
-    prepared = layer.prepare(ops.convert_to_tensor(memory), mask=ops.convert_to_tensor(allowed))
-    state = layer.initial_state(prepared)
-    if not isinstance(state, tuple):
-        state = ops.repeat(state, beams, axis=0)
-    for t in range(TQ):
-        q = ops.convert_to_tensor(query[:, t])
-        context, weights, state = layer.step(q, prepared, state)
-        assert_close((context, weights), (expected[0][:, t], expected[1][:, t]))
+def test_a_name_makes_the_layer_with_its_own_options():
+    layer = mechanisms.make("normalized_additive", 6, num_heads=3, name="mine")
+    assert isinstance(layer, AdditiveAttention)
+    assert (layer.units, layer.num_heads, layer.normalize, layer.name) == (6, 3, True, "mine")
+    layer = mechanisms.make("local_p", 6, num_heads=3, half_width=4)
+    assert (layer.half_width, layer.predictive, layer.attention.num_heads) == (4, True, 3)
+    assert isinstance(layer.attention, MultiplicativeAttention)
 
 
 @pytest.mark.parametrize("predictive", [False, True])
 def test_local_attention_takes_the_heads_of_its_score(rng, predictive):
-    heads = MultiplicativeAttention("general", num_heads=3)
-    layer = LocalAttention(heads, 2, predictive)
+    layer = LocalAttention(inner(heads=3), 2, predictive)
     layer.build((B, TQ, 6), (B, TV, 9))
     randomize(layer, rng)
-    query, memory = normal(rng, B, TQ, 6), normal(rng, B, TV, 9)
+    query, memory, everything = normal(rng, B, TQ, 6), normal(rng, B, TV, 9), np.ones(TV, bool)
     context, weights = array(layer(query, memory, return_attention_scores=True))
-    plain = array(heads(query, memory, return_attention_scores=True)[1])
-    assert weights.shape == plain.shape == (B, 3, TQ, TV)
-    near = weights > 0
-    assert (near.sum(-1) <= 5).all()
-    np.testing.assert_array_equal(near, np.repeat(near[:, :1], 3, 1))
-    # Within the window the heads keep the proportions of their own softmax.
-    ratio = np.where(near, weights / plain, np.nan)
-    shape = ratio / np.nanmax(ratio, -1, keepdims=True)
-    if not predictive:
-        assert_close(shape[near], np.ones(near.sum()))
-        assert_close(weights.sum(-1), np.ones((B, 3, TQ)))
-    parts = [weights[:, h] @ memory[..., 3 * h : 3 * h + 3] for h in range(3)]
-    assert_close(context, np.concatenate(parts, -1))
+    for head in range(3):
+        expected = np.zeros((B, TQ, TV))
+        for b, t in np.ndindex(B, TQ):
+            given = query[b, t], memory[b], t, everything, everything
+            expected[b, t], _ = local(layer, *given, head=head)
+        assert_close(weights[:, head], expected, 2e-5)
+        part = slice(3 * head, 3 * head + 3)
+        assert_close(context[..., part], expected @ memory[..., part], 2e-5)
 
 
 def test_chunks_hold_for_scores_of_any_size(rng):
