@@ -1,8 +1,10 @@
-"""The examples in the docstrings of public names run as they stand."""
+"""The examples in the docstrings of public names run as they stand, and the page of mechanisms."""
 
 import inspect
 import re
+import runpy
 import textwrap
+from pathlib import Path
 
 import keras
 import pytest
@@ -18,6 +20,7 @@ def example(thing):
 
 PUBLIC = {name: getattr(keras_attention, name) for name in keras_attention.__all__}
 LAYERS = [n for n, t in PUBLIC.items() if inspect.isclass(t) and issubclass(t, keras.Layer)]
+DOCS = Path(__file__).parents[2] / "docs"
 FUNCTIONS = ["beam_search", "plot_attention"]
 # They are called as `Attention`, whose example is theirs.
 PLAIN = {"AdditiveAttention", "MultiplicativeAttention", "LocationAttention"}
@@ -45,3 +48,8 @@ def _shapes_are_as_said(line, names):
     for target, shape in zip(targets, shapes, strict=False):
         expected = tuple(int(size) for size in shape.split(",") if size.strip())
         assert tuple(eval(target, names).shape) == expected, line
+
+
+def test_the_page_of_mechanisms_holds_all_of_them():
+    page = runpy.run_path(str(DOCS / "_site" / "mechanisms.py"))["page"]()
+    assert (DOCS / "mechanisms.md").read_text() == page, "python docs/_site/mechanisms.py writes it"

@@ -68,30 +68,6 @@ def test_the_loss_of_addons_is_the_mean_over_weights(rng):
     assert_close(loss(targets, logits, sample_weight=weights), (surprise * weights).sum() / 8)
 
 
-@pytest.mark.parametrize("scale", [False, True])
-def test_monotonic_attention_by_luongs_score_is_that_of_addons(rng, scale):
-    """`LuongMonotonicAttention`, attention_wrapper.py 930 and 1319, in a loop over positions."""
-    query, value = normal(rng, 2, 3, 5), normal(rng, 2, 7, 4)
-    score = keras_attention.MultiplicativeAttention("general", use_scale=scale)
-    layer = keras_attention.MonotonicAttention(score, bias_initial=-0.7)
-    layer.build(query.shape, value.shape)
-    kernel = next(w for w in layer.weights if len(w.shape) == 2)
-    for weight in layer.weights:
-        weight.assign(1.3 if scale and "scale" in weight.path and weight.shape == () else weight)
-    factor = 1.3 if scale else 1.0
-    scores = factor * np.einsum("bqd,de,bve->bqv", query, array(kernel), value) - 0.7
-    stops, last, rows = 1 / (1 + np.exp(-scores)), np.eye(1, 7).repeat(2, 0), []
-    for step in range(3):
-        left, row = np.zeros(2), []
-        for place in range(7):
-            left = left * (1 - stops[:, step, place - 1] if place else 1) + last[:, place]
-            row.append(stops[:, step, place] * left)
-        last = np.stack(row, axis=1)
-        rows.append(last)
-    _, weights = layer(query, value, return_attention_scores=True)
-    assert_close(weights, np.stack(rows, axis=1), 1e-5)
-
-
 def test_concat_of_keras_is_additive_attention_without_projections(rng):
     """`Attention(score_mode="concat")`, keras/src/layers/attention/attention.py 124."""
     query, value = normal(rng, 2, 3, 5), normal(rng, 2, 7, 5)
@@ -108,52 +84,21 @@ def test_self_attention_of_pypi_has_the_successors_of_its_table(rng):
     """keras-self-attention 0.51.0, `seq_self_attention.py` 154 to 214, in NumPy."""
     x, kernel, ba = normal(rng, 2, 7, 5), normal(rng, 5, 5), 0.3
     scores = np.einsum("bqd,de,bve->bqv", x, kernel, x)
-    far = np.arange(7)[:, None] - np.arange(7)
-
-    def after(layer, **options):
-        layer.build(x.shape, x.shape)
-        layer.set_weights([kernel])
-        return layer(x, x, **options)
-
-    def general(**options):
-        return keras_attention.MultiplicativeAttention("general", **options)
+    past = np.arange(7)[:, None] - np.arange(7)
 
     def sigmoid(scores, mask):
         return distributions.softmax(keras.ops.sigmoid(scores + ba), mask)
 
-    expected = {
-        "multiplicative": (softmax(scores), after(general())),
-        "history": (
-            softmax(np.where(far >= 0, scores, -np.inf)),
-            after(general(), use_causal_mask=True),
-        ),
-        "width": (
-            softmax(np.where((far >= 0) & (far < 3), scores, -np.inf)),
-            after(keras_attention.LocalAttention(general(), half_width=2), use_causal_mask=True),
-        ),
-        "activation": (
-            softmax(1 / (1 + np.exp(-scores - ba))),
-            after(general(distribution=sigmoid)),
-        ),
-    }
-    for name, (weights, found) in expected.items():
-        np.testing.assert_allclose(array(found), weights @ x, atol=1e-5, err_msg=name)
-    vector = normal(rng, 1, 5)  # `SeqWeightedAttention`, seq_weighted_attention.py 36
-    layer = keras_attention.MultiplicativeAttention("dot")
-    mask = np.arange(7) < np.array([[7], [4]])
-    pooled = layer(np.repeat(vector, 2, axis=0), x, value_mask=mask)
-    weights = softmax(np.where(mask, (x @ vector[0]), -np.inf))
-    assert_close(pooled, np.einsum("bt,btd->bd", weights, x), 1e-5)
+    def general(**options):
+        return keras_attention.MultiplicativeAttention("general", **options)
 
-
-def test_bahdanaus_score_of_pypis_keras_attention_is_additive_attention(rng):
-    """`attention` 5.0.0, attention.py 94 to 105."""
-    states, first, second, vector = (
-        normal(rng, *shape) for shape in ((2, 7, 5), (5, 5), (5, 5), (5, 1))
-    )
-    hidden = np.tanh((states[:, -1] @ first)[:, None] + states @ second)
-    context = np.einsum("bt,btd->bd", softmax((hidden @ vector)[..., 0]), states)
-    layer = keras_attention.AdditiveAttention(5)
-    layer.build((None, 5), (None, None, 5))
-    layer.set_weights([first, second, vector[:, 0]])
-    assert_close(layer(states[:, -1], states), context, 1e-5)
+    local = keras_attention.LocalAttention(general(), half_width=2)
+    activated = softmax(1 / (1 + np.exp(-scores - ba)))
+    near = softmax(np.where((past >= 0) & (past < 3), scores, -np.inf))
+    for layer, causal, weights in (
+        (general(distribution=sigmoid), False, activated),
+        (local, True, near),
+    ):
+        layer.build(x.shape, x.shape)
+        layer.set_weights([kernel])
+        assert_close(layer(x, x, use_causal_mask=causal), weights @ x)
