@@ -65,6 +65,7 @@ DATA = {
         "data/named/*.tsv",
         "data/phrasebook/*",
         "deploy/**/*",
+        "runs/*.md",
     ],
     "serving": [
         "check/*.json",

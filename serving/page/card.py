@@ -38,54 +38,45 @@ def read_card(manifest: Path) -> Card:
 
     Raises OSError if the file cannot be read; ValueError if it is not a manifest.
     """
+    text = manifest.read_bytes()
     try:
-        about = json.loads(manifest.read_text(encoding="utf-8"))
-        run = about["runs"][0]
-        figures, which, deciding = _figures(run)
-        languages = _LANGUAGES.search(run["config"]["data"])
-        lines = {"Run": _listed(each["name"] for each in about["runs"]), **_of_run(run)}
-        lines |= {f"{name}, {which}, dev": value for name, value in figures.items()}
-        settings = about["settings"].items()  # of which some are off
-        lines["Search"] = _listed(f"{key.replace('_', ' ')} {v}" for key, v in settings if v)
-        lines["Exported"] = str(about["created"])
-        lines["Versions"] = _listed(f"{key} {value}" for key, value in about["versions"].items())
-        return Card(
-            lines,
-            tuple(filter(None, languages.groups())) if languages else (),
-            f"{deciding} {figures[deciding]} on dev" if deciding else "",
-            tuple(map(str, about.get("examples", ()))),
-        )
-    except OSError:
-        raise
+        return _card(json.loads(text))
     except Exception as error:  # a damaged manifest may end in any of them
         raise ValueError(f"{manifest} is not the manifest of an export") from error
 
 
-def _of_run(run: dict[str, Any]) -> dict[str, str]:
-    config = run["config"]
-    card = {"Data": _named(config["data"]), "Attention": config["attention"]}
+def _card(about: dict[str, Any]) -> Card:
+    run = about["runs"][0]
+    config, kept = run["config"], run["kept"] or {}
+    epochs = kept.get("epochs") or [kept.get("epoch")]
+    which = f"epochs {epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"epoch {epochs[0]}"
+    figures = {name: f"{kept[key]:.4g}" for key, name in FIGURES.items() if key in kept}
     # A model of images has no recurrent encoder, one of labels no decoder.
     encoder = config.get("encoder") or "convolutional"
     decoder = f", {config['decoder']} decoder" if "decoder" in config else ""
-    card["Model"] = f"{encoder} encoder{decoder}"
-    card["Weights"] = f"{run['parameters']:,}"
-    card["Training"] = f"{len(run['history'])} epochs"
-    return card
-
-
-def _figures(run: dict[str, Any]) -> tuple[dict[str, str], str, str]:
-    """Return the figures of the weights that were exported, their epochs, and the deciding figure.
-
-    The deciding figure is the one that the epoch was chosen by.
-    """
-    record = run["kept"] or {}
-    epochs = record.get("epochs")
-    which = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else f"epoch {record.get('epoch')}"
-    figures = {name: f"{record[key]:.4g}" for key, name in FIGURES.items() if key in record}
-    names = [deciding(record) or "", *FIGURES]
-    if run["config"].get("keep_by") == "perplexity":
-        names = ["val_perplexity"]
-    return figures, which, next((FIGURES[name] for name in names if name in record), "")
+    settings = about["settings"].items()  # of which some are off
+    lines = {
+        "Run": _listed(each["name"] for each in about["runs"]),
+        "Data": _named(config["data"]),
+        "Attention": config["attention"],
+        "Model": f"{encoder} encoder{decoder}",
+        "Weights": f"{run['parameters']:,}",
+        "Training": f"{len(run['history'])} epochs",
+        **{f"{name}, {which}, dev": value for name, value in figures.items()},
+        "Search": _listed(f"{key.replace('_', ' ')} {value}" for key, value in settings if value),
+        "Exported": str(about["created"]),
+        "Versions": _listed(f"{key} {value}" for key, value in about["versions"].items()),
+    }
+    # By which of them the epoch was chosen.
+    names = [deciding(kept), *FIGURES] if config.get("keep_by") != "perplexity" else []
+    by = next((FIGURES[name] for name in (*names, "val_perplexity") if name in kept), "")
+    languages = _LANGUAGES.search(config["data"])
+    return Card(
+        lines,
+        tuple(filter(None, languages.groups())) if languages else (),
+        f"{by} {figures[by]} on dev" if by else "",
+        tuple(map(str, about.get("examples", ()))),
+    )
 
 
 def _named(data: str) -> str:

@@ -6,6 +6,7 @@ import importlib.util
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import keras
@@ -45,44 +46,29 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
     if importlib.util.find_spec("matplotlib"):
         with replacing(files.curves) as aside:
             draw_curves(history, config, aside)
-    epochs = record.get("epochs", [])
-    if epochs:
+    which = f"epoch {record.get('epoch')}"
+    if epochs := record.get("epochs"):
         which = f"the mean weights of epochs {epochs[0]} to {epochs[-1]}"
-    else:
-        which = f"epoch {record['epoch']}"
     decided = (deciding(record), "val_perplexity", "val_loss")[config.keep_by == "perplexity" :]
     by = next(FIGURES[name] for name in decided if name in record)
     if config.keep_by == "last":
         by = "their place alone: they are the last"
     limit = f", texts by greedy search (validation_limit = {config.validation_limit})"
     pictures = [name for name in (files.curves, files.heat_map) if name.is_file()]
-    shown = "\n\n".join(f"![{picture.stem.capitalize()}]({picture.name})" for picture in pictures)
-    text = f"""# {files.path.absolute().name}
-
-From {config.source} to {config.target}, with attention = {config.attention}.
-Trained on `{config.data}`. All settings are in `{files.config.name}`.
-
-{len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: {which}, by {by}.
-
-## Figures
-
-Of the dev set{limit if config.target == "text" else ""}.
-
-{_figures(record, history)}
-
-{shown}
-
-## Data, model and versions
-
-{_table(["", ""], _facts(config, origin, model.count_params()).items())}
-
-## Commands
-
-```
-{_commands(files, config, origin)}
-```
-"""
-    write_text(files.card, text)
+    fields = {
+        **{
+            key: getattr(config, key) for key in ("source", "target", "attention", "data", "epochs")
+        },
+        **{"name": files.path.absolute().name, "config": files.config.name},
+        **{"done": len(history), "best": files.best.name, "which": which, "by": by},
+        "limit": limit if config.target == "text" else "",
+        "figures": _figures(record, history),
+        "pictures": "\n\n".join(f"![{one.stem.capitalize()}]({one.name})" for one in pictures),
+        "facts": _table(["", ""], _facts(config, origin, model.count_params()).items()),
+        "commands": _commands(files, config, origin),
+    }
+    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+    write_text(files.card, Template(template).substitute(fields))
 
 
 def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
