@@ -59,15 +59,16 @@ def export_forced(run: Any, length: int, folder: Path, weights: str) -> None:
     """Write an ONNX export of a run whose translations have so many tokens."""
     from serving.portable.write.encoders import TextEncoder
     from serving.portable.write.graphs import write_folder
+    from serving.portable.write.settings import ExportSettings
 
     def limits(encoder: Any, g: Any, source: Any) -> Any:
         return g.expand(float(length), g.size(source, 0), 1)
 
-    settings = {"beam_width": 5, "num_results": 1, "length_penalty": 1.0, "weights": weights}
+    settings = ExportSettings(num_results=1, weights=weights)
     folder.mkdir()
     with mock.patch.object(TextEncoder, "limits", limits):
-        card = {"settings": {**settings, "max_source_length": 256}, "versions": {}}
-        write_folder([run], folder, card, weights=weights)
+        card = {"settings": settings.written(run, "onnx"), "versions": {}}
+        write_folder([run], folder, card, settings)
 
 
 def words(options: argparse.Namespace) -> list[str]:

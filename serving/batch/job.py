@@ -98,7 +98,7 @@ def answer_input(job: BatchJob, model: Answers, files: Sequence[Path]) -> Done:
             counts.update(["lines", *(name for name in ("error", *_IF_SO) if record.get(name))])
     notes = "\n".join(job.kind.notes)
     job.kind.notes.clear()
-    told = (counts[name] for name in ("lines", "error", *_IF_SO))
+    told = counts["lines"], counts["error"], counts["truncated"], counts["unknown"]
     return Done(*told, notes=notes)
 
 

@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
     search.check([RunFiles(path).trained() for path in options.runs])
     need("serving")
     # Imported here because TensorFlow takes seconds.
-    from serving.export.version import MANIFEST, export
+    from serving.export.version import MANIFEST, ONNX_MANIFEST, export
     from training.runs.run import load_ensemble
 
     with stages("loading the run") as tell:
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
             **{**vars(search), "max_source_length": options.max_source_length},
         )
     print(f"Exported {version}")
-    manifest = version / ("manifest.json" if options.format == "onnx" else MANIFEST)
+    manifest = version / (ONNX_MANIFEST if options.format == "onnx" else MANIFEST)
     if agreement := json.loads(manifest.read_text(encoding="utf-8")).get("agreement"):
         products = options.weights if options.format == "onnx" else options.precision
         print(f"With {options.weights} weights and {products} products, {_described(agreement)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,13 +29,6 @@ from training.graphs import graph
 from training.runs.run import Run
 
 WARMUP_TEXTS = "warm up", "", "a longer text to warm up with, of some more words"
-INPUTS = {
-    "serving_default": ["text"],
-    "translate": ["text"],
-    "nbest": ["text"],
-    "align": ["text"],
-    "score": ["text", "translation"],
-}
 
 
 class Exported:
@@ -79,7 +73,9 @@ class Exported:
         if self.scores:
             functions["score"] = self.score
         made = {
-            name: traced(function, dict.fromkeys(INPUTS[name], ((None,), "string")))
+            name: traced(
+                function, dict.fromkeys(inspect.signature(function).parameters, ((None,), "string"))
+            )
             for name, function in functions.items()
         }
         return {**made, "translate": made["serving_default"]}
@@ -91,13 +87,12 @@ class Exported:
         `words` `(B, W)` are those of the translation, and `word_probabilities` `(B, W)` says how
         sure each is: see `words_of`.
         """
-        ids, empty, truncated = self._read(text)
+        ids, empty, told = self._read(text)
         result, copied = self._search(ids), self._copied(text)
         return {
             "translation": self._text(result.ids[:, 0], empty, copied),
             "score": tf.where(empty, 0.0, result.scores[:, 0]),
-            "truncated": truncated,
-            "unknown": self._unknown(text),
+            **told,
             **self._words(result, empty, copied),
         }
 
@@ -106,7 +101,7 @@ class Exported:
 
         `truncated` and `unknown` are those of `translate`.
         """
-        ids, empty, truncated = self._read(text)
+        ids, empty, told = self._read(text)
         count = self._settings.num_results
         result = self._search(ids, self._settings)
         each, copied = tf.repeat(empty, count), self._copied(text, count)
@@ -114,8 +109,7 @@ class Exported:
         return {
             "translations": tf.reshape(self._text(flat, each, copied), [-1, count]),
             "scores": tf.where(empty[:, None], 0.0, result.scores),
-            "truncated": truncated,
-            "unknown": self._unknown(text),
+            **told,
         }
 
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -123,7 +117,7 @@ class Exported:
 
         `truncated`, `unknown`, `words` and `word_probabilities` are those of `translate`.
         """
-        ids, empty, truncated = self._read(text)
+        ids, empty, told = self._read(text)
         result = self._search(ids, return_attention_weights=True)
         assert result.attention_weights is not None
         target, copied = result.ids[:, 0], self._copied(text)
@@ -132,8 +126,7 @@ class Exported:
         tokens, weights = shown_first(tokens, weights)
         return {
             "translation": self._text(target, empty, copied),
-            "truncated": truncated,
-            "unknown": self._unknown(text),
+            **told,
             "source_tokens": self.source_tokenizer.tokens(ids, copied),
             "target_tokens": tokens,
             "attention_weights": weights,
@@ -148,7 +141,7 @@ class Exported:
         `truncated` `(B,)` says that one of both was longer than the model reads; `unknown` `(B,)`
         is that of `translate`.
         """
-        ids, empty, truncated = self._read(text)
+        ids, empty, told = self._read(text)
         translation = tf.ensure_shape(translation, [None])
         message = "as many translations as texts are expected"
         equal = tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
@@ -157,7 +150,7 @@ class Exported:
             # Of a search, without the end.
             most = factor * self._settings.max_source_length + more - 1
             target = self.target_tokenizer.tokenize(_cut(translation, most))
-        truncated |= _is_cut(translation, target, most)
+        truncated = told["truncated"] | _is_cut(translation, target, most)
         target = target[:, :most]
         end = tf.fill([tf.shape(text)[0], 1], END_ID)
         target = dense_ids(tf.concat([target, end], axis=1))
@@ -173,16 +166,17 @@ class Exported:
             "score": tf.reduce_sum(log_probs, 1) / norm,
             "tokens": tokens,
             "log_probs": log_probs,
-            "truncated": truncated,
-            "unknown": self._unknown(text),
+            **{**told, "truncated": truncated},
         }
 
-    def _ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return ids `(B, S)`, whether a text is empty, and whether it was cut."""
+    def _ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+        """Return ids `(B, S)`, whether a text is empty, and `truncated` and `unknown`."""
         text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
         most = self._settings.max_source_length
-        ids = self.source_tokenizer.tokenize(_cut(text, most))
-        return dense_ids(ids[:, :most]), ids.row_lengths() == 0, _is_cut(text, ids, most)
+        read = _cut(text, most)
+        ids, unknown = self.source_tokenizer.tokenize(read), self.source_tokenizer.unknown(read)
+        told = {"truncated": _is_cut(text, ids, most), "unknown": unknown}
+        return dense_ids(ids[:, :most]), ids.row_lengths() == 0, told
 
     def _encoded(self, ids: tf.Tensor) -> Encoded:
         models, width = self._models, self._settings.beam_width
@@ -226,9 +220,6 @@ class Exported:
 
     def _text(self, ids: tf.Tensor, empty: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
         return tf.where(empty, "", self.target_tokenizer.detokenize(ids, copied))
-
-    def _unknown(self, text: tf.Tensor) -> tf.Tensor:
-        return self.source_tokenizer.unknown(_cut(text, self._settings.max_source_length))
 
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
         if not self._copies:

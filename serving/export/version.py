@@ -12,8 +12,8 @@ import re
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import file_digest
 from pathlib import Path
@@ -27,19 +27,18 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from keras_attention import exporting
 from serving.check.graph import count_not_finite
 from serving.export.modules import (
-    INPUTS,
     WARMUP_TEXTS,
     Exported,
     ExportedPredictor,
     ExportedReader,
     traced,
 )
+from serving.portable.write.settings import ExportSettings
 from training.command.errors import UserError
 from training.command.files import LOCK, locked_folder, move, remove, remove_empty
 from training.command.progress import ReportStage
 from training.data.splits import Texts, load_split
 from training.decode.search import check_search
-from training.decode.settings import SearchSettings
 from training.runs.files import kept, read_history
 from training.runs.run import Run
 from training.sources.kinds import SOURCE_KINDS
@@ -49,32 +48,7 @@ _DRAWN = 100  # sources of which they are taken
 _MOST_CHARACTERS = 80
 COMPARED = 500  # sources
 _TOGETHER = 100
-MANIFEST = "assets.extra/manifest.json"
-
-
-@dataclass(frozen=True)
-class ExportSettings(SearchSettings):
-    """The search of an export, and how its numbers are written."""
-
-    num_results: int = 5
-    weights: str = "float32"  # of ONNX; or "int8"
-    tables: bool = True  # of ONNX, see `serving.portable.write.products`
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether the export may answer otherwise than its runs."""
-        return (self.weights, self.precision) != ("float32", "float32")
-
-    def written(self, run: Run, form: str) -> dict[str, Any]:
-        """Return the settings that exports of such a run in such a form have, for a manifest."""
-        names = [field.name for field in fields(SearchSettings)]
-        if not SOURCE_KINDS[run.config.source].tokens:
-            names = ["beam_width", "num_results", "length_penalty"]
-        if run.config.target == "label":
-            names = []
-        if form == "onnx":
-            names += ["weights"] if self.tables else ["weights", "tables"]
-        return {name: getattr(self, name) for name in names}
+MANIFEST, ONNX_MANIFEST = "assets.extra/manifest.json", "manifest.json"
 
 
 def dev_sources(run: Run, limit: int) -> list[Any]:
@@ -113,18 +87,14 @@ def _translations(translate: Callable[..., Any], texts: Sequence[str]) -> list[n
     return [np.concatenate([batch[key] for batch in batches]) for key in ("translation", "score")]
 
 
-def _local_answers(run: Run, sources: Sequence[Any], folder: Path) -> list[np.ndarray]:
+def _local_answers(task: str, sources: Sequence[Any], folder: Path) -> list[np.ndarray]:
     """Return the texts and scores of an ONNX export, or the probabilities of histories."""
-    from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
+    from serving.portable.read import MODELS
 
-    if run.config.target == "label":
-        outcomes = LocalPredictor(folder).outcome(sources)
-        return [np.array([each.probability for each in outcomes])]
-    answers: Sequence[Any] = (
-        LocalTranslator(folder).translate(sources)
-        if SOURCE_KINDS[run.config.source].tokens
-        else LocalReader(folder).read(sources)
-    )
+    model: Any = MODELS[task](folder)
+    if task == "predict":
+        return [np.array([each.probability for each in model.outcome(sources)])]
+    answers = (model.translate if task == "translate" else model.read)(sources)
     return [np.array([getattr(each, key) for each in answers]) for key in ("text", "score")]
 
 
@@ -162,81 +132,79 @@ def export(
     check_finite(runs)
     settings = ExportSettings(**keywords)
     check_search(replace(settings, precision="float32"), runs)
-    if form == "onnx":
-        return _export_onnx(runs, output, tell, settings)
     with _aside(output) as aside:
-        exported = _exported(runs, settings)
-        manifest = _manifest(runs, settings.written(runs[0], form))
-        compares = isinstance(exported, Exported) and settings.is_rounded
-        tell("tracing the model", 0.05)
-        with exporting():
-            signatures = exported.signatures()
-        tell("writing the SavedModel", 0.3 if compares else 0.6)
-        try:
-            tf.saved_model.save(exported.module, str(aside), signatures=signatures)
-            if compares:
-                tell("comparing its translations with those in float32", 0.4)
-                texts = compared_sources(runs[0])
-                plain = Exported(runs, replace(settings, precision="float32"))
-                with exporting():
-                    translate = traced(plain.translate, {"text": ((None,), "string")})
-                answers = (_translations(x, texts) for x in (translate, signatures["translate"]))
-                manifest["agreement"] = agreement(*answers)
-            extra = aside / "assets.extra"
-            extra.mkdir()
-            (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
-            warmup = extra / "tf_serving_warmup_requests"
-            _write_warmup(warmup, output.name, signatures, runs[0])
-        except tf.errors.OpError as error:
-            if "No space left" in error.message:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output)) from error
-            reason = re.sub(r"{{.*?}} ?", "", error.message.splitlines()[0])
-            raise UserError(f"cannot write {output}: {reason}") from error
-        return _number(aside, MANIFEST)
+        if form == "onnx":
+            return _number(aside, ONNX_MANIFEST, _write_onnx(runs, aside, output, tell, settings))
+        return _number(aside, MANIFEST, _write_saved_model(runs, aside, output, tell, settings))
 
 
-def _export_onnx(
-    runs: Sequence[Run], output: Path, tell: ReportStage, settings: ExportSettings
-) -> Path:
-    """Write a new version as ONNX graphs: see `export`."""
-    # Others need no onnx.
-    from serving.portable.write.graphs import check_numbers, write_folder, write_manifest
+def _write_saved_model(
+    runs: Sequence[Run], folder: Path, output: Path, tell: ReportStage, settings: ExportSettings
+) -> dict[str, Any]:
+    """Write a SavedModel into a folder, but for its manifest, which is returned: see `export`."""
+    exported = _exported(runs, settings)
+    manifest = _manifest(runs, settings.written(runs[0], "savedmodel"))
+    compares = isinstance(exported, Exported) and settings.is_rounded
+    tell("tracing the model", 0.05)
+    with exporting():
+        signatures = exported.signatures()
+    tell("writing the SavedModel", 0.3 if compares else 0.6)
+    try:
+        tf.saved_model.save(exported.module, str(folder), signatures=signatures)
+        if compares:
+            tell("comparing its translations with those in float32", 0.4)
+            texts = compared_sources(runs[0])
+            plain = Exported(runs, replace(settings, precision="float32"))
+            with exporting():
+                translate = traced(plain.translate, {"text": ((None,), "string")})
+            answers = (_translations(x, texts) for x in (translate, signatures["translate"]))
+            manifest["agreement"] = agreement(*answers)
+        warmup = folder / "assets.extra" / "tf_serving_warmup_requests"
+        warmup.parent.mkdir()
+        _write_warmup(warmup, output.name, signatures, runs[0])
+    except tf.errors.OpError as error:
+        if "No space left" in error.message:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output)) from error
+        reason = re.sub(r"{{.*?}} ?", "", error.message.splitlines()[0])
+        raise UserError(f"cannot write {output}: {reason}") from error
+    return manifest
 
-    check_numbers(settings.precision, settings.weights)
-    with _aside(output) as aside:
-        tell("writing the ONNX graphs", 0.5)
-        card = _manifest(runs, settings.written(runs[0], "onnx"))
-        form: dict[str, Any] = {
-            "tables": settings.tables,
-            "coverage_penalty": settings.coverage_penalty,
-        }
-        try:
-            write_folder(runs, aside, card, weights=settings.weights, **form)
-            if settings.is_rounded and (sources := compared_sources(runs[0])):
-                tell("comparing its answers with those in float32", 0.7)
-                with tempfile.TemporaryDirectory() as plain:
-                    write_folder(runs, Path(plain), card, **form)
-                    folders = Path(plain), aside
-                    answers = [_local_answers(runs[0], sources, folder) for folder in folders]
-                write_manifest(aside, {"agreement": agreement(*answers)})
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(output)) from error
-        return _number(aside, "manifest.json")
+
+def _write_onnx(
+    runs: Sequence[Run], folder: Path, output: Path, tell: ReportStage, settings: ExportSettings
+) -> dict[str, Any]:
+    """Write ONNX graphs into a folder; return their manifest: see `export`."""
+    from serving.portable.write.graphs import write_folder  # others need no onnx
+
+    tell("writing the ONNX graphs", 0.5)
+    card = _manifest(runs, settings.written(runs[0], "onnx"))
+    try:
+        manifest = write_folder(runs, folder, card, settings)
+        if settings.is_rounded and (sources := compared_sources(runs[0])):
+            tell("comparing its answers with those in float32", 0.7)
+            with tempfile.TemporaryDirectory() as plain:
+                write_folder(runs, Path(plain), card, replace(settings, weights="float32"))
+                folders = Path(plain), folder
+                answers = [_local_answers(manifest["task"], sources, each) for each in folders]
+            manifest["agreement"] = agreement(*answers)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(output)) from error
+    return manifest
 
 
-def _number(aside: Path, manifest: str) -> Path:
+def _number(aside: Path, name: str, manifest: dict[str, Any]) -> Path:
     """Give a whole version its number, the next where another export took it meanwhile.
 
-    Its manifest gets the SHA-256 of each of the other files.
+    Its manifest, a file of some name, gets the SHA-256 of each of the other files.
     """
     (aside / LOCK).unlink()
-    about, files = json.loads((aside / manifest).read_text(encoding="utf-8")), {}
+    (aside / name).unlink(missing_ok=True)
+    files = {}
     for path in sorted(each for each in aside.rglob("*") if each.is_file()):
         with path.open("rb") as file:
             files[path.relative_to(aside).as_posix()] = file_digest(file, "sha256").hexdigest()
-    del files[manifest]
-    text = json.dumps({**about, "files": files}, ensure_ascii=False, indent=1)
-    (aside / manifest).write_text(text + "\n", encoding="utf-8")
+    text = json.dumps({**manifest, "files": files}, ensure_ascii=False, indent=1)
+    (aside / name).write_text(text + "\n", encoding="utf-8")
     output = aside.parent
     while True:
         version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
@@ -313,15 +281,15 @@ def _manifest(runs: Sequence[Run], settings: dict[str, Any]) -> dict:
     }
 
 
-def _write_warmup(path: Path, name: str, signatures: Iterable[str], run: Run) -> None:
+def _write_warmup(path: Path, name: str, signatures: Mapping[str, Any], run: Run) -> None:
     """Write requests that TensorFlow Serving sends a version before it answers others."""
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature in signatures:
+        for signature, function in signatures.items():
             request = predict_pb2.PredictRequest()
             request.model_spec.name = name
             request.model_spec.signature_name = signature
             if SOURCE_KINDS[run.config.source].tokens:
-                inputs = dict.fromkeys(INPUTS[signature], WARMUP_TEXTS)
+                inputs = dict.fromkeys(function.structured_input_signature[1], WARMUP_TEXTS)
             else:
                 inputs = run.source.examples(2)
             for alias, values in inputs.items():

@@ -68,8 +68,9 @@ def _card(about: dict[str, Any]) -> Card:
         "Versions": _listed(f"{key} {value}" for key, value in about["versions"].items()),
     }
     # By which of them the epoch was chosen.
-    names = [deciding(kept), *FIGURES] if config.get("keep_by") != "perplexity" else []
-    by = next((FIGURES[name] for name in (*names, "val_perplexity") if name in kept), "")
+    by_loss = config.get("keep_by") == "perplexity"
+    names = ["val_perplexity"] if by_loss else [deciding(kept) or "", *FIGURES]
+    by = next((FIGURES[name] for name in names if name in kept), "")
     languages = _LANGUAGES.search(config["data"])
     return Card(
         lines,

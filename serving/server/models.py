@@ -127,7 +127,7 @@ class Version:
     """A version of a model. `error`: why loading failed; `refused`: fingerprint of those files."""
 
     state: int
-    error: Exception | None = None
+    error: StatusError | None = None
     refused: Fingerprint | None = None
     model: "LoadedModel | None" = None
     in_use: int = 0
@@ -261,7 +261,9 @@ class Models:
             version.model, version.state = self._load(path), State.AVAILABLE
             log.info("Loaded {name: %s version: %d}", model.name, number)
         except Exception as error:  # a damaged model may end in any of them
-            version.state, version.refused, version.error = State.END, files, error
+            version.state, version.refused = State.END, files
+            known = error if isinstance(error, StatusError) else None
+            version.error = known or StatusError(Code.UNKNOWN, str(error))
             with self._lock:
                 model.versions[number] = version
             if str(error) != str(last.error):
@@ -355,6 +357,6 @@ class Models:
                 version = versions[each]
                 error = version.error or StatusError(Code.OK, "")
                 status = response.model_version_status.add(version=each, state=version.state)
-                status.status.error_code = getattr(error, "code", Code.UNKNOWN)
-                status.status.error_message = str(error)
+                status.status.error_code = error.code
+                status.status.error_message = error.message
         return response

@@ -9,6 +9,7 @@ import onnxruntime
 from serving.portable.engine.graphs import Numbers, read_graph
 from serving.portable.engine.pack import join_parts
 from serving.portable.write.graphs import write_graphs
+from serving.portable.write.settings import ExportSettings
 from tests.serving.javascript import run
 from training.config.schema import load_preset, override
 from training.data.store import END_ID
@@ -81,7 +82,9 @@ class Graphs:
 
     def __init__(self, config, model, folder, bits=32, others=(), coverage_penalty=0.0):
         parts = [(config, model), *others]
-        self.about = write_graphs(parts, folder, bits, coverage_penalty=coverage_penalty)
+        weights = {32: "float32", 8: "int8"}[bits]
+        settings = ExportSettings(coverage_penalty=coverage_penalty, weights=weights)
+        self.about = write_graphs(parts, folder, settings)
         self.folder, self._sessions = folder, {}
 
     def run(self, graph, **inputs):

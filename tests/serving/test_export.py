@@ -221,7 +221,7 @@ def test_exports_that_end_together_have_numbers_of_their_own(tmp_path, monkeypat
     with writer._aside(tmp_path) as aside:
         (aside / "manifest.json").write_text("{}")
         (aside / "weights.bin").write_bytes(b"abc")
-        assert writer._number(aside, "manifest.json") == tmp_path / "2"
+        assert writer._number(aside, "manifest.json", {}) == tmp_path / "2"
     files = json.loads((tmp_path / "2" / "manifest.json").read_text())["files"]
     assert files == {  # of NIST's example
         "weights.bin": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -107,7 +107,7 @@ class Pronouncer(LocalTranslator):
         They can be read, see `unreadable`. Threads have a batch of their own; the answers are the
         same for any number. Raises ValueError for more than the search finds.
         """
-        check_count("--nbest", count, 1, self._settings.width)
+        check_count("--nbest", count, 1, self._width)
 
         def answer(result: Any) -> list[Pronunciation]:
             rows = zip(result.ids, result.log_probs, result.scores, strict=True)
@@ -123,7 +123,7 @@ class Pronouncer(LocalTranslator):
         def work(batch: Sequence[str]) -> list[tuple[str, list[Pronunciation]]]:
             answers = dict(zip(batch, search(batch, count), strict=True))
             for word in (word for word, each in answers.items() if not each):  # the best is silence
-                (several,) = search([word], self._settings.width)
+                (several,) = search([word], self._width)
                 answers[word] = several[:count]
             return list(answers.items())
 

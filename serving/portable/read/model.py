@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from pathlib import Path
@@ -231,10 +231,18 @@ class Result(NamedTuple):
 
 
 class LocalSearch(LocalModel):
-    """Base class of the models that search for texts; their `nbest` returns `num_results` of them.
+    """Base class of the models that search for texts by the graph `main`.
 
-    Arguments as of `LocalModel` and `SearchLimits`.
+    Args:
+        path: as of `LocalModel`, with `batch_size` and `threads`.
+        beam_width: the hypotheses of each source; of this and the next two, None is the export's.
+        num_results: of these, at most so many are returned by `nbest`.
+        length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
+
+    Raises ValueError or TypeError for a setting that is not possible.
     """
+
+    main: ClassVar[str]
 
     def __init__(
         self,
@@ -247,64 +255,50 @@ class LocalSearch(LocalModel):
         threads: int = 1,
     ) -> None:
         super().__init__(path, batch_size, threads)
-        self._settings = SearchLimits(self.manifest, beam_width, num_results, length_penalty)
+        defaults, size = self.manifest["settings"], self.manifest["tokenizers"]["target"]["size"]
+        for name, count in (("beam_width", beam_width), ("num_results", num_results)):
+            if count is not None:
+                check_count(name, count, -math.inf)
+        self._width = defaults["beam_width"] if beam_width is None else beam_width
+        usual = min(defaults.get("num_results", 1), self._width)
+        self._results = usual if num_results is None else num_results
+        self._penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
+        if isinstance(self._penalty, bool) or not isinstance(self._penalty, int | float):
+            received = shown(self._penalty)
+            raise TypeError(f"expected a number as length_penalty. Received: {received}")
+        if not 1 <= self._results <= self._width <= size:
+            raise ValueError(
+                "expected 1 <= num_results <= beam_width <= tokens of the vocabulary. Received: "
+                f"{self._results}, {self._width}, {size}"
+            )
+        if not 0 <= self._penalty < math.inf:
+            raise ValueError(f"expected a finite length_penalty >= 0. Received: {self._penalty}")
+        self._copies = self.manifest.get("copies", False)
+        self._replaces = defaults.get("replaces_unknown", False)
         self._load()
 
     def _load(self) -> None:
         """Load the parts of the export that are none of its graphs."""
         self._target = load_tokenizer(self._folder.path, self.manifest["tokenizers"]["target"])
 
+    def _run(self, source: dict[str, np.ndarray], results: int, weights: bool) -> Iterator[Result]:
+        """Search for so many results of each row of the graph's own input.
 
-class SearchLimits:
-    """The settings of a search; None stands for the export's own.
-
-    `beam_width` is the hypotheses of each source, of which `num_results` are wanted at most; scores
-    are divided by `((5 + length) / 6) ** length_penalty`. Raises ValueError for a setting that is
-    not possible.
-    """
-
-    def __init__(
-        self,
-        manifest: dict[str, Any],
-        beam_width: int | None,
-        num_results: int | None,
-        length_penalty: float | None,
-    ) -> None:
-        defaults, size = manifest["settings"], manifest["tokenizers"]["target"]["size"]
-        for name, count in (("beam_width", beam_width), ("num_results", num_results)):
-            if count is not None:
-                check_count(name, count, -math.inf)
-        self.width = defaults["beam_width"] if beam_width is None else beam_width
-        usual = min(defaults.get("num_results", 1), self.width)
-        self.results = usual if num_results is None else num_results
-        self.penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
-        if isinstance(self.penalty, bool) or not isinstance(self.penalty, int | float):
-            raise TypeError(f"expected a number as length_penalty. Received: {shown(self.penalty)}")
-        if not 1 <= self.results <= self.width <= size:
-            raise ValueError(
-                "expected 1 <= num_results <= beam_width <= tokens of the vocabulary. Received: "
-                f"{self.results}, {self.width}, {size}"
-            )
-        if not 0 <= self.penalty < math.inf:
-            raise ValueError(f"expected a finite length_penalty >= 0. Received: {self.penalty}")
-
-    def run(
-        self, folder: Folder, graph: str, source: dict[str, np.ndarray], results: int, weights: bool
-    ) -> dict[str, np.ndarray]:
-        """Search for so many results of the graph's own input; return the graph's outputs."""
+        Raises ValueError for ids that the vocabulary lacks: files do not fit.
+        """
         settings = {
-            "beam_width": np.array([self.width]),
+            "beam_width": np.array([self._width]),
             "num_results": np.array([results]),
-            "length_penalty": np.array(self.penalty, "float32"),
+            "length_penalty": np.array(self._penalty, "float32"),
             "with_weights": np.array([weights]),
         }
-        return folder.run(graph, {**source, **settings})
-
-
-def check_ids(ids: np.ndarray, size: int) -> None:
-    """Raise ValueError for ids that a vocabulary of some size lacks: files do not fit."""
-    if ids.size and not 0 <= ids.min() <= ids.max() < size:
-        raise ValueError(f"a graph expected {size} tokens. Received: token {ids.max()}")
+        out = self._folder.run(self.main, {**source, **settings})
+        ids, size = out["found"], self._target.size
+        if not self._copies and ids.size and not 0 <= ids.min() <= ids.max() < size:
+            raise ValueError(f"a graph expected {size} tokens. Received: token {ids.max()}")
+        if self._replaces:
+            ids = replaced(ids, out["weights"], size)
+        return map(Result, ids, *(out[name] for name in ("log_probs", "scores", "weights")))
 
 
 def text_of(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:

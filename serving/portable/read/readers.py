@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from functools import partial
 from itertools import chain
@@ -21,7 +21,6 @@ from serving.portable.read.model import (
     LocalSearch,
     Result,
     Signatures,
-    check_ids,
     declared,
     hypotheses,
     shown_places,
@@ -38,7 +37,7 @@ class LocalReader(LocalSearch):
     Arguments as of `LocalSearch`; `batch_size` images are read together.
     """
 
-    task = "read"
+    task, main = "read", "reader"
 
     @property
     def _size(self) -> tuple[int, int, int]:
@@ -49,7 +48,7 @@ class LocalReader(LocalSearch):
         """See the base class."""
         height, width = self.manifest["source"]["regions"]
         names = ["read", "texts", *(["regions"] if self.manifest["attends"] else [])]
-        return declared(names, N=self._settings.results, H=height, W=width)
+        return declared(names, N=self._results, H=height, W=width)
 
     def read(
         self, images: Sequence[Any], keep_errors: bool = False
@@ -61,8 +60,8 @@ class LocalReader(LocalSearch):
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> list[list[Hypothesis] | InvalidRequestError]:
         """Each image's texts, best first."""
-        count = self._settings.results
-        return self._read(images, keep_errors, partial(hypotheses, self._target), results=count)
+        answer = partial(hypotheses, self._target)
+        return self._read(images, keep_errors, answer, self._results)
 
     def regions(
         self, images: Sequence[Any], keep_errors: bool = False
@@ -91,7 +90,8 @@ class LocalReader(LocalSearch):
         def work(rows: Sequence[int]) -> list[T | InvalidRequestError]:
             pixels = [self._pixels(row, images[row], keep) for row in rows]
             good = [each for each in pixels if isinstance(each, np.ndarray)]
-            answers = self._search(np.array(good), results, with_weights) if good else iter(())
+            source = {"pixels": np.array(good)}
+            answers = self._run(source, results, with_weights) if good else iter(())
             return [
                 answer(next(answers)) if isinstance(each, np.ndarray) else each for each in pixels
             ]
@@ -109,15 +109,6 @@ class LocalReader(LocalSearch):
             if not keep:
                 raise error from None
             return error
-
-    def _search(
-        self, pixels: np.ndarray, results: int = 1, with_weights: bool = False
-    ) -> Iterator[Result]:
-        """Return the results of pixels `(B, H, W, C)`."""
-        source = {"pixels": pixels}
-        out = self._settings.run(self._folder, "reader", source, results, with_weights)
-        check_ids(out["found"], self._target.size)
-        return map(Result, *(out[name] for name in ("found", "log_probs", "scores", "weights")))
 
     def _reading(self, result: Result) -> Reading:
         best, *_ = hypotheses(self._target, result)

@@ -28,12 +28,10 @@ from serving.portable.read.model import (
     LocalSearch,
     Result,
     Signatures,
-    check_ids,
     check_running,
     declared,
     hypotheses,
     padded,
-    replaced,
     shown_places,
     text_of,
     token_of,
@@ -70,7 +68,7 @@ class LocalTranslator(LocalSearch):
     together.
     """
 
-    task = "translate"
+    task, main = "translate", "translator"
 
     def _load(self) -> None:
         super()._load()
@@ -78,14 +76,13 @@ class LocalTranslator(LocalSearch):
         self._source = load_tokenizer(self._folder.path, about["tokenizers"]["source"])
         self._most = about["settings"]["max_source_length"]
         self._bound = about["settings"].get("target_bound", [2, 10])
-        self._copies, self._spelling = about.get("copies", False), about.get("spelling")
-        self._replaces = about["settings"].get("replaces_unknown", False)
+        self._spelling = about.get("spelling")
 
     def signatures(self) -> Signatures:
         """See the base class."""
         there = {"align": self.manifest["attends"], "score": not self._copies}
         names = ["translate", "translations", *(name for name in there if there[name])]
-        return declared(names, N=self._settings.results)
+        return declared(names, N=self._results)
 
     def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
         """The best translation of each text; with `split`, sentence by sentence."""
@@ -102,7 +99,7 @@ class LocalTranslator(LocalSearch):
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
         """Each text's translations, best first."""
-        read, count = self._read(checked_texts(texts)), self._settings.results
+        read, count = self._read(checked_texts(texts)), self._results
         answers = self._search(read, count, partial(hypotheses, self._target))
         return [
             [read.told(one, row) for one in several or [Hypothesis("", 0.0)] * count]
@@ -151,7 +148,7 @@ class LocalTranslator(LocalSearch):
                     log_probs = np.zeros_like(log_probs)  # nothing is translated as nothing
                 each = [float(x) for x in log_probs[: len(ids)]]
                 tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
-                norm = ((5 + len(ids)) / 6) ** self._settings.penalty
+                norm = ((5 + len(ids)) / 6) ** self._penalty
                 cut, unknown = read.truncated[row] or too_long[row], read.unknown[row]
                 scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut, unknown)
 
@@ -190,23 +187,17 @@ class LocalTranslator(LocalSearch):
             weights = with_weights or self._replaces
             weights |= any(parts[number][0] in found for number in numbers)
             source = {"ids": padded([parts[number][1].ids for number in numbers])}
-            out = self._settings.run(self._folder, "translator", source, results, weights)
-            if not self._copies:
-                check_ids(out["found"], self._target.size)
-            if self._replaces:
-                out["found"] = replaced(out["found"], out["weights"], self._target.size)
-            each = (out[name] for name in ("found", "log_probs", "scores", "weights"))
-            for number, *of_part in zip(numbers, *each, strict=True):
+            for number, result in zip(numbers, self._run(source, results, weights), strict=True):
                 row = parts[number][0]
                 if row in found:
-                    found[row][number] = Result(*of_part)
+                    found[row][number] = result
                 else:
-                    answers[row] = answer(Result(*of_part)._replace(copied=read.tokens[row]))
+                    answers[row] = answer(result._replace(copied=read.tokens[row]))
 
         self._each(_by_length([part.ids for _, part in parts]), work)
         for row, results_of in found.items():
             in_order = [results_of[number] for number in sorted(results_of)]
-            answers[row] = answer(join(windows[row], in_order, self._settings.penalty))
+            answers[row] = answer(join(windows[row], in_order, self._penalty))
         return answers
 
     def _best(self, result: Result) -> Translation:

@@ -14,18 +14,13 @@ from serving.portable.write.mechanisms import make
 from serving.portable.write.mechanisms.mechanism import Rows, Values
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import advance, array, read_cell
-from training.command.errors import UserError
 from training.data.store import UNK_ID
 from training.model.aligned import FARTHEST, NEVER
 from training.model.aligned import TINY as LEAST
 
 
 class Copying:
-    """The mixture of `keras_attention.PointerGenerator`.
-
-    Args:
-        model: of `training.model`, which copies.
-    """
+    """The mixture of `keras_attention.PointerGenerator`, of a model that copies."""
 
     def __init__(self, model: keras.Model) -> None:
         words: Any = model.get_layer("source_words")
@@ -99,17 +94,12 @@ class Decoder:
 
     def __init__(self, model: keras.Model) -> None:
         layer = model.get_layer("decoder")
-        if layer.output_kernel is None:
-            raise UserError("ONNX expected a decoder with readout_units")
         self._cells = [read_cell(cell) for cell in getattr(layer.cell, "cells", [layer.cell])]
         self._embeddings = array(model.get_layer("target_embedding").embeddings)
         self.vocabulary, dim = self._embeddings.shape
         self.output_size, size = layer.output_size, layer.context_size
         self._bahdanau, self._feeds = layer.order == "bahdanau", layer.input_feeding
         self._deep = layer.readout == "deep"
-        activation = layer.activation.__name__
-        if activation != "tanh" and not self._deep:
-            raise UserError(f"ONNX expected a decoder with activation=tanh. Received: {activation}")
         units = self._cells[-1].units
         self._attention = make(layer.attention, units, size)
         self._gate = (array(layer.gate_kernel), array(layer.gate_bias)) if layer.gate else None
@@ -134,12 +124,9 @@ class Decoder:
         self._output = _output(model, self._embeddings)
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return tensors that depend on the memory alone, `(B, …)` by name.
+        """Return tensors that depend on the memory `(B, S, dim)` alone, `(B, …)` by name.
 
-        Args:
-            g: the graph.
-            memory: `(B, S, dim)`.
-            mask: boolean `(B, 1, S)`.
+        The mask is boolean `(B, 1, S)`.
         """
         heads = self._attention.heads
         if heads == 1:
@@ -151,27 +138,16 @@ class Decoder:
         return {"values": values, "mask": mask, **self._attention.prepare(g, memory, mask)}
 
     def start(self, g: Graph, memory: Value, states: list[Value]) -> Values:
-        """Return the state before the first step, `(B, …)` by name.
-
-        Args:
-            g: the graph.
-            memory: `(B, S, dim)`.
-            states: of the cells, each `(B, units)`.
-        """
+        """Return the state before the first step, `(B, …)` by name; the cells' are `(B, units)`."""
         state = {f"state_{number}": x for number, x in enumerate(states)}
         if self._feeds:
             state["output"] = g.expand(0.0, g.size(memory, 0), self.output_size)
         return {**state, **self._attention.start(g, memory)}
 
     def step(self, g: Graph, times: Products, tokens: Value, memory: Values, state: Values) -> Step:
-        """Take a step.
+        """Take a step with tokens `(B·n,)` and the state `(B·n, …)` of `start` or the last step.
 
-        Args:
-            g: the graph.
-            times: for the products of rows.
-            tokens: `(B·n,)`.
-            memory: the result of `prepare`.
-            state: from `start` or the last step, `(B·n, …)`.
+        `times` makes the products of rows; `memory` is the result of `prepare`.
         """
         rows = Rows(g, g.size(memory["mask"], 0))
         of_tokens = times.embedded(self._embeddings, tokens, *self._of_token)
@@ -200,13 +176,9 @@ class Decoder:
         return Step(output, weights, {**new, **looked})
 
     def log_probs(self, g: Graph, times: Products, output: Value, part: int) -> Value:
-        """Return log-probabilities `(B·n, V)` of the next token.
+        """Return log-probabilities `(B·n, V)` of the next token, from the output of a step.
 
-        Args:
-            g: the graph.
-            times: for the product.
-            output: of a step.
-            part: V is filled up to a multiple of it with tokens of probability 0.
+        V is filled up to a multiple of `part` with tokens of probability 0.
         """
         kernel, bias = self._output
         missing = -kernel.shape[1] % part
@@ -263,11 +235,7 @@ def _output(model: keras.Model, embeddings: np.ndarray) -> tuple[np.ndarray, np.
 
 
 class Aligned:
-    """An `AlignedDecoder`, with the attributes and methods of `Decoder`.
-
-    Args:
-        model: of `training.model`.
-    """
+    """An `AlignedDecoder`, with the attributes and methods of `Decoder`."""
 
     def __init__(self, model: keras.Model) -> None:
         layer = model.get_layer("decoder")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,10 +31,11 @@ class Encoded(NamedTuple):
     states: list[Value]
 
 
-class Encoder(ABC):
+class Encoder:
     """Base class of the encoders of a run; `bits` of products are 32 or 8.
 
-    `attends` says whether the memory is attended to; if not, it is the summary alone.
+    An encoder has `input`, which adds the graph's input, and is called with it. `attends` says
+    whether the memory is attended to; if not, it is the summary alone.
     """
 
     def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
@@ -44,14 +44,6 @@ class Encoder(ABC):
         bridges = [layer for layer in self._model.layers if layer.name.startswith("bridge_")]
         bridges.sort(key=lambda layer: int(layer.name.removeprefix("bridge_")))
         self._bridges = [(array(layer.kernel), array(layer.bias)) for layer in bridges]
-
-    @abstractmethod
-    def input(self, g: Graph) -> Value:
-        """Add the graph's input."""
-
-    @abstractmethod
-    def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
-        """Read a source."""
 
     def encoded(
         self, g: Graph, times: Products, memory: Value, mask: Value, summary: Value

@@ -15,7 +15,7 @@ from onnx import helper
 FILE = "weights.bin"
 _INLINE_BYTES = 1024  # smaller ones are part of the graph
 _ALIGNMENT = 4096  # of pages, so that a file can be mapped
-OPSET, IR_VERSION = 21, 10
+OPSET, _IR_VERSION = 21, 10
 # The dtype of a node's first output where it is not that of the first input.
 _DTYPES = {
     "Shape": "int64",
@@ -25,12 +25,6 @@ _DTYPES = {
     "QuantizeLinear": "uint8",
     **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"), "bool"),
 }
-_SECOND = {"TopK": "int64"}  # of the second output
-
-
-def inline(array: np.ndarray) -> bool:
-    """Whether a constant is part of the graph that it is used in."""
-    return array.nbytes < _INLINE_BYTES
 
 
 class Constants:
@@ -136,7 +130,7 @@ class Graph:
     def constant(self, value: Any, dtype: str | None = None) -> Value:
         """Add a constant: a large one is stored once for all graphs of the folder."""
         array = np.asarray(value, dtype or _dtype_of(value))
-        if not inline(array):
+        if array.nbytes >= _INLINE_BYTES:
             proto = self._shared.add(array)
             self._used[proto.name] = proto
             return Value(self, proto.name, str(array.dtype))
@@ -166,8 +160,6 @@ class Graph:
         first = values[1] if op == "Where" else values[0] if values else None
         dtype = dtype or _DTYPES.get(op) or (first.dtype if first else "float32")
         made = [Value(self, name, dtype) for name in names]
-        if op in _SECOND:
-            made[1].dtype = _SECOND[op]
         return made[0] if outputs == 1 else made
 
     def _lift(self, x: Any, like: str | None) -> Value:
@@ -242,6 +234,7 @@ class Graph:
     def top(self, x: Value, k: Value) -> tuple[Value, Value]:
         """Return the `k` greatest of the last axis and their places, the greatest first."""
         values, places = self("TopK", x, k, outputs=2)
+        places.dtype = "int64"
         return values, places
 
     # Loops.
@@ -259,20 +252,14 @@ class Graph:
         `outputs`. Returns the last state, and the outputs of all turns, `(turns, …)`.
         """
         turn, going = (f"{name}_{next(self._numbers)}" for name in ("turn", "going"))
-        inner = {name: self._inner(name, x) for name, x in state.items()}
-        self._scopes.append(_Scope())
+        inner = self._open(state)
         again, new, out = body(inner)
-        # An output of a body may not be a value from outside of it.
-        results = [self("Identity", x) for x in (again, *(new[name] for name in state), *out)]
-        inputs = [_info(turn, "int64", ()), _info(going, "bool", ())]
-        inputs += [_info(x.name, x.dtype) for x in inner.values()]
-        graph = self._close("loop", inputs, results)
+        inputs = [_info(turn, "int64", ()), _info(going, "bool", ()), *_infos(inner)]
+        results = [new[name] for name in state] + out
+        graph = self._close("loop", inputs, [again, *results])
         node = [most, self.constant(True, "bool"), *state.values()]
         made = self("Loop", *node, outputs=len(state) + outputs, body=graph)
-        made = [made] if isinstance(made, Value) else made
-        for x, result in zip(made, results[1:], strict=True):
-            x.dtype = result.dtype
-        return dict(zip(state, made, strict=False)), made[len(state) :]
+        return _states_and_outputs(state, made, results)
 
     def scan(
         self,
@@ -290,30 +277,25 @@ class Graph:
         `steps`, or writes an output, from its end. Returns the last state, and the outputs of all
         steps, `(steps, …)`.
         """
-        inner, at_step = (
-            {k: self._inner(k, x) for k, x in group.items()} for group in (state, steps)
-        )
-        self._scopes.append(_Scope())
-        new, out = body(inner, at_step)
-        results = [self("Identity", x) for x in (*(new[name] for name in state), *out)]
-        inputs = [_info(x.name, x.dtype) for x in (*inner.values(), *at_step.values())]
+        inner = self._open({**state, **steps})
+        new, out = body({k: inner[k] for k in state}, {k: inner[k] for k in steps})
+        results = [new[name] for name in state] + out
         made = self(
             "Scan",
             *state.values(),
             *steps.values(),
             outputs=len(ranks),
-            body=self._close("scan", inputs, results, ranks),
+            body=self._close("scan", _infos(inner), results, ranks),
             num_scan_inputs=len(steps),
             scan_input_directions=list(directions) or [0] * len(steps),
             scan_output_directions=list(output_directions) or [0] * (len(ranks) - len(state)),
         )
-        made = [made] if isinstance(made, Value) else made
-        for x, result in zip(made, results, strict=True):
-            x.dtype = result.dtype
-        return dict(zip(state, made, strict=False)), made[len(state) :]
+        return _states_and_outputs(state, made, results)
 
-    def _inner(self, name: str, outside: Value) -> Value:
-        return Value(self, f"{name}_{next(self._numbers)}", outside.dtype)
+    def _open(self, outside: Mapping[str, Value]) -> dict[str, Value]:
+        """Begin the body of a loop; return its inputs for values from outside."""
+        self._scopes.append(_Scope())
+        return {k: Value(self, f"{k}_{next(self._numbers)}", x.dtype) for k, x in outside.items()}
 
     def _close(
         self,
@@ -322,6 +304,8 @@ class Graph:
         results: list[Value],
         ranks: Sequence[int] = (),
     ) -> onnx.GraphProto:
+        """End the body of a loop, whose outputs may not be values from outside of it."""
+        results = [self("Identity", x) for x in results]
         scope = self._scopes.pop()
         outputs = [
             _info(x.name, x.dtype, None if rank is None else [f"{x.name}_{i}" for i in range(rank)])
@@ -357,7 +341,7 @@ class Graph:
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
+            ir_version=_IR_VERSION,
             producer_name="keras-attention",
         )
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
@@ -386,6 +370,20 @@ def _info(name: str, dtype: str, shape: Any = None) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(
         name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
     )
+
+
+def _infos(values: Mapping[str, Value]) -> list[onnx.ValueInfoProto]:
+    return [_info(x.name, x.dtype) for x in values.values()]
+
+
+def _states_and_outputs(
+    state: Mapping[str, Value], made: Value | list[Value], results: list[Value]
+) -> tuple[dict[str, Value], list[Value]]:
+    """Return the last state and the outputs of a loop, with the dtypes of its body's results."""
+    made = [made] if isinstance(made, Value) else made
+    for x, result in zip(made, results, strict=True):
+        x.dtype = result.dtype
+    return dict(zip(state, made, strict=False)), made[len(state) :]
 
 
 def _signature(info: onnx.ValueInfoProto) -> tuple[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -12,12 +12,14 @@ import keras
 import numpy as np
 import onnx
 
+from serving.portable.read.manifest import FORMAT, MANIFEST
 from serving.portable.write.decoder import Aligned, Copying, Decoder
 from serving.portable.write.encoders import ImageEncoder, TextEncoder, write_predictor
 from serving.portable.write.graph import OPSET, Constants, Graph, Value
 from serving.portable.write.mechanisms.mechanism import Values
 from serving.portable.write.products import Products
 from serving.portable.write.search import GraphSettings, part_of, search
+from serving.portable.write.settings import BITS, ExportSettings
 from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.pieces import SENTENCEPIECE, model_of
@@ -35,8 +37,6 @@ ENCODERS: dict[str, type[TextEncoder] | type[ImageEncoder]] = {
     "image": ImageEncoder,
 }
 MAIN = {"text": "translator", "image": "reader"}
-MANIFEST = "manifest.json"
-BITS = {"float32": 32, "int8": 8}
 TASKS = {"text": "translate", "image": "read", "events": "predict"}  # by kind of source
 
 
@@ -132,22 +132,17 @@ def _joined(values: Sequence[Values]) -> Values:
 
 
 def write_graphs(
-    parts: Sequence[tuple[Config, keras.Model]],
-    folder: Path,
-    bits: int,
-    tables: bool = True,
-    coverage_penalty: float = 0.0,
+    parts: Sequence[tuple[Config, keras.Model]], folder: Path, settings: ExportSettings
 ) -> dict[str, Any]:
     """Write `encoder.onnx`, `step.onnx`, `translator.onnx` or `reader.onnx`, and their weights.
 
     `parts` are a model of `training.model.seq2seq.build_seq2seq`, or several that are used as an
-    ensemble, each with its configuration; `bits` of products are 32 or 8; for `tables` see
-    `Products`, for the search `keras_attention.beam_search`. Returns the dtypes and shapes of all
-    inputs and outputs, by graph; and under "memory" and "state" the names of the inputs of every
-    step, and of those that change from step to step. Raises UserError for a part that has no form
-    in ONNX here.
+    ensemble, each with its configuration. Returns the dtypes and shapes of all inputs and outputs,
+    by graph; and under "memory" and "state" the names of the inputs of every step, and of those
+    that change from step to step. Raises UserError for a part that has no form in ONNX here.
     """
-    model, constants = Ensemble(parts, bits, tables), Constants()
+    model = Ensemble(parts, BITS[settings.weights], settings.tables)
+    constants = Constants()
     written: dict[str, Any] = {}
 
     g = Graph(constants)
@@ -176,7 +171,7 @@ def write_graphs(
 
     g = Graph(constants)
     source = model.encoder.input(g)
-    settings = GraphSettings(
+    asked = GraphSettings(
         g.input("beam_width", "int64", 1),
         g.input("num_results", "int64", 1),
         g.input("length_penalty", "float32"),
@@ -194,8 +189,8 @@ def write_graphs(
         state,
         model.encoder.limits(g, source),
         vocabulary,
-        settings,
-        coverage_penalty,
+        asked,
+        settings.coverage_penalty,
     )
     main = MAIN[parts[0][0].source]
     written[main] = g.save(
@@ -211,50 +206,36 @@ def write_graphs(
     return written
 
 
-def check_numbers(precision: str, weights: str) -> None:
-    """Raise a UserError, which names it, for numbers that have no form in ONNX here."""
-    expected = (("precision", precision, ["float32"]), ("weights", weights, [*BITS]))
-    for name, value, choices in expected:
-        if value not in choices:
-            raise UserError(
-                f"--format onnx expected --{name} {' or '.join(choices)}. Received: {value}"
-            )
-
-
 def write_folder(
-    runs: Sequence[Run],
-    folder: Path,
-    card: dict[str, Any],
-    *,
-    weights: str = "float32",
-    tables: bool = True,
-    coverage_penalty: float = 0.0,
-) -> None:
+    runs: Sequence[Run], folder: Path, card: dict[str, Any], settings: ExportSettings
+) -> dict[str, Any]:
     """Write an ONNX export of runs, several as an ensemble, into an empty directory.
 
-    `card` is the manifest's part about the runs and the search; for `weights`, "float32" or "int8",
-    and `tables` see `serving.portable.write.products`. Raises UserError for a part of the model
-    that has no form in ONNX here.
+    `card` is the manifest's part about the runs and the search. Returns the manifest. Raises
+    UserError for a part of the model, or a precision, that has no form in ONNX here.
     """
+    if settings.precision != "float32":
+        raise UserError(
+            f"--format onnx expected --precision float32. Received: {settings.precision}"
+        )
     run, (factor, more) = runs[0], bound_of(runs)
-    settings, config = dict(card["settings"]), run.config
+    search, config = dict(card["settings"]), run.config
     if SOURCE_KINDS[config.source].tokens:
-        settings["target_bound"] = factor, more
+        search["target_bound"] = factor, more
         config = dataclasses.replace(config, target_bound=f"{factor}x+{more}")
     parts = [(config, run.model), *((run.config, run.model) for run in runs[1:])]
-    bits = BITS[weights]
     if run.config.target == "label":
-        graphs, sides = write_predictor(parts, folder, bits), {}
+        graphs, sides = write_predictor(parts, folder, BITS[settings.weights]), {}
     else:
-        graphs = write_graphs(parts, folder, bits, tables, coverage_penalty)
+        graphs = write_graphs(parts, folder, settings)
         sides = {"target": run.target_tokenizer}
         if SOURCE_KINDS[run.config.source].tokens:
             sides["source"] = run.source_tokenizer
     manifest = {
         **card,
-        "format": "onnx",
+        "format": FORMAT,
         "task": TASKS[run.config.source],
-        "settings": settings,
+        "settings": search,
         "copies": run.config.copy,
         "attends": all(run.config.attention != "none" for run in runs),
         **({"spelling": spelling._asdict()} if (spelling := spelling_of(runs)) else {}),
@@ -264,7 +245,9 @@ def write_folder(
         "ids": {"pad": PAD_ID, "unknown": UNK_ID, "start": START_ID, "end": END_ID},
     }
     manifest["versions"] = {**card["versions"], "onnx": onnx.__version__, "opset": OPSET}
-    write_manifest(folder, manifest)
+    text = json.dumps(manifest, ensure_ascii=False, indent=1)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    return manifest
 
 
 def _about_source(run: Run) -> dict[str, Any]:
@@ -279,14 +262,6 @@ def _about_source(run: Run) -> dict[str, Any]:
     names = source.schema.inputs()
     logged = [name for name, logs in zip(names, source.schema.logged(), strict=True) if logs]
     return {"columns": ["time", *names], "log": logged, "max_events": source.most}
-
-
-def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:
-    """Write the manifest, or add entries to it."""
-    path = folder / MANIFEST
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    text = json.dumps({**before, **more}, ensure_ascii=False, indent=1)
-    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path, side: str) -> dict[str, Any]:

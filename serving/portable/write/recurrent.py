@@ -11,15 +11,13 @@ import numpy as np
 
 from serving.portable.write.graph import Graph, Value
 from serving.portable.write.products import Products
-from training.command.errors import UserError
 
-CELL_KINDS = {
+_KINDS = {
     keras.layers.SimpleRNNCell: "rnn",
     keras.layers.GRUCell: "gru",
     keras.layers.LSTMCell: "lstm",
 }
 _STATES = {"rnn": 1, "gru": 1, "lstm": 2}
-_ACTIVATIONS = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 _OWN = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
 # Where ONNX has the gates of Keras: z, r, candidate; i, o, f, candidate.
 _ORDER = {"rnn": [0], "gru": [0, 1, 2], "lstm": [0, 3, 1, 2]}
@@ -47,23 +45,11 @@ class Cell:
 
 
 def read_cell(cell: Any) -> Cell:
-    """Return the weights of a built Keras cell.
-
-    Raises UserError for a cell that has no form in ONNX here.
-    """
-    kind = CELL_KINDS.get(type(cell))
-    if kind is None:
-        raise UserError(f"ONNX expected a cell of a preset. Received: {type(cell).__name__}")
-    for name, default in _ACTIVATIONS.items():
-        activation = getattr(getattr(cell, name, None), "__name__", default)
-        if activation != default:
-            raise UserError(f"ONNX expected a cell with {name}={default}. Received: {activation}")
-    if not (cell.use_bias and getattr(cell, "reset_after", True)):
-        raise UserError("ONNX expected a cell with use_bias and reset_after. Received: one without")
+    """Return the weights of a built Keras cell of `training.model`."""
     kernel, recurrent, bias = map(array, (cell.kernel, cell.recurrent_kernel, cell.bias))
     zeros = np.zeros(kernel.shape[1], "float32")
     of_inputs, of_state = bias if bias.ndim == 2 else (bias, zeros)
-    return Cell(kind, cell.units, kernel, recurrent, of_inputs, of_state)
+    return Cell(_KINDS[type(cell)], cell.units, kernel, recurrent, of_inputs, of_state)
 
 
 def array(weight: Any) -> np.ndarray:
@@ -143,7 +129,7 @@ def read_sequence(
     """
     last: list[Value] = []
     for cells in layers:
-        own = bits == 32 and inputs.lengths and all(cell.kind in _OWN for cell in cells)
+        own = bits == 32 and inputs.lengths
         x, last = (_by_own if own else _by_scan)(g, times, cells, inputs)
         inputs = inputs._replace(x=x, embeddings=None)
     return g("Transpose", inputs.x, perm=[1, 0, 2]), g.concat(last, axis=-1)
