@@ -59,7 +59,7 @@ class UnexpectedResponseError(ServingError):
 def from_rpc_error(
     error: grpc.RpcError, target: str, model: str, timeout: float, has_tls: bool = False
 ) -> ServingError:
-    """The typed error for a failed call."""
+    """Return the typed error of a failed call."""
     code, kind = error.code(), ServingError
     detail = ((error.details() or "").splitlines() or [""])[0]
     message = f"the server at {target} failed with {code.name}"

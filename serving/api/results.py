@@ -141,16 +141,16 @@ def unseen(letters: str) -> str:
 
 
 def split_sentences(text: str) -> list[tuple[str, str]]:
-    """(sentence, white space after it) of a text, in order."""
+    """Return the sentences of a text in order, each with the white space after it."""
     parts = _SENTENCE_END.split(text.strip())
     pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
     return [(sentence, gap) for sentence, gap in pairs if sentence]
 
 
 def join_sentences(pieces: Sequence[tuple[Translation, str]]) -> Translation:
-    """One translation of sentences and the white space after each.
+    """Join translations of sentences, each with the white space after it, to one.
 
-    The score is the mean of the sentences', and it is truncated where any of them is.
+    The score is the mean of the sentences'; the whole is truncated where a sentence is.
     """
     if not pieces:
         return Translation("", 0.0)

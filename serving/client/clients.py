@@ -42,12 +42,12 @@ _TOKENS = "tokens", "token_probabilities"
 
 
 def write_texts(texts: Sequence[str], name: str = "text") -> dict[str, Message]:
-    """An input of a request. A lone surrogate has no UTF-8 form: it becomes "?"."""
+    """Return texts as an input of a request; a lone surrogate, which UTF-8 lacks, becomes "?"."""
     return {name: string_tensor([text.encode("utf-8", "replace") for text in texts])}
 
 
 def read_translations(response: Message, count: int) -> list[Translation]:
-    """Answers of the signature `translate`, one for each text."""
+    """Return the answers of the signature `translate`, one for each text."""
     names = "translation", "score", "truncated"
     answers = []
     for row in read_rows(response, count, *names, optional=(*_WORDS, "unknown")):
@@ -59,7 +59,7 @@ def read_translations(response: Message, count: int) -> list[Translation]:
 
 
 def read_alignments(response: Message, count: int) -> list[Alignment]:
-    """Answers of the signature `align`, without their padding."""
+    """Return the answers of the signature `align`, without their padding."""
     names = "translation", "source_tokens", "target_tokens", "attention_weights"
     alignments = []
     for row in read_rows(response, count, *names, optional=(*_WORDS, "truncated", "unknown")):
@@ -75,7 +75,7 @@ def read_alignments(response: Message, count: int) -> list[Alignment]:
 
 
 def read_scores(response: Message, count: int) -> list[Score]:
-    """Answers of the signature `score`, without their padding."""
+    """Return the answers of the signature `score`, without their padding."""
     scores = []
     names = "score", "tokens", "log_probs", "truncated"
     for row in read_rows(response, count, *names, optional=["unknown"]):
@@ -90,7 +90,7 @@ class _Translators(Endpoint):
 
     @rpc_method
     def translate(self, texts: Sequence[str], split: bool = False) -> Steps[list[Translation]]:
-        """The best translation of each text; with `split`, sentence by sentence."""
+        """Return the best translation of each text; with `split`, sentence by sentence."""
         write, read = write_texts, read_translations
         if not split:
             return (yield from self.predict("translate", checked_texts(texts), write, read))
@@ -101,18 +101,18 @@ class _Translators(Endpoint):
 
     @rpc_method
     def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
-        """Each text's translations, best first, as many as the model was exported with."""
+        """Return each text's translations, best first, as many as the model was exported with."""
         read = partial(read_hypotheses, name="translations")
         return self.predict("nbest", checked_texts(texts), write_texts, read)
 
     @rpc_method
     def align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
-        """Each text's translation with its attention weights."""
+        """Return each text's translation with its attention weights."""
         return self.predict("align", checked_texts(texts), write_texts, read_alignments)
 
     @rpc_method
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
-        """The probability of a given translation of each text, token by token."""
+        """Return the probability of a given translation of each text, token by token."""
 
         def write(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
             first, second = zip(*pairs, strict=True)
@@ -134,12 +134,12 @@ class AsyncTranslator(_Translators, AsyncClient):
 
 
 def write_files(files: Sequence[bytes]) -> dict[str, Message]:
-    """An input of a request: files of images."""
+    """Return files of images as an input of a request."""
     return {INPUT: string_tensor(files)}
 
 
 def read_readings(response: Message, count: int) -> list[Reading]:
-    """Answers of the signature `read`, one for each image."""
+    """Return the answers of the signature `read`, one for each image."""
     # Models of others may not tell the tokens' probabilities.
     more = _TOKENS if "token_probabilities" in response.outputs else ()
     return [
@@ -149,7 +149,7 @@ def read_readings(response: Message, count: int) -> list[Reading]:
 
 
 def read_regions(response: Message, count: int) -> list[Regions]:
-    """Answers of the signature `regions`, without their padding."""
+    """Return the answers of the signature `regions`, without their padding."""
     names = "text", "score", "tokens", "attention_weights"
     answers = []
     for row in read_rows(response, count, *names, optional=_TOKENS[1:], weights=4):
@@ -166,21 +166,21 @@ class _Readers(Endpoint):
     def read(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> Steps[list[Reading | InvalidRequestError]]:
-        """The text in each image."""
+        """Return the text in each image."""
         return self._read("read", images, read_readings, keep_errors)
 
     @rpc_method
     def regions(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> Steps[list[Regions | InvalidRequestError]]:
-        """The text in each image, and where the model looked."""
+        """Return the text in each image, and where the model looked."""
         return self._read("regions", images, read_regions, keep_errors)
 
     @rpc_method
     def nbest(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> Steps[list[list[Hypothesis] | InvalidRequestError]]:
-        """Each image's texts, best first."""
+        """Return each image's texts, best first."""
         return self._read("nbest", images, partial(read_hypotheses, name="texts"), keep_errors)
 
     def _read(
@@ -226,7 +226,7 @@ class AsyncReader(_Readers, AsyncClient):
 
 
 def read_predictions(response: Message, count: int) -> list[Prediction]:
-    """Answers of the signature `predict`, one for each history; weights still have padding."""
+    """Return the answers of the signature `predict`, one for each history, with padded weights."""
     weights, cut = "attention_weights", "truncated"
     return [
         Prediction(row["probability"], tuple(row.get(weights, ())), row.get("truncated", False))
@@ -241,7 +241,7 @@ class _Predictors(Endpoint):
     def outcome(
         self, histories: Sequence[History], ignore: bool = False
     ) -> Steps[list[Prediction]]:
-        """The probability of each history's outcome; `ignore` leaves out unknown columns."""
+        """Return the probability of each history's outcome; `ignore` leaves out unknown columns."""
         histories = checked_items(histories, "histories")
         metadata = yield from self._metadata()
         inputs = list(metadata.signatures.get("predict", {}).get("inputs", {TIME: ""}))

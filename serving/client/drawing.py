@@ -18,7 +18,7 @@ _SHADES = " ░▒▓█"
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal that `text` takes."""
+    """Return how many columns of a terminal a text takes."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
@@ -30,7 +30,7 @@ def _pad(text: str, width: int) -> str:
 
 
 def draw_alignment(alignment: Alignment) -> str:
-    """A line for each target token, a column for each source token; darker is more weight."""
+    """Return a line for each target token, a column for each source token; dark is much weight."""
     sources = [printable(token) for token in alignment.source_tokens]
     targets = [printable(token) for token in alignment.target_tokens]
     widths = [max(2, _width(token)) for token in sources]
@@ -45,7 +45,7 @@ def draw_alignment(alignment: Alignment) -> str:
 
 
 def plot_attention(*arguments: Any, **options: Any) -> None:
-    """`keras_attention.plot` without its package, which imports Keras and a backend.
+    """Call `keras_attention.plot` without its package, which imports Keras and a backend.
 
     The client's own distribution has a copy. Raises ImportError where there is neither.
     """

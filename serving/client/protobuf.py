@@ -48,14 +48,14 @@ _OUTPUTS: dict[str, tuple[int, int]] = {
 
 
 def string_tensor(strings: Sequence[bytes]) -> Message:
-    """TensorProto of shape (len(strings),)."""
+    """Return strings as a TensorProto of shape `(len(strings),)`."""
     tensor = TensorProto(dtype=STRING, string_val=strings)
     tensor.tensor_shape.dim.add(size=len(strings))
     return tensor
 
 
 def float_tensor(values: Sequence[Any]) -> Any:
-    """TensorProto of floats in lists nested like its shape, `(B, …)`."""
+    """Return floats, in lists nested like the shape `(B, …)`, as a TensorProto."""
     tensor = TensorProto(dtype=FLOAT)
     flat: Any = [values]
     while flat and isinstance(flat[0], Sequence):
@@ -66,7 +66,7 @@ def float_tensor(values: Sequence[Any]) -> Any:
 
 
 def tensor_shape(tensor: Message) -> tuple[int, ...]:
-    """The shape of a TensorProto. Raises ValueError where it is not known."""
+    """Return the shape of a TensorProto. Raises ValueError where it is not known."""
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
         raise ValueError("expected a tensor of a known shape. Received: one without")
@@ -74,7 +74,7 @@ def tensor_shape(tensor: Message) -> tuple[int, ...]:
 
 
 def tensor_values(tensor: Message) -> Any:
-    """The values of a TensorProto as lists nested like its shape; strings are bytes.
+    """Return the values of a TensorProto as lists nested like its shape; strings are bytes.
 
     Raises ValueError for a dtype that no signature here returns, values that do not fill the
     shape, and a shape that has many more elements than were sent.
@@ -149,7 +149,7 @@ def _decoded(value: Any) -> Any:
 
 
 def read_hypotheses(response: Message, count: int, name: str) -> list[list[Hypothesis]]:
-    """The texts of an output and their scores, best first."""
+    """Return the texts of an output with their scores, best first."""
     answers = []
     for row in read_rows(response, count, name, "scores", optional=("truncated", "unknown")):
         check_alike(row, name, "scores")

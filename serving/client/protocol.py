@@ -131,7 +131,7 @@ class Endpoint:
         read: Callable[[Message, int], list[T]],
         size: Callable[[Any], int] = len,
     ) -> Steps[list[T]]:
-        """Answers for any number of rows, in order, in batches that the server takes.
+        """Return the answers for any number of rows, in order, in batches that the server takes.
 
         Args:
             signature: of the model.
@@ -173,7 +173,7 @@ class Endpoint:
         return spec
 
     def _metadata(self) -> Steps[Metadata]:
-        """Version and signatures of the served model."""
+        """Return version and signatures of the served model."""
         request = GetModelMetadataRequest(model_spec=self._spec(), metadata_field=["signature_def"])
         response = yield _METADATA, request, self._timeout
         signatures = SignatureDefMap()

@@ -85,7 +85,7 @@ class rpc_method(Generic[P, T]):
     def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
 
     def __get__(self, client: Any, owner: type) -> Any:
-        """The method of a client, or the function of its class."""
+        """Return the method of a client, or the function of its class."""
         method = self._methods[issubclass(owner, AsyncClient)]
         return method if client is None else MethodType(method, client)
 
@@ -113,7 +113,7 @@ class _Connection(Endpoint):
         self.__setstate__({})
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the channel, which belongs to this process."""
+        """Return all but the channel, which belongs to this process."""
         own = ("_lock", "_channel", "_calls")
         return {name: value for name, value in vars(self).items() if name not in own}
 
@@ -121,7 +121,7 @@ class _Connection(Endpoint):
         vars(self).update(state, _lock=Lock(), _channel=None, _calls={})
 
     def _call(self, method: str) -> Any:
-        """A method of the channel, which the first request opens.
+        """Return a method of the channel, which the first request opens.
 
         asyncio's belongs to the event loop that runs then. Raises ServingError after `close`.
         """
@@ -134,7 +134,7 @@ class _Connection(Endpoint):
             return self._calls[method]
 
     def _closed(self) -> Any:
-        """Leave the channel, which is returned; None where there was none."""
+        """Leave and return the channel, None where there is none."""
         with self._lock:
             channel, self._channel, self._calls = self._channel, False, {}
         return channel

@@ -24,8 +24,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     escape_missing()
     parser = _parser()
     options = parser.parse_args(arguments)
-    if (options.model is None) == (options.static is None):
-        parser.error("expected --model, of a server, or --static, without one")
     if (options.static is None) != (options.output is None) or (
         options.single_file and options.static is None
     ):
@@ -55,9 +53,10 @@ def _parser() -> Parser:
     add = parser.add_argument
     text = "the server, or unix:PATH; default: localhost:8500"
     add("--target", default="localhost:8500", metavar="HOST:PORT", help=text)
-    add("--model", metavar="NAME", help="as the server calls it")
+    where = parser.add_mutually_exclusive_group(required=True).add_argument
+    where("--model", metavar="NAME", help="as the server calls it")
     text = "write a page that asks no server, of a translator or a reader: DIR is an ONNX export"
-    add("--static", type=Path, metavar="DIR", help=text)
+    where("--static", type=Path, metavar="DIR", help=text)
     text = "of --static: a folder for any static host"
     add("--output", type=Path, metavar="SITE", help=text)
     text = "of --static: SITE is one HTML file, which works by a double click"

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from hashlib import file_digest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,21 +92,20 @@ def _bind() -> ctypes.CDLL:
 _tf = _bind()
 
 
-class _Status:
-    """A TF_Status that raises StatusError on `check`."""
+def _checked(function: Any, *arguments: Any) -> Any:
+    """Return what a function of the C API returns, whose last argument is a status.
 
-    def __enter__(self) -> "_Status":
-        self.handle = _tf.TF_NewStatus()
-        return self
-
-    def check(self) -> None:
-        code = _tf.TF_GetCode(self.handle)
-        if code != Code.OK:
-            message = _tf.TF_Message(self.handle).decode("utf-8", "replace")
-            raise StatusError(Code(code), message.partition("\n")[0])  # the rest names nodes
-
-    def __exit__(self, *_: object) -> None:
-        _tf.TF_DeleteStatus(self.handle)
+    Raises StatusError where the status is not OK.
+    """
+    status = _tf.TF_NewStatus()
+    try:
+        result, code = function(*arguments, status), Code(_tf.TF_GetCode(status))
+        if code is not Code.OK:
+            message = _tf.TF_Message(status).decode("utf-8", "replace")
+            raise StatusError(code, message.partition("\n")[0])  # the rest names nodes
+        return result
+    finally:
+        _tf.TF_DeleteStatus(status)
 
 
 def _tensor_from_array(array: npt.ArrayLike) -> int:
@@ -113,15 +113,13 @@ def _tensor_from_array(array: npt.ArrayLike) -> int:
     serialized = tf.make_tensor_proto(array).SerializeToString()
     tensor = _tf.TF_AllocateTensor(tf.float32.as_datatype_enum, None, 0, 4)
     buffer = _tf.TF_NewBufferFromString(serialized, len(serialized))
-    with _Status() as status:
-        try:
-            _tf.TF_TensorFromProto(buffer, tensor, status.handle)
-            status.check()
-        except StatusError:
-            _tf.TF_DeleteTensor(tensor)
-            raise
-        finally:
-            _tf.TF_DeleteBuffer(buffer)
+    try:
+        _checked(_tf.TF_TensorFromProto, buffer, tensor)
+    except StatusError:
+        _tf.TF_DeleteTensor(tensor)
+        raise
+    finally:
+        _tf.TF_DeleteBuffer(buffer)
     return tensor
 
 
@@ -194,14 +192,10 @@ class ModelSession:
         serialized = config.SerializeToString()
         tags = (ctypes.c_char_p * 1)(b"serve")
         try:
-            with _Status() as status:
-                _tf.TF_SetConfig(options, serialized, len(serialized), status.handle)
-                status.check()
-                self._session = _tf.TF_LoadSessionFromSavedModel(
-                    *(options, None, str(export_dir).encode(), tags, len(tags)),
-                    *(self._graph, meta_graph, status.handle),
-                )
-                status.check()
+            _checked(_tf.TF_SetConfig, options, serialized, len(serialized))
+            path = str(export_dir).encode()
+            asked = options, None, path, tags, len(tags), self._graph, meta_graph
+            self._session = _checked(_tf.TF_LoadSessionFromSavedModel, *asked)
             self.meta_graph = meta_graph_pb2.MetaGraphDef.FromString(
                 ctypes.string_at(meta_graph.contents.data, meta_graph.contents.length)
             )
@@ -267,14 +261,12 @@ class ModelSession:
                 )
                 options = limit.SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))
-            with _Status() as status:
-                _tf.TF_SessionRun(
-                    *(self._session, run_options),
-                    *(feeds, (ctypes.c_void_p * len(tensors))(*tensors), len(tensors)),
-                    *(fetches, results, len(aliases)),
-                    *(None, 0, None, status.handle),
-                )
-                status.check()
+            _checked(
+                *(_tf.TF_SessionRun, self._session, run_options),
+                *(feeds, (ctypes.c_void_p * len(tensors))(*tensors), len(tensors)),
+                *(fetches, results, len(aliases)),
+                *(None, 0, None),
+            )
             return {
                 alias: _array_from_tensor(result)
                 for alias, result in zip(aliases, results, strict=True)
@@ -289,9 +281,9 @@ class ModelSession:
 
     def stop(self) -> None:
         """Make running requests fail as CANCELLED before their next op. No others can follow."""
-        with self._lock, _Status() as status:
+        with self._lock:
             if self._session:
-                _tf.TF_CloseSession(self._session, status.handle)
+                _checked(_tf.TF_CloseSession, self._session)
 
     def close(self) -> None:
         """Free the session. No run may be under way or follow."""
@@ -299,9 +291,8 @@ class ModelSession:
             session, self._session = self._session, None
         if session is None:
             return
-        with _Status() as status:
-            _tf.TF_CloseSession(session, status.handle)
-            _tf.TF_DeleteSession(session, status.handle)
+        _checked(_tf.TF_CloseSession, session)
+        _checked(_tf.TF_DeleteSession, session)
         _tf.TF_DeleteGraph(self._graph)
 
     def _output(self, name: str) -> _Output:

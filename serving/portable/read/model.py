@@ -180,7 +180,7 @@ class LocalModel:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The export's card: settings, sizes, the run that it was made of."""
+        """Return the manifest of the export: settings, sizes, the run that it was made of."""
         return self._folder.manifest
 
     def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
@@ -188,7 +188,7 @@ class LocalModel:
         raise NotImplementedError
 
     def metadata(self) -> Metadata:
-        """Version and signatures of the model."""
+        """Return version and signatures of the model."""
         path = self._folder.path.resolve()
         version = int(path.name) if path.name.isdecimal() else 0
         return Metadata(path.parent.name, version, self.signatures())

@@ -53,20 +53,20 @@ class LocalReader(LocalSearch):
     def read(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> list[Reading | InvalidRequestError]:
-        """The text in each image; see `serving.client.Reader` for what an image may be."""
+        """Return the text in each image; for the forms of an image see `serving.client.Reader`."""
         return self._read(images, keep_errors, self._reading)
 
     def nbest(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> list[list[Hypothesis] | InvalidRequestError]:
-        """Each image's texts, best first."""
+        """Return each image's texts, best first."""
         answer = partial(hypotheses, self._target)
         return self._read(images, keep_errors, answer, self._results)
 
     def regions(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> list[Regions | InvalidRequestError]:
-        """The text in each image, and where the model looked.
+        """Return the text in each image, and where the model looked.
 
         Raises SignatureNotFoundError for a model without attention.
         """
@@ -147,7 +147,7 @@ class LocalPredictor(LocalModel):
         return {"predict": {**signature, "inputs": dict.fromkeys(self._columns, "float(?, ?)")}}
 
     def outcome(self, histories: Sequence[History], ignore: bool = False) -> list[Prediction]:
-        """How probable the outcome of each history is; `ignore` leaves out unknown columns.
+        """Return the probability of each history's outcome; `ignore` leaves out unknown columns.
 
         Raises ValueError as `serving.api.histories.history_columns` does.
         """

@@ -85,7 +85,7 @@ class LocalTranslator(LocalSearch):
         return declared(names, N=self._results)
 
     def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
-        """The best translation of each text; with `split`, sentence by sentence."""
+        """Return the best translation of each text; with `split`, sentence by sentence."""
         texts = checked_texts(texts)
         if split:
             pieces = [split_sentences(text) for text in texts]
@@ -98,7 +98,7 @@ class LocalTranslator(LocalSearch):
         return [read.told(best or Translation("", 0.0), row) for row, best in enumerate(answers)]
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
-        """Each text's translations, best first."""
+        """Return each text's translations, best first."""
         read, count = self._read(checked_texts(texts)), self._results
         answers = self._search(read, count, partial(hypotheses, self._target))
         return [
@@ -107,7 +107,7 @@ class LocalTranslator(LocalSearch):
         ]
 
     def align(self, texts: Sequence[str]) -> list[Alignment]:
-        """Each text's translation with its attention weights.
+        """Return each text's translation with its attention weights.
 
         Raises SignatureNotFoundError for a model without attention.
         """
@@ -123,7 +123,7 @@ class LocalTranslator(LocalSearch):
         ]
 
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
-        """How probable the model finds a given translation of each text, token by token.
+        """Return the probability of a given translation of each text, token by token.
 
         Raises SignatureNotFoundError for a model that copies.
         """

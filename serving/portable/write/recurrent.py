@@ -40,7 +40,7 @@ class Cell:
 
     @property
     def states(self) -> int:
-        """How many states it has."""
+        """The number of states."""
         return _STATES[self.kind]
 
 

@@ -136,13 +136,13 @@ class _Turn:
         self._norm = _norm(settings.length_penalty)
         self._batch = batch = g.size(limits, 0)
         self._column = g.shape(batch, 1)
-        count, width = g("Squeeze", batch), settings.width
+        width = settings.width
         places = g.range(width)  # of a beam
         first = g("Equal", places, 0)
         # A finished hypothesis has one continuation: itself, at no cost.
         self._own = g("Where", first, 0.0, _NEVER)
         self._kept = g.size(memory["mask"], 2) * g.cast(settings.with_weights, "int64")
-        self._everyone = g("Range", g.constant(0), count, g.constant(1))
+        self._everyone = g.range(batch)
         # The outputs of sentences that have left: each hypothesis itself, and no token.
         self._stays = g.expand(places * vocabulary, batch, width)
         self._looks_nowhere = g.expand(0.0, batch, width, self._kept)

@@ -59,8 +59,7 @@ class Local(_Borrowing):
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Value, Values]:
         """Return the weights in the window."""
-        length = g("Squeeze", g.size(memory["mask"], 2))
-        places = g.cast(g("Range", g.constant(0), length, g.constant(1)), "float32")
+        places = g.cast(g.range(g.size(memory["mask"], 2)), "float32")
         if self._position:
             kernel, scale = self._position
             hidden = g("Tanh", times.exact(query, kernel))
@@ -89,9 +88,7 @@ class Monotonic(_Borrowing):
 
     def start(self, g: Graph, memory: Value) -> Values:
         """Return a weight of 1 at the first place, `(B, S)`."""
-        length = g("Squeeze", g.size(memory, 1))
-        places = g("Range", g.constant(0), length, g.constant(1))
-        first = g.cast(g("Equal", places, 0), "float32")
+        first = g.cast(g("Equal", g.range(g.size(memory, 1)), 0), "float32")
         return {"stopped": g.expand(first, g("Shape", memory, start=0, end=2))}
 
     def weigh(

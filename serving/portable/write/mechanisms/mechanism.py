@@ -28,13 +28,13 @@ Values = dict[str, Value]
 
 
 def softmax(g: Graph, scores: Value, mask: Value) -> Value:
-    """Softmax over the last axis."""
+    """Return softmax over the last axis."""
     hidden = g("Where", mask, scores, _LOWEST)
     return _visible(g, g("Softmax", hidden, axis=-1), mask)
 
 
 def sparsemax(g: Graph, scores: Value, mask: Value) -> Value:
-    """Algorithm 1 of Martins and Astudillo 2016 (arXiv 1602.02068)."""
+    """Return sparsemax, Algorithm 1 of Martins and Astudillo 2016 (arXiv 1602.02068)."""
     z, ordered, rank = _ordered(g, scores, mask)
     total = _running(g, ordered)
     inside = g.cast((rank * ordered + 1.0) > total, "float32")
@@ -44,7 +44,7 @@ def sparsemax(g: Graph, scores: Value, mask: Value) -> Value:
 
 
 def entmax15(g: Graph, scores: Value, mask: Value) -> Value:
-    """Algorithm 2 of Peters et al. 2019 (arXiv 1905.05702)."""
+    """Return 1.5-entmax, Algorithm 2 of Peters et al. 2019 (arXiv 1905.05702)."""
     z, ordered, rank = _ordered(g, scores * 0.5, mask)
     mean = _running(g, ordered) / rank
     square = _running(g, ordered * ordered) / rank
@@ -69,9 +69,7 @@ def _ordered(g: Graph, scores: Value, mask: Value) -> tuple[Value, Value, Value]
     z = g("Max", hidden - g.over("ReduceMax", hidden, -1, keep=True), -2.0)
     length = g("Shape", z, start=-1)
     ordered, _ = g.top(z, length)
-    count = g("Squeeze", length)
-    rank = g("Range", g.constant(1), count + 1, g.constant(1))
-    return z, ordered, g.cast(rank, "float32")
+    return z, ordered, g.cast(g.range(length), "float32") + 1.0
 
 
 def _running(g: Graph, x: Value) -> Value:
@@ -90,11 +88,11 @@ class Rows:
         self._g, self.batch = g, batch
 
     def apart(self, x: Value, *sizes: Value | int) -> Value:
-        """From `(B·n, …)` to `(B, n, …)`; `sizes` are of the axes after these two."""
+        """Reshape `(B·n, …)` to `(B, n, …)`; `sizes` are of the axes after these two."""
         return self._g.reshape(x, self.batch, -1, *sizes)
 
     def together(self, x: Value, *sizes: Value | int) -> Value:
-        """From `(B, n, …)` to `(B·n, …)`."""
+        """Reshape `(B, n, …)` to `(B·n, …)`."""
         return self._g.reshape(x, -1, *sizes)
 
 
@@ -143,14 +141,14 @@ class Mechanism:
         return mask if self.heads == 1 else g.axis(mask, 1)
 
     def split_keys(self, g: Graph, keys: Value, width: int) -> Value:
-        """From keys `(B, S, width)` to `(B, heads, S, ·)`; with one head they stay."""
+        """Reshape keys `(B, S, width)` to `(B, heads, S, ·)`; with one head they stay."""
         if self.heads == 1:
             return keys
         apart = g.reshape(keys, 0, 0, self.heads, width // self.heads)
         return g("Transpose", apart, perm=[0, 2, 1, 3])
 
     def split_queries(self, g: Graph, query: Value, width: int, rows: Rows) -> Value:
-        """From queries `(B·n, width)` to `(B, n, width)`, or `(B, heads, n, ·)`."""
+        """Reshape queries `(B·n, width)` to `(B, n, width)`, or `(B, heads, n, ·)`."""
         if self.heads == 1:
             return rows.apart(query, width)
         apart = rows.apart(query, self.heads, width // self.heads)
