@@ -28,10 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kind = KINDS[kind_of(inputs[0][0])](options.id, options.time)
     job = jobs.BatchJob(model, output, kind, options.batch_size)
     jobs.start(job)
-    if options.workers == 1 and options.address is None:
-        reports = jobs.in_process(job, inputs, options.threads)
-    else:
+    if options.workers > 1 or options.address is not None:
         reports = jobs.on_ray(job, inputs, options.threads, options.workers, options.address)
+    else:
+        ask = jobs.load_model(job, options.threads)
+        reports = (jobs.answer_input(job, ask, files) for files in inputs)
     done = []
     with (
         going_on("the same command answers the files that are missing"),

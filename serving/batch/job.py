@@ -225,12 +225,6 @@ def _fields(outputs: Iterable[tuple[str, Any]]) -> Fields:
     return fields
 
 
-def in_process(job: BatchJob, inputs: Sequence[Sequence[Path]], threads: int) -> Iterator[Done]:
-    """Answer input by input, here."""
-    model = load_model(job, threads)
-    return (answer_input(job, model, files) for files in inputs)
-
-
 def on_ray(
     job: BatchJob,
     inputs: Sequence[Sequence[Path]],
