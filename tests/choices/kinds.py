@@ -11,8 +11,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import matplotlib
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
 Pair = tuple[str, str]
 LEARNED, TESTED = 2000, 200
+_FONTS = Path(matplotlib.get_data_path(), "fonts", "ttf")
 
 _MONTHS = {
     "en": "January February March April May June July August September October November December",
@@ -284,6 +289,24 @@ def draw(name: str) -> tuple[list[Pair], list[Pair]]:
     learned = 100 if name == "sentences" else LEARNED
     own = list(itertools.islice(new(False), learned))
     return own, list(itertools.islice(new(True), TESTED))
+
+
+def draw_lines(folder: Path, count: int, seed: int) -> None:
+    """Write lines of text of 640 x 32 pixels, in two fonts of several sizes under noise."""
+    r, noise, serif = random.Random(seed), np.random.default_rng(seed), _FONTS / "DejaVuSerif.ttf"
+    folder.mkdir()
+    labels = []
+    for number in range(count):
+        text = f"{_one(r, _NAMES)} {_one(r, _COMMON)} {r.randrange(100_000)} {_word(r)}"
+        plain, size = ImageFont.load_default(r.randrange(19, 25)), r.randrange(16, 21)
+        font = r.choice([plain, ImageFont.truetype(str(serif), size)])
+        image = Image.new("L", (640, 32), r.randrange(200, 256))
+        at = r.randrange(5, 40), r.randrange(6)
+        ImageDraw.Draw(image).text(at, text, fill=r.randrange(90), font=font)
+        pixels = np.asarray(image) + noise.normal(0, r.uniform(2, 12), (32, 640))
+        Image.fromarray(pixels.clip(0, 255).astype("uint8")).save(folder / f"{number}.png")
+        labels.append(f"{number}.png\t{text}\n")
+    (folder / "labels.tsv").write_text("".join(labels))
 
 
 if __name__ == "__main__":

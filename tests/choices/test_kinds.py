@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.choices.kinds import draw
+from tests.choices.kinds import draw, draw_lines
 from training import evaluate, train
 
 # Epochs, and the percent of answers that a careful user has right with settings made by hand on
@@ -84,3 +84,17 @@ def test_histories_of_200_events_tell_what_was_known_at_first(tmp_path, capsys):
     with capsys.disabled():
         print(f"\n{said}histories: {seconds:.0f} s")
     assert json.loads(said.splitlines()[-1])["auc"] >= 0.98
+
+
+@pytest.mark.slow
+def test_lines_of_text_640_wide_are_read(tmp_path, capsys):
+    """A careful user takes a reader of columns in order, and reads nearly every character."""
+    for name, count in (("own", 2000), ("asked", 100)):
+        draw_lines(tmp_path / name, count, seed=count)
+    began, run = time.process_time(), str(tmp_path / "run")
+    train.main(["--data", f"images:{tmp_path}/own", "--output", run, "--set", "epochs=2"])
+    evaluate.main(["--run", run, "--data", f"images:{tmp_path}/asked"])
+    seconds, said = time.process_time() - began, capsys.readouterr().out
+    with capsys.disabled():
+        print(f"\n{said}lines: {seconds:.0f} s")
+    assert json.loads(said.splitlines()[-1])["cer"] <= 5

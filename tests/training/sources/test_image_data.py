@@ -224,8 +224,9 @@ def test_few_images_make_small_batches_and_no_label_is_too_long(tmp_path):
     assert (config.batch_size, config.max_target_length) == (16, 60)
     config = configured(f"images:{tmp_path}", "batch_size=5", "max_target_length=20")
     assert (config.batch_size, config.max_target_length) == (5, 20)
-    config = configured(folder_of(tmp_path, (2, 1), "a", count=3_000))
-    assert config.batch_size == 64
+    assert configured(folder_of(tmp_path, (2, 1), "a", count=3_000)).batch_size == 64
+    config = configured(folder_of(tmp_path / "wide", (1_280, 10), "a" * 290))
+    assert (config.batch_size, config.image_width) == (1, 4_096)
 
 
 def test_a_size_that_images_do_not_have_is_told(tmp_path, capsys):

@@ -29,6 +29,7 @@ LINE_SHAPE, LINE_ROOM = 2.5, 0.3
 FEWEST_IN_LINE = 4  # characters, of labels that are read in line
 FEW_IMAGES = 3_000  # as of texts, whose batches are small
 MOST_CHARACTERS = 300
+MOST_ALIGNED = 1 << 19  # columns of the characters of a batch: 2 GiB of memory
 LINES = PRESETS / "own" / "lines.toml"
 # The frame of a JPEG; a thumbnail has one of its own.
 _FRAME = re.compile(rb"\xff[\xc0-\xc2]\0[\x0b\x11\x14]\x08(..)(..)", re.DOTALL)
@@ -116,8 +117,6 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
     if (survey.in_line or config.attention == other) and (lines := _lines(own)):
         file, kind, other = "lines", "lines of text, read from left to right", "additive"
         config = replace(lines, data=config.data)
-    if count < FEW_IMAGES and "batch_size" not in own:
-        config = replace(config, batch_size=16)
     longest = max((len(text) for texts in split.references for text in texts), default=0)
     if longest > config.max_target_length and "max_target_length" not in own:
         config = replace(config, max_target_length=min(longest + 10, MOST_CHARACTERS))
@@ -132,6 +131,11 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
         config = replace(config, image_height=high, image_width=wide)
         read = f"{width} x {height} pixels, read as {wide} x {high}"
         print_choice("images", read, "--set image_width=N --set image_height=N")
+    if "batch_size" not in own:
+        batch = 16 if count < FEW_IMAGES else config.batch_size
+        if file == "lines":  # a step holds a vector for each column of each character
+            batch = min(batch, MOST_ALIGNED // (config.max_target_length * grid_size(config)[1]))
+        config = replace(config, batch_size=max(1, batch))
     room = f", each {survey.room:.2f} of the height wide or more" if width else ""
     print_choice("labels", f"up to {characters} characters{room}")
     settings = f"{kind}, with the settings of training/presets/own/{file}.toml"
