@@ -72,7 +72,7 @@ def count_names_anew() -> None:
 
 @contextmanager
 def without_native_log() -> Iterator[None]:
-    """Drop what is written to file descriptor 2; `TF_CPP_MIN_LOG_LEVEL=0` shows it all."""
+    """Drop all output to file descriptor 2; `TF_CPP_MIN_LOG_LEVEL=0` shows it all."""
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or sys.stderr is None:  # it is closed
         yield
         return

@@ -38,7 +38,7 @@ def stages(first: str) -> Iterator[ReportStage]:
 
 
 def print_choice(name: str, chosen: str, way_out: str = "") -> None:
-    """Print a row of the block that says what the program recognised and chose, and the way out."""
+    """Print a row of the block of choices: a name, the choice, and the way out."""
     kept = chosen.replace("--set ", "--set\0")  # on one line with its key
     lines = textwrap.wrap(kept, 68, break_long_words=False, break_on_hyphens=False)
     for line in (line.replace("\0", " ") for line in lines):

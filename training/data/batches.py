@@ -142,7 +142,7 @@ class Batches:
         import tensorflow as tf
 
         def spec(array: np.ndarray, lengths: int) -> tf.TensorSpec:
-            """Of the first axes, so many differ from batch to batch."""
+            """Describe an array whose first `lengths` axes differ from batch to batch."""
             return tf.TensorSpec([*[None] * lengths, *array.shape[lengths:]], array.dtype)
 
         inputs, labels = self.batch(np.zeros((1, 1), np.int32), np.zeros(2, np.int32), 1)

@@ -45,7 +45,7 @@ class Form(NamedTuple):
 
 
 def form_of(blocks: Iterator[bytes], name: str) -> Form:
-    """Return the form of a file, whole lines at a time; `name` is the file's, in notes."""
+    """Return the form of a file, given as blocks of whole lines; notes call it `name`."""
     quotes, lines, form, notes = Quotes(), list[str](), Form(), list[str]()
     returns = 0
     for data in blocks:
@@ -102,7 +102,7 @@ class Quotes:
 
 
 def _dictionary(lines: Sequence[str]) -> Notes | None:
-    """Return the notes of a dictionary; None where lines are of none.
+    """Return the notes of a dictionary; None for lines of any other file.
 
     Each line is a word and symbols of a small alphabet, mostly several. Without tabs the symbols
     must be short and repeat often.

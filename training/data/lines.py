@@ -299,7 +299,7 @@ MOST_AMBIGUOUS = 0.5  # share of lines, in a file of three columns, whose source
 
 
 class Survey(NamedTuple):
-    """What a pass over the lines of a SPEC finds."""
+    """The result of a pass over the lines of a SPEC."""
 
     lines: int  # how many there are
     sample: Block  # about SAMPLE_BYTES of them, each line as probable, in order

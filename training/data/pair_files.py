@@ -149,7 +149,7 @@ def read_text(path: Path) -> str:
 
 
 def decoded(data: bytes, name: str | Path) -> str:
-    """Return what a file of this name holds as text; a CorpusError where that is not UTF-8."""
+    """Return the text of bytes; a CorpusError, with the file's name, where they are no UTF-8."""
     wrong = 0 if data.startswith(MARKS) else data.find(b"\0", 0, 4096)
     if wrong < 0:
         try:

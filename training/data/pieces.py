@@ -35,7 +35,7 @@ def write_state(path: str | Path, state: dict[str, Any]) -> None:
 
 
 def model_state(model: bytes) -> dict[str, Any]:
-    """Return what a tokenizer's file holds of a serialised model."""
+    """Return the content of a tokenizer's file for a serialised model."""
     return {"kind": SENTENCEPIECE, "model": base64.b64encode(model).decode("ascii")}
 
 

@@ -92,7 +92,7 @@ def goes_on(text: str) -> bool:
 
 
 def encoding_hint(data: bytes) -> str:
-    """Return what to do about bytes that are no UTF-8, for the end of a message."""
+    """Return the remedy for bytes that are no UTF-8, for the end of a message."""
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]
     return f" without NUL characters, {UTF16}" if wide else LATIN1
 
@@ -130,7 +130,7 @@ class Notes(NamedTuple):
 
 
 def split_entry(line: str) -> tuple[str, str]:
-    """Return what stands before the first tab, without one the first space, and the rest."""
+    """Return the text before the first tab, without a tab the first space, and the rest."""
     word, _, rest = line.partition("\t" if "\t" in line else " ")
     return word.strip(), rest.strip()
 

@@ -61,7 +61,7 @@ class Reckoned:
     graph: float | None = None  # the training without XLA, where that is soonest done
 
     def line(self, shapes: np.ndarray | None) -> str:
-        """Return what was chosen, and why, for people; shapes are `(n, 2)`."""
+        """Return the choice and its reason, for people; shapes are `(n, 2)`."""
         takes = f"about {self.compiling:.0f} s, the training then about {self.training:.0f} s"
         if shapes is None:
             return (

@@ -50,6 +50,13 @@ class Texts(NamedTuple):
         extra = tuple(map(Spec.of, config.extra_data.split()))
         return cls(data, dev, test, extra, config.train_limit, config.seed)
 
+    def spec_of(self, name: str) -> Spec | None:
+        """Return the SPEC that has a split; None where the split is a share of the data's files."""
+        other = {"dev": self.dev, "test": self.test}.get(name)
+        if isinstance(other, Spec):
+            return other
+        return None if self.data.is_file else self.data
+
     def learned(self) -> list[Spec]:
         """Return the SPECs whose lines are learned from; none of a prepared corpus."""
         for spec in self.extra:
@@ -102,9 +109,7 @@ def load_split(
     CorpusError where there is no such split, or it cannot be read.
     """
     data = texts.data
-    other = {"dev": texts.dev, "test": texts.test}.get(name)
-    if isinstance(other, Spec) or not data.is_file:
-        spec = other if isinstance(other, Spec) else data
+    if spec := texts.spec_of(name):
         loaded = corpus.load(spec, name, limit=limit, seed=seed, script_of=data.text)
         return loaded, {"data": spec.text, "split": "all" if spec.is_file else name}
     check_split(texts, name)
@@ -173,10 +178,12 @@ def divide(texts: Texts) -> Divided:
     for note in (note for part in parts for note in part.survey.notes):
         print(note, flush=True)
     shares = held_out(texts, parts[0].survey.lines if parts else 0)
-    measured = {} if shares[0] else {"dev": load_split(texts, "dev")[0]}
-    if not shares[1] and (texts.test or texts.extra):
-        with nullcontext() if texts.test else suppress(CorpusError):  # a corpus may have none
-            measured["test"] = load_split(texts, "test")[0]
+    measured = {}
+    for name in ("dev", "test") if texts.test or texts.extra else ("dev",):
+        if other := texts.spec_of(name):
+            optional = name == "test" and not texts.test  # a corpus may have none
+            with suppress(CorpusError) if optional else nullcontext():
+                measured[name] = corpus.load(other, name, script_of=texts.data.text)
     return Divided(parts, shares, measured, texts.stamped())
 
 
@@ -191,6 +198,20 @@ def too_few(data: Spec, name: str) -> CorpusError:
     return CorpusError(
         f"{data} has too few sentences to hold out a dev set or a test set: {name} would be empty"
     )
+
+
+def held_out_splits(
+    data: Spec, shares: Shares, pairs: Mapping[str, Sequence[tuple[str, str]]]
+) -> dict[str, Split]:
+    """Return dev and test, where they are shares of the data, by the pairs of each."""
+    splits = {}
+    for name, share in zip(HELD_OUT, shares, strict=True):
+        if share and not pairs[name]:
+            raise too_few(data, name)
+        if share:
+            sources, targets = zip(*pairs[name], strict=True)
+            splits[name] = merge_sources(Split([*sources], [[text] for text in targets]))
+    return splits
 
 
 def split_of(source: str, shares: Shares) -> str:

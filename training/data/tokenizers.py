@@ -103,7 +103,7 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def state(self) -> dict:
-        """Return what its file holds."""
+        """Return the content of its file."""
 
     @abstractmethod
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor: ...
@@ -142,7 +142,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._pieces.id_to_string(ids)
 
     def state(self) -> dict:
-        """Return what its file holds."""
+        """Return the content of its file."""
         return model_state(self._model)
 
 
@@ -223,7 +223,7 @@ class VocabularyTokenizer(Tokenizer):
         return tf.gather(self._table, ids)
 
     def state(self) -> dict:
-        """Return what its file holds."""
+        """Return the content of its file."""
         copies = {"copies": True} if self.copies else {}
         return {"kind": self.kind, "tokens": self._tokens, **copies}
 
@@ -260,7 +260,7 @@ def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> Vocabu
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Read what `Tokenizer.save` wrote.
+    """Read the file that `Tokenizer.save` wrote.
 
     Raises ValueError where the file is not a tokenizer, and OSError where the file cannot be read.
     """

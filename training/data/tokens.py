@@ -34,11 +34,11 @@ from training.data.encoding import (
     workers,
 )
 from training.data.lines import MOST_UNUSABLE, Block, Skipped, text_block
-from training.data.pair_files import CorpusError, Split, merge_sources
+from training.data.pair_files import CorpusError
 from training.data.pieces import write_state
 from training.data.prepared import WORDS, Prepared, tokenizer_files, write_manifest
-from training.data.specs import PREPARED, Spec
-from training.data.splits import Part, Shares, Texts, divide, too_few
+from training.data.specs import PREPARED
+from training.data.splits import Part, Texts, divide, held_out_splits
 from training.data.store import SIDES, Sequences, SequenceWriter
 
 SMALL_BYTES = 16 << 20  # files with less are read in this process
@@ -140,7 +140,7 @@ def _write(
                 skipped.check(part.spec)
             if part is parts[0]:
                 counts["own"] = counts["pairs"]
-                measured |= _held_out_splits(part.spec, shares, held_out)
+                measured |= held_out_splits(part.spec, shares, held_out)
                 if shared := skipped.shared:
                     print(f"{part.spec}: {shared:,} pairs have sources of dev or test", flush=True)
             if not counts["pairs"]:
@@ -176,18 +176,6 @@ def _write_dev(
         from training.data.tokenizers import load_tokenizer
 
         np.save(folder / WORDS, shared_words(*map(load_tokenizer, files)))
-
-
-def _held_out_splits(data: Spec, shares: Shares, held_out: dict[str, Pairs]) -> dict[str, Split]:
-    """Return dev and test, where they are shares of the data, by the pairs of each."""
-    splits = {}
-    for (name, pairs), share in zip(held_out.items(), shares, strict=True):
-        if share and not pairs:
-            raise too_few(data, name)
-        if share:
-            sources, targets = zip(*pairs, strict=True)
-            splits[name] = merge_sources(Split([*sources], [[text] for text in targets]))
-    return splits
 
 
 def _train_tokenizers(

@@ -110,7 +110,7 @@ class ConstantModelStep(PlainStep):
     def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
         super().__init__(model, beam_width)
         self.taken: list[Any] = []
-        # With beams it is the vocabulary that takes the time, and what is rounded in a recurrence
+        # With beams it is the vocabulary that takes the time, and a rounding in a recurrence
         # comes back at every later step.
         self._products = precision if beam_width == 1 else "float32"
         to_inputs, decoder = embed(model), model.get_layer("decoder")

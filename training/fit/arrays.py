@@ -6,18 +6,20 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-import numpy as np
-
 from training.command.errors import RunError
 from training.command.files import read_json
 from training.config.schema import Config, load_config
 from training.data.batches import Batch, read_batches
-from training.data.prepared import WORDS
 from training.fit.distributed import ALONE, Processes
-from training.fit.optimizer import as_reckoned, compile_model, configure_keras, make_judge
+from training.fit.optimizer import (
+    as_reckoned,
+    compile_model,
+    configure_keras,
+    make_judge,
+    make_model,
+)
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import deciding
-from training.model.seq2seq import build_model
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.origin import Origin, read_origin
@@ -42,9 +44,7 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
 
 def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
     configure_keras(config)
-    model = build_model(config, *origin.vocabulary)
-    if config.copy:
-        model.get_layer("source_words").words.assign(np.load(files.tokens / WORDS))
+    model = make_model(config, origin.vocabulary, files.tokens)
     if processes.devices > 1:  # whose class shares its batches among them
         from training.fit.sharded import ShardedModel
 

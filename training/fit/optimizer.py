@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention import backend
 from training.config.schema import Config
 from training.data.batches import Batches
+from training.data.prepared import WORDS
 from training.data.store import PAD_ID
-from training.model.seq2seq import check_attention
+from training.model.seq2seq import build_model, check_attention
 
 Tensor = Any
 
@@ -203,6 +206,17 @@ def configure_keras(config: Config) -> None:
     check_attention(config)  # before the seed is set: it draws from the same generator
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
+
+
+def make_model(config: Config, vocabulary: tuple[int, int], tokens: Path) -> keras.Model:
+    """Build the model for these numbers of source and target ids.
+
+    With `copy` it gets the words that both vocabularies have, from the folder `tokens`.
+    """
+    model = build_model(config, *vocabulary)
+    if config.copy:  # before the first checkpoint, which has them too
+        model.get_layer("source_words").words.assign(np.load(tokens / WORDS))
+    return model
 
 
 def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> None:

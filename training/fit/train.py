@@ -17,10 +17,15 @@ from training.data.pair_files import Split
 from training.decode.labels import make_predictor
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator
-from training.fit.optimizer import as_reckoned, compile_model, configure_keras, make_judge
+from training.fit.optimizer import (
+    as_reckoned,
+    compile_model,
+    configure_keras,
+    make_judge,
+    make_model,
+)
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import METRICS, score
-from training.model.seq2seq import build_model
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
@@ -28,7 +33,6 @@ from training.runs.start import Opened, as_init_reads, open_run, reopen, write_r
 from training.score import labels as label_scores
 from training.sources.events.histories import Histories
 from training.sources.kinds import SOURCE_KINDS
-from training.sources.text.source import begin_copying
 
 LONGEST = 60  # characters of a text in a picture that is still read
 
@@ -82,7 +86,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
             config = as_init_reads(config, init)
         configure_keras(config)
         opened = open_run(files, config, init)
-        model = _build(opened)
+        model = _build(opened, files.streamed)
         opened.source.begin(model)
         if init is not None:
             load_best(RunFiles(init), model)
@@ -101,20 +105,18 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
     with files.locked():
         configure_keras(config)
         opened = reopen(files, config, force)
-        model = _build(opened)
+        model = _build(opened, files.tokens)
         history = restore_checkpoint(files, model)
         if changes:  # which nothing has refused
             config.save(files.config)
         return _fit(files, opened, model, history)
 
 
-def _build(opened: Opened) -> keras.Model:
-    """Return the compiled model."""
-    model = build_model(opened.config, *opened.origin.vocabulary)
+def _build(opened: Opened, tokens: Path) -> keras.Model:
+    """Return the compiled model; `tokens` is the folder of a text's token ids."""
+    model = make_model(opened.config, opened.origin.vocabulary, tokens)
     config = as_reckoned(opened.config, opened.pairs)
     compile_model(model, config, opened.pairs.statistics.steps_per_epoch)
-    if opened.config.copy:  # a prepared run has no checkpoint yet that would have the words
-        begin_copying(model, opened.source, opened.target)
     return model
 
 

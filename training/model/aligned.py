@@ -123,7 +123,7 @@ class AlignedDecoder(keras.layers.Layer):
     # One step at a time.
 
     def prepare(self, memory: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Return what does not depend on the tokens, each `(B, S, ·)`."""
+        """Return the parts that do not depend on the tokens, each `(B, S, ·)`."""
         memory = ops.cast(memory, self.compute_dtype)
         there = ops.ones_like(memory[..., 0]) if mask is None else mask
         closed = ops.where(ops.cast(there, "bool"), 0.0, NEVER)

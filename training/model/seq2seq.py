@@ -37,7 +37,7 @@ class TwoDropouts(keras.layers.Layer):
 
 
 class SourceWords(keras.layers.Layer):
-    """The words of a source in the target's vocabulary, extended for what it lacks.
+    """The words of a source in the target's vocabulary, extended for words that it lacks.
 
     From ids `(B, S)` of a tokenizer that copies to int32 `(B, S)`, see
     `keras_attention.layers.pointer.copied_ids`.

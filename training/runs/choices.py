@@ -72,7 +72,7 @@ def _said(tokenizer: Tokenizer, copies: bool) -> str:
 
 
 def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
-    """Yield rows: a name, what is chosen, and the way out."""
+    """Yield rows: a name, the choice, and the way out."""
     yield "attention", config.attention.replace("_", " "), "--set attention=NAME"
     if config.target == "text":
         if SOURCE_KINDS[config.source].tokens:

@@ -179,7 +179,7 @@ class RunFiles:
                     remove_empty(made)
 
     def _clean(self) -> None:
-        """Remove what a process that was killed had begun to write."""
+        """Remove files that a process that was killed had begun to write."""
         for folder in (self.path, self.checkpoints, self.recent):
             for rest in folder.glob("writing-*"):
                 remove(rest)

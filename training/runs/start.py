@@ -120,7 +120,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
 
 
 def preview(config: Config, init: Path | None = None) -> None:
-    """Print what is chosen for the data, and leave nothing; raises UserError as `open_run`."""
+    """Print the choices for the data, and leave no file; raises UserError as `open_run`."""
     with TemporaryDirectory() as folder:
         if init is not None:
             config = as_init_reads(config, init)

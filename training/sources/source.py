@@ -136,7 +136,7 @@ class Source(ABC):
         """Build the encoder.
 
         Returns:
-            A Functional model called `"encoder"` from a batch of `Rows` to what `encoded` returns.
+            A Functional model `"encoder"` from a batch of `Rows` to the outputs of `encoded`.
         """
 
 

@@ -169,7 +169,7 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     def build(*args):
         raise BuiltError
 
-    monkeypatch.setattr(texts, "build_model", build)
+    monkeypatch.setattr(texts, "make_model", build)
     corpus = prepare_corpus(tmp_path / "c", configured(text), processes=0)
     config = tiny_config("train_limit=97", f"data=prepared:{corpus.path}")
     assert prepare_run(config, tmp_path / "run")["train"] == 97

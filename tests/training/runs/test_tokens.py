@@ -30,7 +30,7 @@ def built(monkeypatch):
     def build(*args):
         raise BuiltError
 
-    monkeypatch.setattr(texts, "build_model", build)
+    monkeypatch.setattr(texts, "make_model", build)
 
 
 @pytest.fixture

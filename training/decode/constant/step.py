@@ -70,7 +70,7 @@ class ConstantStep:
         cell = self._cell = cast("Gates", keras_cells.gates(layer.cell))
         bias, recurrent = cell.bias.value, cell.recurrent_kernel.value
         of_token, kernel = ops.split(cell.kernel.value, [embeddings.shape[1]])
-        of_context = {}  # what contexts alone are multiplied by
+        of_context = {}  # kernels of contexts alone
         if layer.order == "bahdanau":
             kernel, of_context["gates"] = kernel[:-size], kernel[-size:]
         if cell.kind == "gru":  # whose reset gate is between the products of input and state
@@ -108,7 +108,7 @@ class ConstantStep:
         return step
 
     def prepare(self, value: Tensor, mask: Tensor | None = None) -> Memory:
-        """Do what the layer's `prepare` does; products of the value take the value's place."""
+        """Prepare a memory as the layer does, with products of the value in its place."""
         if self._key is None:
             memory = self._layer.prepare(value, mask=mask)
         else:  # the layer would read the kernel that is taken
@@ -166,7 +166,7 @@ class ConstantStep:
         return dict(zip(self._sizes, parts, strict=True)), weights, state
 
     def _advance(self, rows: list[Tensor], state: Any, gates: Tensor) -> tuple[Tensor, Any]:
-        """Call the cell: `gates` has what `rows`, its inputs beside token and context, add to."""
+        """Call the cell: `gates` holds products of token and context, `rows` its other inputs."""
         cell, old = self._cell, keras.tree.flatten(state)
         if cell.kind != "gru":
             rows = [*rows, old[0]]
@@ -181,5 +181,5 @@ class ConstantStep:
 
 
 def _answer(layer: AttentionCell, question: str) -> Any:
-    """Return what the attention layer answers, None from one that is not asked such a thing."""
+    """Return the attention layer's answer; None from a layer without this method."""
     return getattr(layer.attention, question, lambda: None)()

@@ -114,7 +114,7 @@ class EventSource(Source):
             model.get_layer("encoder").get_layer("features").adapt(self._data)
 
     def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
-        """Return what an export reads: times and columns."""
+        """Return the inputs of an export: times and columns."""
         return dict.fromkeys(("time", *self.schema.inputs()), ((None, None), "float32"))
 
     def examples(self, count: int) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class EventSource(Source):
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
-        """Build the encoder: from histories `(B, T, 1 + 2 * size)` to what `encoded` returns."""
+        """Build the encoder: from histories `(B, T, 1 + 2 * size)` to the outputs of `encoded`."""
         source = keras.Input((None, 1 + 2 * size), dtype="float32", name="source")
         mask = ops.logical_not(ops.isnan(source[:, :, 0]))
         x = EventFeatures(dtype="float32", name="features")(source)

@@ -16,7 +16,7 @@ from training.sources.source import Source, encoded, read_sequence
 
 if TYPE_CHECKING:
     from training.data.pair_files import Split
-    from training.data.tokenizers import Tokenizer, VocabularyTokenizer
+    from training.data.tokenizers import Tokenizer
 
 # Of normal distributions. With Keras's default, a fifth of it, the tied output layer starts so flat
 # that the phrasebook's loss after 300 steps is 5.3 instead of 1.0.
@@ -69,7 +69,7 @@ class TextSource(Source):
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
-        """Build the encoder: from token ids, int32 `(B, S)`, to what `encoded` returns."""
+        """Build the encoder: from token ids, int32 `(B, S)`, to the outputs of `encoded`."""
         source = keras.Input((None,), dtype="int32", name="source")
         mask = ops.not_equal(source, PAD_ID)
         x = keras.layers.Embedding(
@@ -81,22 +81,3 @@ class TextSource(Source):
         x = keras.layers.Dropout(config.dropout)(x)
         x, summary = read_sequence(config, x, mask, config.dropout)
         return keras.Model(source, encoded(config, x, mask, summary), name="encoder")
-
-
-def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:
-    """Give a new model the words that both vocabularies have."""
-    from training.data.token_ids import shared_words
-
-    model.get_layer("source_words").words.assign(shared_words(*vocabularies(source, target)))
-
-
-def vocabularies(
-    source: Source, target: Tokenizer | None
-) -> tuple[VocabularyTokenizer, VocabularyTokenizer]:
-    """Return the tokenizers of two texts that words can be copied between."""
-    from training.data.tokenizers import VocabularyTokenizer
-
-    read = getattr(source, "tokenizer", None)
-    assert isinstance(read, VocabularyTokenizer)  # as the configuration makes sure
-    assert isinstance(target, VocabularyTokenizer)
-    return read, target
