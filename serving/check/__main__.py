@@ -1,17 +1,9 @@
 """The export gate: would TensorFlow Serving serve this SavedModel, and answer as Python does?
 
-    python -m serving.check models/NAME/1
-
-Loads the version through the C++ loader that TensorFlow Serving uses, runs every signature, and
-prints one line for each finding. The exit status is 0 only where there is none.
-
-    python -m serving.check models/NAME/1 --against HOST:PORT --rest HOST:PORT
-
-asks a server of the same version all questions of the check, and compares its answers with those of
-the C++ session here.
-
-An ONNX export is asked in onnxruntime: its graphs are valid, each row is answered as alone, and
-with `--run` as its run answers it.
+`python -m serving.check models/NAME/1` loads the version through the C++ loader that TensorFlow
+Serving uses, or as ONNX graphs, and runs every signature; with `--against` and `--rest` it holds
+the answers of a server to those. It prints a line for each finding; the exit status is 0 only
+where there is none.
 """
 
 from __future__ import annotations
