@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     LoadedModel: TypeAlias = ModelSession | OnnxModel
 
-
 _TEXT = b"A text to try the model with."
 _IMAGE = image_file(np.zeros((48, 96), "uint8"))
 

@@ -48,8 +48,8 @@ class OnnxModel:
             self._model = MODELS[task](path, batch_size=_BATCH)
             declared = self._model.signatures()
         except Exception as error:  # a damaged tokenizer may end in any of them
-            reason = f"{type(error).__name__}: {error}"
-            raise StatusError(Code.DATA_LOSS, f"{path} cannot be loaded: {reason}") from error
+            reason = f"{path} cannot be loaded: {type(error).__name__}: {error}"
+            raise StatusError(Code.DATA_LOSS, reason) from error
         self._lock = threading.Lock()
         self._running: dict[onnxruntime.RunOptions, Waiting | None] = {}
         self._stopped = threading.Event()

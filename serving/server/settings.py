@@ -43,9 +43,8 @@ def _origins(text: str) -> list[str]:
 
 
 _SWITCH: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True}
-_STOCK: tuple[
-    tuple[str, Any, str, Any, str], ...
-] = (  # name, default, metavar, type or settings, help
+_Flag = tuple[str, Any, str, Any, str]  # name, default, metavar, type or settings, help
+_STOCK: tuple[_Flag, ...] = (
     ("port", 8500, "PORT", port, "TCP port of gRPC; 0 takes any that is free"),
     ("host", "127.0.0.1", "ADDRESS", str, "to listen on; 0.0.0.0 lets other machines in"),
     ("rest_api_port", 0, "PORT", port, "TCP port of REST and of the metrics; 0 for none"),
