@@ -34,7 +34,6 @@ TITLES = {
     "layers": "Layers, largest difference from the values held to NumPy",
     "attention": "Additive attention: milliseconds, MB at most, share of the floor",
 }
-STEPS = tuple(TITLES)
 
 
 class Task(NamedTuple):
@@ -47,6 +46,7 @@ class Task(NamedTuple):
 
 
 FIRST = "tatoeba-en-fr"
+NO_GPU = 3  # exit status of a step
 # Launches between the two calls of `gpu_parts/profile.py` alone.
 NCU = (
     *("ncu", "--profile-from-start", "off", "--metrics", "gpu__time_duration.sum", "--csv"),
@@ -139,7 +139,9 @@ def run_task(
                 profiled.append(line)
         status = process.wait()
         signal.setitimer(signal.ITIMER_REAL, 0)
-    if profiled:
+    if status == NO_GPU:
+        sys.exit(f"error: {options.backend} finds no GPU here; --tiny runs all on a processor")
+    if task.step == "kernels":
         from gpu_parts import profile
 
         for launched in profile.rows(profiled, row and row.get("ms")):
@@ -158,7 +160,7 @@ def write_report(rows: list[dict], options: argparse.Namespace) -> None:
     (options.output / "report.json").write_text(json.dumps({**facts, "rows": rows}, indent=1))
     about = ", ".join(f"{key} {value}" for key, value in facts.items())
     text = [f"# GPU report\n\n{about}\n"]
-    for step in STEPS:
+    for step, title in TITLES.items():
         mine = [
             {k: v for k, v in row.items() if k != "step"} for row in rows if row["step"] == step
         ]
@@ -166,7 +168,7 @@ def write_report(rows: list[dict], options: argparse.Namespace) -> None:
             continue
         columns = list(dict.fromkeys(key for row in mine for key in row))
         text += [
-            f"\n## {TITLES[step]}\n",
+            f"\n## {title}\n",
             f"| {' | '.join(columns)} |",
             "|---" * len(columns) + "|",
         ]
@@ -196,7 +198,7 @@ def parse() -> argparse.Namespace:
     add("--ncu", action="store_true", help="time the kernels of a step instead, by Nsight Compute")
     add("--patience", type=float, default=1, help="multiplies the time of each case")
     add("--tiny", action="store_true", help="sizes that measure nothing")
-    add("--step", choices=STEPS, help=argparse.SUPPRESS)
+    add("--step", choices=TITLES, help=argparse.SUPPRESS)
     add("--case", default="", help=argparse.SUPPRESS)
     add("--rates", default="{}", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -212,6 +214,12 @@ def main() -> None:
         sys.path.insert(0, str(Path(__file__).parents[1]))
         if options.backend == "tensorflow":
             import training.command.startup  # noqa: F401
+        from gpu_parts import calls
+
+        # Presets and layers are processes of their own, which JAX would leave no memory.
+        asks = not options.tiny and options.step not in ("preset", "layers")
+        if asks and not calls.on_gpu():
+            sys.exit(NO_GPU)
         for row in measure(options.step, options):
             print(json.dumps({"step": options.step, **row}), flush=True)
         return

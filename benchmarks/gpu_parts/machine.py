@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import shutil
 import subprocess
@@ -28,7 +29,8 @@ IN_A_ROW = 64  # so many in one kernel that memory does not matter
 
 def measure(tiny: bool) -> Iterator[dict[str, Any]]:
     """Give a row of facts, then one of rates: `copy_gb_per_s` and `tanh_per_s`."""
-    yield {"case": "machine", **_card(), "python": platform.python_version(), **_versions()}
+    facts = {"python": platform.python_version(), "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+    yield {"case": "machine", **_card(), **facts, **_versions()}
     size = 2**16 if tiny else 2**28
     x = np.ones(size, "float32")
     copy = calls.milliseconds(calls.fused(lambda x: x + 1.0, x), 3 if tiny else 20)

@@ -89,13 +89,9 @@ def _train(run: Path, *command: str) -> dict[str, Any]:
     _do(calls.backend(), *command, note=note)
     seconds = time.perf_counter() - started
     records = json.loads((run / "history.json").read_text())
-    records = records["epochs"] if isinstance(records, dict) else records
     facts = {"seconds_to_second_epoch": ends[0] if ends else None, "all_seconds": seconds}
-    return {**facts, "epochs": len(records), **_figures(records[-1])}
-
-
-def _figures(record: dict[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in record.items() if isinstance(value, int | float)}
+    figures = {name: x for name, x in records[-1].items() if isinstance(x, int | float)}
+    return {**facts, "epochs": len(records), **figures}
 
 
 def _do(backend: str, *command: str, note: Callable[[str], None] = lambda line: None) -> str:

@@ -59,7 +59,13 @@ def our_config(units: int, batch: int, precision: str) -> Config:
 
 def stock(units: int, vocabulary: int, length: int | None = LENGTH) -> keras.Model:
     """The nearest of Keras's layers, for texts of this length; None for any."""
-    source, target, memory, first = _encoder(units, vocabulary, length)
+    source, target = (keras.Input((length,), dtype="int32") for _ in range(2))
+    x = layers.Embedding(vocabulary, units // 2)(source)
+    encoder = layers.LSTM(units // 2, return_sequences=True, return_state=True)
+    memory, *last = layers.Bidirectional(encoder)(x)
+    first = [
+        layers.Dense(units, activation="tanh")(layers.Concatenate()(last[n::2])) for n in range(2)
+    ]
     x = layers.Embedding(vocabulary, units // 2)(target)
     x = layers.LSTM(units, return_sequences=True)(x, initial_state=first)
     query, key = (layers.Dense(units, use_bias=False)(y) for y in (x, memory))
@@ -81,28 +87,13 @@ def readme(units: int, vocabulary: int, length: int | None = LENGTH) -> keras.Mo
     return keras.Model([source, target], layers.Dense(vocabulary)(states))
 
 
-def _encoder(units: int, vocabulary: int, length: int | None) -> tuple[Any, Any, Any, list[Any]]:
-    source, target = (keras.Input((length,), dtype="int32") for _ in range(2))
-    x = layers.Embedding(vocabulary, units // 2)(source)
-    encoder = layers.LSTM(units // 2, return_sequences=True, return_state=True)
-    memory, *last = layers.Bidirectional(encoder)(x)
-    first = [
-        layers.Dense(units, activation="tanh")(layers.Concatenate()(last[n::2])) for n in range(2)
-    ]
-    return source, target, memory, first
-
-
-def _batch(vocabulary: int, batch: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(7)
-    return [rng.integers(1, vocabulary, (batch, LENGTH)).astype("int32") for _ in range(3)]
-
-
 def _keras_round(units: int, vocabulary: int, batch: int) -> Callable[[], float]:
     model = stock(units, vocabulary)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     compiled = calls.backend() == "jax"
     model.compile(keras.optimizers.Adam(), loss, jit_compile=compiled)
-    source, target, labels = _batch(vocabulary, batch)
+    rng, shape = np.random.default_rng(7), (3, batch, LENGTH)
+    source, target, labels = rng.integers(1, vocabulary, shape).astype("int32")
     return lambda: float(model.train_on_batch([source, target], labels))
 
 

@@ -140,6 +140,15 @@ def test_the_kernels_of_a_step_and_the_share_that_computes():
     ]
 
 
+def test_without_kernels_or_a_gpu_a_line_says_so(tmp_path):
+    (row,) = profile.rows([], 3.0)
+    assert "ncu is missing" in row["ended"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--output", str(tmp_path)]
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    done = subprocess.run([*command, "--backend", backend], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("finds no GPU here")) == (1, 1)
+
+
 def test_shares_are_of_the_cards_rate_in_that_precision(monkeypatch):
     monkeypatch.setattr(machine, "_card", lambda: {"card": "NVIDIA H100 80GB HBM3"})
     assert machine.share(98.9e12, "mixed_bfloat16") == pytest.approx(0.1)
