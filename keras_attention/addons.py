@@ -3,14 +3,8 @@
 An `AttentionWrapper` attends after its cell and feeds the context to the next step: it is
 `AttentionRNN(cell, attention, order="luong", input_feeding=True)`, whatever the mechanism. With
 `attention_layer_size=n` add `units=n, activation=None`: the attentional vector of Addons is linear.
-Without it the output here is `[c_t; s_t]`, and Addons returns one of the two.
-
-    layer = AttentionRNN(
-        keras.layers.LSTMCell(256), AdditiveAttention(128), "luong", units=256,
-        input_feeding=True, activation=None,
-    )
-    layer.build((None, None, 128), (None, None, 256))
-    addons.load_weights(layer, addons.read_checkpoint("checkpoints/ckpt-7"))
+Without it the output here is `[c_t; s_t]`, and Addons returns one of the two. The guide
+"From TensorFlow Addons" has an example.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ and return the shape and dtype of the scores. A layer also takes a function of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from keras import backend as keras_backend
 from keras import ops
 
 from keras_attention import backend
-
-Tensor = Any
+from keras_attention.shapes import Tensor
 
 MODES = ("parallel", "hard")
 PAIRED = 256  # positions up to which a softmax in a loop on a GPU compares pairs
@@ -55,7 +53,8 @@ def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
     With few positions an exponential for each pair costs a GPU nothing. An infinite one makes the
     weight 0.
     """
-    few = ops.shape(scores)[-1] <= PAIRED  # XLA knows it at compilation, and keeps one branch
+    # XLA knows it at compilation, and keeps one branch.
+    few = ops.convert_to_tensor(ops.shape(scores)[-1] <= PAIRED)
 
     @ops.custom_gradient
     def weigh(scores: Tensor) -> tuple[Tensor, Any]:
@@ -73,21 +72,15 @@ def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
             return weights * (upstream - ops.sum(weights * upstream, axis=-1, keepdims=True))
 
         weights = backend.checkpointed(
-            _either, few, by_pairs, lambda: _masked_softmax(scores, mask)
+            ops.cond, few, by_pairs, lambda: _masked_softmax(scores, mask)
         )
 
         def gradient(g: Tensor) -> Tensor:
-            return _either(few, lambda: gradient_by_pairs(g), lambda: gradient_in_turn(g))
+            return ops.cond(few, lambda: gradient_by_pairs(g), lambda: gradient_in_turn(g))
 
         return weights, gradient
 
     return weigh(scores)
-
-
-def _either(first: Any, make: Callable[[], Tensor], make_other: Callable[[], Tensor]) -> Tensor:
-    if isinstance(first, bool):
-        return make() if first else make_other()
-    return ops.cond(first, make, make_other)
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

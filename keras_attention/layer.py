@@ -230,9 +230,10 @@ class BaseLayer(keras.layers.Layer):
         symbols = {n.removesuffix("_shape"): keras.KerasTensor(s) for n, s in shapes.items() if s}
         return tree.map_structure(lambda x: x.shape, self.output_spec(**symbols))
 
-    def _refuse_unbuilt(self) -> None:
+    def _expect_built(self) -> None:
+        """Raise a ValueError for a layer without weights."""
         expected = "to be called, or build(...) with shapes, before it takes single steps"
-        self._refuse(expected, "a layer without weights")
+        self._expect(self.built, expected, "a layer without weights")
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

@@ -15,8 +15,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import BaseLayer
-
-Tensor = Any
+from keras_attention.shapes import Tensor
 
 
 def coverage(

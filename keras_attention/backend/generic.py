@@ -26,11 +26,7 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 # translate the source of each called function, even if the file has changed since its import.
 PLAIN_GRAPH = {"autograph": False}
 
-VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
-
-_of_process = os.environ.get(VARIABLE, "1")
-if _of_process not in ("0", "1"):
-    raise ValueError(f"{VARIABLE} expected 0 or 1. Received: {_of_process!r}")
+STEPS = 4  # of an iteration on a GPU: 2 launch a tenth more kernels, 8 compile twice as long
 
 
 class Settings(NamedTuple):
@@ -41,12 +37,16 @@ class Settings(NamedTuple):
         exporting: whether traced functions must run without XLA.
         training: whether a layer is called for training, so that gradients may follow.
         products: dtype of the products in the loops of `fast.loop`; None for the cell's dtype.
+        traced_for: "cpu" or "gpu" while TensorFlow traces a step of `scan` or `unfold`.
+        checkpoints: the values of that step that `checkpointed` makes, on a GPU.
     """
 
-    fast: bool = _of_process == "1"
+    fast: bool = True
     exporting: bool = False
     training: bool = False
     products: str | None = None
+    traced_for: str = ""
+    checkpoints: Any = None
 
 
 settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039
@@ -63,10 +63,7 @@ def within(**values: Any) -> Iterator[None]:
 
 
 def fast_paths(enabled: bool) -> AbstractContextManager[None]:
-    """Run the fast paths, or the plain formulas in their place, within a `with` block.
-
-    The switch is this thread's. The environment variable `KERAS_ATTENTION_FAST_PATHS`, 0 or 1, is
-    that of a whole process.
+    """Run the fast paths, or the plain formulas, within a `with` block, in this thread alone.
 
     Args:
         enabled: whether the fast paths may run.
@@ -216,7 +213,7 @@ def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
 
 def in_gpu_loop() -> bool:
     """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
-    return False
+    return settings.get().traced_for == "gpu"
 
 
 def wanted_device() -> str:

@@ -13,20 +13,17 @@ The gradient has no derivative: asking for one raises NotImplementedError.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from keras import tree
 
-from keras_attention.backend.generic import PLAIN_GRAPH, Step, Tensor
+from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, Tensor, settings, within
 
 # Operations that draw random numbers or write weights: their step, taken again, gives other values.
 DRAWS = ("Assign", "Multinomial", "Random", "RngReadAndSkip", "TruncatedNormal")
-STEPS = 4  # of an iteration: 2 launch a tenth more kernels, 8 compile twice as long
 NO_SECOND_DERIVATIVE = (
     "A second derivative expected a loop that XLA does not compile for a GPU: leave jit_compile "
     "out, or set KERAS_ATTENTION_DEVICE=cpu. Received: a loop whose gradient has no derivative"
@@ -47,21 +44,9 @@ class _Checkpoints:
         return self.values[-1]
 
 
-_checkpoints: ContextVar[_Checkpoints | None] = ContextVar("checkpoints", default=None)
-
-
-@contextlib.contextmanager
-def _checkpointing(values: _Checkpoints) -> Iterator[None]:
-    token = _checkpoints.set(values)
-    try:
-        yield
-    finally:
-        _checkpoints.reset(token)
-
-
 def checkpointed(make: Callable[..., Tensor], *args: Any) -> Tensor:
     """Return `make(*args)`; the gradient of `scan` reads the value instead of making it again."""
-    values = _checkpoints.get()
+    values = settings.get().checkpoints
     return make(*args) if values is None else values.get(make, *args)
 
 
@@ -73,25 +58,25 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
     loop = _Loop(step, state, inputs)
     if loop.draws:
         return None
-    flat_state, flat_inputs = loop.state, loop.inputs
-    length = flat_inputs[0].shape[0]
-    length = tf.shape(flat_inputs[0])[0] if length is None else length
+    length = loop.inputs[0].shape[0]
+    length = tf.shape(loop.inputs[0])[0] if length is None else length
     rest = length % STEPS
-    outputs, last = loop.run(flat_state, [x[: length - rest] for x in flat_inputs], STEPS)
+    chunks = _Chunks(length // STEPS, STEPS)
+    outputs, last = loop.run(loop.state, [x[: length - rest] for x in loop.inputs], chunks)
     if not (isinstance(rest, int) and rest == 0):
-        more, last = loop.run(last, [x[length - rest :] for x in flat_inputs], 1)
+        more, last = loop.run(last, [x[length - rest :] for x in loop.inputs], _Chunks(rest, 1))
         outputs = [tf.concat(parts, 0) for parts in zip(outputs, more, strict=True)]
     return tree.pack_sequence_as(output_dtypes, outputs), tree.pack_sequence_as(state, last)
 
 
 class _Traced:
-    """A function of tensors, traced once and copied into each graph that calls it.
+    """A function of lists of tensors, traced once and copied into each graph that calls it.
 
     Its Python runs once. A call of a TensorFlow function would not do: inside a called function XLA
     takes the tensors that a loop captures for constants, and compiles anew at each step.
     """
 
-    def __init__(self, function: Callable[..., Any], specs: list[tf.TensorSpec]) -> None:
+    def __init__(self, function: Callable[..., Any], specs: list[list[tf.TensorSpec]]) -> None:
         self._traced = tf.function(function, **PLAIN_GRAPH).get_concrete_function(*specs)
         self.definition = self._traced.graph.as_graph_def()
         nodes, given = self.definition.node, {x.op.name for x in self._traced.inputs}
@@ -103,9 +88,9 @@ class _Traced:
         self.variables = [x for x in self._traced.graph.variables if x.trainable]
         self.returned = self._traced.structured_outputs
 
-    def __call__(self, *tensors: Tensor) -> Any:
+    def __call__(self, *arguments: list[Tensor]) -> Any:
         graph, traced = tf.compat.v1.get_default_graph(), self._traced.graph
-        given = zip(traced.inputs, (*tensors, *self.captured), strict=True)
+        given = zip(traced.inputs, (*tf.nest.flatten(arguments), *self.captured), strict=True)
         read = ((x.name, y) for x, y in given if x.op.name in self._read)
         copied = tf.graph_util.import_graph_def(
             self.definition,
@@ -137,18 +122,16 @@ class _Loop:
         self.state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
         self.inputs = [tf.convert_to_tensor(x) for x in tree.flatten(inputs)]
         self.as_output: dict[int, int] = {}
-        count = len(self.state)
 
-        def take(*tensors: Tensor) -> Any:
+        def take(state: list[Tensor], inputs: list[Tensor]) -> Any:
             checkpoints = _Checkpoints()
-            new, outputs = self.take(tensors[:count], tensors[count:], checkpoints)
+            new, outputs = self.take(state, inputs, checkpoints)
             pairs = itertools.product(enumerate(new), enumerate(outputs))
             self.as_output.update({i: j for (i, x), (j, y) in pairs if y is x})
             return new, outputs, checkpoints.values
 
-        self._specs = [tf.TensorSpec(x.shape, x.dtype) for x in self.state]
-        self._specs += [tf.TensorSpec(x.shape[1:], x.dtype) for x in self.inputs]
-        self._forward = _Traced(take, self._specs)
+        specs = [tf.TensorSpec(x.shape, x.dtype) for x in self.state]
+        self._forward = _Traced(take, [specs, _rows_of(self.inputs)])
         self.tensors = [x for x in self._forward.captured if x.dtype.is_floating]
         self.variables = self._forward.variables
         _, self.outputs, self.checkpoints = self._forward.returned
@@ -161,7 +144,7 @@ class _Loop:
         self, state: Any, inputs: Any, checkpoints: _Checkpoints
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Take a step: the states after it, and its outputs."""
-        with _checkpointing(checkpoints):
+        with within(traced_for="gpu", checkpoints=checkpoints):
             outputs, new = self._step(
                 tree.pack_sequence_as(self._inputs, list(inputs)),
                 tree.pack_sequence_as(self._state, list(state)),
@@ -172,12 +155,9 @@ class _Loop:
         return new, [tf.convert_to_tensor(x) for x in tree.flatten(outputs)]
 
     def run(
-        self, state: list[Tensor], inputs: list[Tensor], steps: int
+        self, state: list[Tensor], inputs: list[Tensor], chunks: _Chunks
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Take all steps, `steps` an iteration: return the outputs of all, and the last states."""
-        length = inputs[0].shape[0]
-        length = tf.shape(inputs[0])[0] if length is None else length
-        chunks = _Chunks(length // steps, steps)
+        """Take all steps, in chunks: return the outputs of all, and the last states."""
         alone = [i for i in range(len(state)) if i not in self.as_output]
 
         @tf.custom_gradient
@@ -191,7 +171,7 @@ class _Loop:
             def forward(t: Tensor, state: list[Tensor], rows: list[Any]) -> Any:
                 values = []
                 for step_inputs in chunks.read(arrays, t):
-                    state, outputs, checkpoints = self._forward(*state, *step_inputs)
+                    state, outputs, checkpoints = self._forward(state, step_inputs)
                     values.append([*outputs, *[state[i] for i in alone], *checkpoints])
                 return t + 1, state, chunks.write(rows, t, values)
 
@@ -240,30 +220,20 @@ class _Loop:
         g_last = [
             g if x.dtype.is_floating else _zeros(x) for x, g in zip(self.state, g_last, strict=True)
         ]
-        ends = list(itertools.accumulate(map(len, (before, checkpoints, g_outputs, self.inputs))))
-
-        def differentiate(*values: Tensor) -> Any:
-            starts, stops = [0, *ends], [*ends, None]
-            parts = [list(values[a:b]) for a, b in zip(starts, stops, strict=True)]
-            g_state, g_inputs, sums = self._differentiate(*parts)
-            return g_state, [g_inputs[i] for i in floats], sums
-
-        read = [chunks.array(x) for x in (*before, *checkpoints, *g_outputs)]
-        inputs = self._specs[len(before) :]
+        values = before, checkpoints, g_outputs
+        of_steps = [[chunks.array(x) for x in each] for each in values] + [arrays]
+        inputs = _rows_of(self.inputs)
         if self._backward is None:
-            like = [
-                tf.TensorSpec(x.shape[1:], x.dtype) for x in (*before, *checkpoints, *g_outputs)
-            ]
-            like += [*inputs, *(tf.TensorSpec(g.shape, g.dtype) for g in g_last)]
-            self._backward = _Traced(differentiate, like)
+            states = [tf.TensorSpec(g.shape, g.dtype) for g in g_last]
+            self._backward = _Traced(self._differentiate, [*map(_rows_of, values), inputs, states])
         differentiated = self._backward
 
         def backward(k: Tensor, g_state: list[Tensor], rows: list[Any], sums: list[Tensor]) -> Any:
             t = chunks.count - 1 - k
             of_inputs = []
-            pairs = zip(chunks.read(read, t), chunks.read(arrays, t), strict=True)
-            for values, row in reversed(list(pairs)):
-                g_state, g_inputs, more = differentiated(*values, *row, *g_state)
+            steps = zip(*(chunks.read(each, t) for each in of_steps), strict=True)
+            for step in reversed(list(steps)):
+                g_state, g_inputs, more = differentiated(*step, g_state)
                 of_inputs.append(g_inputs)
                 sums = [x + tf.cast(y, x.dtype) for x, y in zip(sums, more, strict=True)]
             return k + 1, g_state, chunks.write(rows, t, of_inputs[::-1]), sums
@@ -289,8 +259,8 @@ class _Loop:
         g_outputs: list[Tensor],
         inputs: list[Tensor],
         g_state: list[Tensor],
-    ) -> tuple[list[Tensor], list[Any], list[Tensor]]:
-        """Take a step again, and return the gradients of its states, inputs and captures."""
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Take a step again; return the gradients of its states, floating inputs and captures."""
         floats = [x for x in (*state, *inputs) if x.dtype.is_floating]
         sources = [*floats, *self.tensors, *self.variables]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -312,7 +282,7 @@ class _Loop:
             next(of_floats) if x.dtype.is_floating else g
             for x, g in zip(state, g_state, strict=True)
         ]
-        of_inputs = [next(of_floats) if x.dtype.is_floating else None for x in inputs]
+        of_inputs = [next(of_floats) for x in inputs if x.dtype.is_floating]
         return of_state, of_inputs, [tf.convert_to_tensor(x) for x in of_floats]
 
 
@@ -356,6 +326,11 @@ class _Chunks:
         rows = [x.stack() for x in arrays]
         flat = [tf.reshape(x, tf.concat([[-1], tf.shape(x)[2:]], 0)) for x in rows]
         return [x[: self.count * self.steps] for x in flat]
+
+
+def _rows_of(tensors: list[Tensor]) -> list[tf.TensorSpec]:
+    """Return the specs of a step's part of tensors `(T, ...)`."""
+    return [tf.TensorSpec(x.shape[1:], x.dtype) for x in tensors]
 
 
 def _zeros(x: Any) -> Tensor:

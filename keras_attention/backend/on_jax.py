@@ -9,11 +9,10 @@ from jax import numpy as jnp
 from keras import ops
 
 from keras_attention.backend import generic
-from keras_attention.backend.generic import Step, Tensor
+from keras_attention.backend.generic import STEPS, Step, Tensor
 
 # Sizes `B · Tq · Tv · units` up to which additive scores are the formula.
 LARGEST_FORMULA, LARGEST_ON_GPU = 2**18, 2**26
-STEPS = 4  # of an iteration on a GPU
 
 
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
@@ -106,6 +105,4 @@ def on_gpu() -> bool:
     return device == "gpu" if device else bool(jax.default_backend() != "cpu")
 
 
-def for_gpu() -> bool:
-    """Whether XLA compiles the current computation for a GPU."""
-    return on_gpu()
+for_gpu = on_gpu  # XLA compiles all

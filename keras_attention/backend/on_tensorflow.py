@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -15,7 +13,7 @@ import tensorflow as tf
 from keras import ops, tree
 
 from keras_attention.backend import generic, gpu_scan, tensorflow_additive
-from keras_attention.backend.generic import PLAIN_GRAPH, Step, Tensor
+from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, Tensor
 
 # TensorFlow has no public name for it: no attribute of a graph says `jit_compile=True`. Without
 # this function TensorFlow runs all, and compiles nothing of this library.
@@ -25,28 +23,10 @@ except ImportError:
     GraphOrParentsInXlaContext = None
 
 
-# Whether a step of `scan` or `unfold` is being traced, and for which device.
-_step_device: ContextVar[str] = ContextVar("step_device", default="")
-
 SMALL = 2**16  # products that one thread computes before two threads have divided them
 # Sizes `B · Tq · Tv · units` up to which additive scores are the formula; twice that under XLA.
 LARGEST_FORMULA = 2**20
 USUAL_BATCH = 64  # stands for an unknown batch size
-
-
-@contextlib.contextmanager
-def _tracing_steps(gpu: bool) -> Iterator[None]:
-    """Say within a `with` block that a step is traced, and whether for XLA on a GPU."""
-    token = _step_device.set("gpu" if gpu else "cpu")
-    try:
-        yield
-    finally:
-        _step_device.reset(token)
-
-
-def in_gpu_loop() -> bool:
-    """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
-    return _step_device.get() == "gpu"
 
 
 def under_xla() -> bool:
@@ -69,7 +49,7 @@ def for_gpu() -> bool:
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
     if for_gpu():
-        found = gpu_scan.scan(_tracing_steps(gpu=True)(step), state, inputs, output_dtypes)
+        found = gpu_scan.scan(step, state, inputs, output_dtypes)
         if found is not None:
             return found
     rows = tree.flatten(inputs)
@@ -91,7 +71,7 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
         return t + 1, new, written
 
     first = tf.constant(0), flat_state, flat_outputs
-    with _tracing_steps(gpu=False):
+    with generic.within(traced_for="cpu"):
         _, last, outputs = tf.while_loop(
             lambda t, *_: t < length, body, first, maximum_iterations=length
         )
@@ -124,7 +104,7 @@ def unfold(
     # The step is traced once, before the loop: the loop needs the shapes of its outputs.
     @tf.function(**PLAIN_GRAPH)
     def traced(t: Tensor, *flat_state: Tensor) -> tuple[Any, list[Tensor]]:
-        with _tracing_steps(for_gpu()):
+        with generic.within(traced_for="gpu" if for_gpu() else "cpu"):
             output, new = step(t, pack(flat_state))
         return output, flatten(new)
 
@@ -133,7 +113,7 @@ def unfold(
     output_specs = traced.structured_outputs[0]
     shapes = [x.shape for x in tree.flatten(output_specs)]
     # On a GPU a few steps too many cost less than asking the host at each whether to go on.
-    together = gpu_scan.STEPS if for_gpu() else 1
+    together = STEPS if for_gpu() else 1
     iterations = max_length if together == 1 else -(-max_length // together)
     flat_outputs = [
         tf.TensorArray(x.dtype, iterations, infer_shape=False) for x in tree.flatten(output_specs)
@@ -190,7 +170,7 @@ def is_concrete(x: Tensor) -> bool:
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return additive scores without the formula's tensor: see `generic.additive`."""
-    if tf.executing_eagerly() or _step_device.get():
+    if tf.executing_eagerly() or generic.settings.get().traced_for:
         return None
     compiled = under_xla()
     size = generic.count_hidden(query, key, USUAL_BATCH if training or compiled else 0)

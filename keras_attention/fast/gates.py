@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attention import backend
+from keras_attention.shapes import Tensor
 
-Tensor = Any
 Activation = Callable[[Tensor], Tensor]
 
 

@@ -18,9 +18,7 @@ from keras_attention.fast.gates import (
     hoisted_cell,
     outer,
 )
-from keras_attention.shapes import blank_where_masked, keep_where
-
-Tensor = Any
+from keras_attention.shapes import Tensor, blank_where_masked, keep_where
 
 
 def run_cell(
@@ -196,8 +194,7 @@ def run_attending(
     results, last = backend.scan(step, first, steps, dtypes)
     trace.steps = results["trace"]
     outputs, weights = trace["vector"] if feeding else _pairs(trace), results["weights"]
-    if mask is not None:
-        outputs, weights = blank_where_masked(mask, (outputs, weights))
+    outputs, weights = blank_where_masked(mask, (outputs, weights))
     return outputs, weights, last._replace(cell=[ops.cast(x, dtype) for x in last.cell])
 
 

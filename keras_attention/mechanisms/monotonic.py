@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -11,6 +10,7 @@ from keras import ops
 from keras_attention import distributions
 from keras_attention.attention import Attention, Memory, Noise, Tensor
 from keras_attention.mechanisms.borrowed import BorrowedScore, has_score_alone
+from keras_attention.shapes import both
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -55,7 +55,7 @@ class MonotonicAttention(BorrowedScore):
         super().__init__(attention, **kwargs)
         self._expect_one_of("mode", mode, distributions.MODES)
         self._expect_number("noise", noise, 0)
-        self._expect_number("bias_initial", bias_initial, -math.inf)
+        self._expect_number("bias_initial", bias_initial, -float("inf"))
         self._expect(self.num_heads == 1, "a score of one head", num_heads=self.num_heads)
         expected = "no distribution: a mode takes its place"
         self._expect(self.distribution == "softmax", expected, distribution=self.distribution)
@@ -182,9 +182,7 @@ def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = No
         size: number of positions of a chunk, which has fewer at the start of the memory.
         mask: boolean; False positions get weight 0.
     """
-    allowed = ops.ones_like(scores, dtype="bool")
-    if mask is not None:
-        allowed = ops.logical_and(allowed, mask)
+    allowed = both(ops.ones_like(scores, dtype="bool"), mask)
 
     def chunks(x: Tensor) -> Tensor:
         """Return `(..., Tv, w)`: at position k the values of k-w+1 … k."""

@@ -110,10 +110,9 @@ class AttentionCell(BaseLayer):
     ) -> None:
         super().__init__(**kwargs)
         self._expect_one_of("order", order, ORDERS)
-        valid = not isinstance(cell, (keras.layers.RNN, AttentionCell))
+        runs = isinstance(cell, (keras.layers.RNN, AttentionCell))
         expected = "a recurrent cell, such as keras.layers.GRUCell, not a layer that runs one"
-        self._expect(valid, expected, repr(cell))
-        self._expect(hasattr(cell, "state_size"), "a recurrent cell with a state_size", repr(cell))
+        self._expect(hasattr(cell, "state_size") and not runs, expected, repr(cell))
         self._expect_count("units", units, or_none=True)
         valid = readout == "vector" or (readout == "deep" and units is not None)
         expected = f"readout to be one of {', '.join(READOUTS)}, deep with units"
@@ -123,6 +122,7 @@ class AttentionCell(BaseLayer):
             expected += ", not several: join the memories, or take a second layer for the second"
         self._expect(isinstance(attention, Attention), expected, repr(attention))
         self.cell = cell  # first: weights have the order of the layers
+        self.cell_output_size = keras_cells.output_size(cell)
         self.attention = attention
         self.order = order
         self.units = units
@@ -206,8 +206,7 @@ class AttentionCell(BaseLayer):
 
     def prepare(self, value: Tensor, key: Tensor | None = None, mask: Any = None) -> Memory:
         """Prepare a memory for `step`: see `Attention.prepare`."""
-        if not self.built:
-            self._refuse_unbuilt()
+        self._expect_built()
         memory = self.attention.prepare(value, key, mask)
         width = value.shape[-1]
         if width != self.context_size:
@@ -256,19 +255,17 @@ class AttentionCell(BaseLayer):
         Raises:
             ValueError: for a memory that was not prepared, inputs or a state of another form.
         """
-        if not self.built:
-            self._refuse_unbuilt()
+        self._expect_built()
         self.attention.expect_memory(memory)
         if not fits(inputs.shape, (None, self.input_width)):
             expected = f"inputs (rows, {self.input_width}) of one step"
             self._refuse(expected, f"inputs {tuple(inputs.shape)}")
+        source = "from initial_state(memory, cell_state) or the last step"
         if not isinstance(state, tuple) or len(state) != 3:
-            expected = "a State, from initial_state(memory, cell_state) or the last step"
-            self._refuse(expected, f"a {type(state).__name__}")
+            self._refuse(f"a State, {source}", f"a {type(state).__name__}")
         state, rows = State(*state), inputs.shape[0]
         shapes = [(rows, *shape) for shape in self._state_shapes]
         shapes += [(rows, self.output_size)] if self.input_feeding else []
-        source = "from initial_state(memory, cell_state) or the last step"
         self._expect_states([state.cell, state.output], shapes, "a State of", source)
         inputs = ops.cast(inputs, self.compute_dtype)
         rows, noise = ops.shape(inputs)[0], None
@@ -362,8 +359,3 @@ class AttentionCell(BaseLayer):
         weights = self.attention.weights_spec(batch, steps, memory)
         attention = self.attention.state_spec(batch, weights.shape[-1])
         return output, weights, State(cell_state, attention, fed)
-
-    @property
-    def cell_output_size(self) -> int:
-        """Width of the (top) cell's output."""
-        return keras_cells.output_size(self.cell)

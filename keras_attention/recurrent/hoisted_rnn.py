@@ -11,8 +11,7 @@ from keras_attention import backend
 from keras_attention.fast import loop
 from keras_attention.layer import expect_known_length, note_length
 from keras_attention.recurrent import keras_cells
-
-Tensor = Any
+from keras_attention.shapes import Tensor
 
 
 @keras.saving.register_keras_serializable("keras_attention")

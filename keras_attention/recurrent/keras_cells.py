@@ -11,8 +11,7 @@ from keras import ops, tree
 from keras_attention import backend
 from keras_attention.fast.gates import Gates
 from keras_attention.layer import keeps
-
-Tensor = Any
+from keras_attention.shapes import Tensor
 
 KINDS = {
     "simple": keras.layers.SimpleRNNCell,
@@ -67,25 +66,23 @@ def gates(cell: Any) -> Gates | None:
     Keras's loop runs cells with a `call` of their own, dropout, a regularizer of outputs, no bias,
     or the reset gate before the product.
     """
-    for kind, base in KINDS.items():
-        if not isinstance(cell, base):
-            continue
-        plain = keeps(cell.call, base.call) and type(cell).__call__ is base.__call__
-        plain = plain and cell.use_bias and cell.activity_regularizer is None
-        if not plain or cell.dropout or cell.recurrent_dropout:
-            return None
-        if kind == "gru" and not cell.reset_after:
-            return None
-        return Gates(
-            kind,
-            cell.kernel,
-            cell.recurrent_kernel,
-            cell.bias,
-            cell.activation,
-            getattr(cell, "recurrent_activation", cell.activation),
-            backend.settings.get().products or cell.compute_dtype,
-        )
-    return None
+    kind = next((kind for kind, base in KINDS.items() if isinstance(cell, base)), None)
+    if kind is None or cell.dropout or cell.recurrent_dropout:
+        return None
+    base = KINDS[kind]
+    plain = keeps(cell.call, base.call) and type(cell).__call__ is base.__call__
+    plain = plain and cell.use_bias and cell.activity_regularizer is None
+    if not plain or (kind == "gru" and not cell.reset_after):
+        return None
+    return Gates(
+        kind,
+        cell.kernel,
+        cell.recurrent_kernel,
+        cell.bias,
+        cell.activation,
+        getattr(cell, "recurrent_activation", cell.activation),
+        backend.settings.get().products or cell.compute_dtype,
+    )
 
 
 def hoisted(cell: Any) -> Gates | None:

@@ -87,9 +87,9 @@ MADE_WRONG = {
     "max_wavelength >= 1": [lambda: SinePositionEncoding("long")],
     "GRUCell, not a layer": [lambda: AttentionRNN(keras.layers.GRU(3), AdditiveAttention(3))],
     "not a layer that runs one": [
-        lambda: AttentionRNN(AttentionCell(gru(), AdditiveAttention(3)), AdditiveAttention(3))
+        lambda: AttentionRNN(AttentionCell(gru(), AdditiveAttention(3)), AdditiveAttention(3)),
+        lambda: AttentionRNN(keras.layers.Dense(3), AdditiveAttention(3)),
     ],
-    "state_size": [lambda: AttentionRNN(keras.layers.Dense(3), AdditiveAttention(3))],
     "an attention layer": [lambda: AttentionRNN(gru(), keras.layers.Attention())],
     "bahdanau, luong": [lambda: rnn(order="graves")],
     "deep with units": [lambda: rnn(readout="deep")],

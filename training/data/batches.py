@@ -31,8 +31,8 @@ class Batches:
     `target` begins with START and `labels`, the same tokens one step earlier, end with END. Images
     and events are `source` as their rows are read; for labels there is no `target`.
 
-    Samplers draw the subwords of a pair anew in each epoch. Batches are planned by the subwords
-    given, and are wider where more are drawn.
+    With samplers the subwords of a pair are drawn anew each time that it is seen. Widths are those
+    of the subwords given: the drawn ones may be more.
 
     Args:
         batching: the settings.

@@ -74,9 +74,9 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
 class Quotes:
     """Whether columns are in quotes as spreadsheets write them.
 
-    In such a file every text with a quote is itself in quotes, with inner quotes doubled; and
-    nearly all texts are in quotes, or some have within them doubled quotes, tabs or line ends. Tabs
-    and line ends together stand between two texts.
+    In such a file every text with a quote is itself in quotes, with inner quotes doubled. Also,
+    nearly all texts are in quotes, or some have inside them doubled quotes, or tabs, or line ends;
+    not both, which stand between the quotes of two texts.
     """
 
     def __init__(self) -> None:

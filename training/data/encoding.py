@@ -169,7 +169,7 @@ def train_side(
 def check_targets(
     name: str | Spec, targets: Sequence[str], state: dict[str, Any], most: float = MOST_UNUSABLE
 ) -> None:
-    """Print how many targets have tokens that a tokenizer lacks, and how many it writes otherwise.
+    """Print how many targets a tokenizer cannot write, or not as they are, with examples.
 
     Raises CorpusError where all, or more than a share of `most`, have no known token.
     """
@@ -194,7 +194,7 @@ def check_targets(
 def _said(
     state: dict[str, Any], texts: Sequence[str]
 ) -> tuple[list[list[int]], list[str], Callable[[Sequence[str]], list[str]]]:
-    """Return the ids of texts, the texts that the ids spell, and a function to unknown tokens."""
+    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of texts."""
     if state["kind"] == SENTENCEPIECE:
         import sentencepiece
 

@@ -72,7 +72,7 @@ class Texts(NamedTuple):
         """
         specs = self.learned() or [self.data]
         files = [file for spec in specs for file in corpus.files_of_training(spec)]
-        files += self.dev.paths if isinstance(self.dev, Spec) and self.dev.is_file else ()
+        files += self.dev.paths if isinstance(self.dev, Spec) else ()
         digest = hashlib.sha256()
         try:
             stats = {str(file): file.stat() for file in files}

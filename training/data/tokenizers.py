@@ -273,7 +273,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 def said(
     tokenizer: Tokenizer, texts: Sequence[str]
 ) -> tuple[list[list[int]], list[str], Callable[[Sequence[str]], list[str]]]:
-    """Return the ids of texts, the texts that the ids spell, and a function to unknown tokens."""
+    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of texts."""
 
     def unknown(texts: Sequence[str]) -> list[str]:
         strings, ids = (f(tf.constant(texts)) for f in (tokenizer.split, tokenizer.tokenize))

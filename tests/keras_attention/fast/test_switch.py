@@ -3,13 +3,11 @@
 import importlib
 import inspect
 import pkgutil
-import runpy
 
 import pytest
 from keras import ops
 
 from keras_attention import backend, fast, fast_paths
-from keras_attention.backend import generic
 from keras_attention.search.arguments import top_k
 from tests.keras_attention.helpers import array
 
@@ -56,17 +54,6 @@ def test_what_xla_compiles_is_known():
         assert set(found) == {jit_compile}
         del found[:]
     assert not backend.under_xla()
-
-
-@pytest.mark.parametrize("value", ["0", "1", "yes"])
-def test_the_environment_sets_the_switch(value, monkeypatch):
-    monkeypatch.setenv("KERAS_ATTENTION_FAST_PATHS", value)
-    if value == "yes":
-        said = "^KERAS_ATTENTION_FAST_PATHS expected 0 or 1. Received: 'yes'$"
-        with pytest.raises(ValueError, match=said):
-            runpy.run_path(generic.__file__)
-    else:
-        assert runpy.run_path(generic.__file__)["settings"].get().fast == (value == "1")
 
 
 FAST = [module.name for module in pkgutil.iter_modules(fast.__path__, "keras_attention.fast.")]

@@ -189,12 +189,6 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
         texts.resume(files.path)
 
 
-def test_dev_may_be_that_of_a_prepared_corpus(text, tmp_path):
-    corpus = prepare_corpus(tmp_path / "c", configured(text), processes=0)
-    ids = write_tokens(tmp_path / "ids", configured(text, f"dev=prepared:{corpus.path}"))
-    assert ids.texts("dev") == corpus.texts("dev")
-
-
 def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
     corpus = prepare_corpus(tmp_path / "c", configured(text), processes=0)
     config = tiny_config("train_limit=0", f"data=prepared:{corpus.path}")

@@ -1,8 +1,24 @@
 """Histories from a table in CSV (.gz allowed), with a small TOML file beside it.
 
-A table of visits has a row for each visit and a column for each value. A table of events has a row
-for each value: its columns `name` and `value` hold the value's name and the value. Each outcome is
-an example: all that is known of the id up to its time, and whether the outcome came true.
+A table of visits has a row for each visit and a column for each value:
+
+    id = "patient"
+    time = "day"                 # a number, in any unit
+    outcome = "died"             # 0 or 1; a row without it is history alone
+    columns = ["bili", "sex"]    # all others if not given
+    log = ["bili"]               # columns whose logarithm is taken, if any
+    categories = ["stage"]       # columns of categories that look like numbers, if any
+
+A table of events has a row for each value, and names the columns that hold its name and itself:
+
+    id = "patient"
+    time = "day"
+    name = "test"
+    value = "result"
+    outcome = "died"             # one of the names; its value is 0 or 1
+
+Each outcome is an example: all that is known of the id up to its time, and whether it came true.
+A column of numbers stays one: cells that say "missing" are counted and printed, others refused.
 """
 
 from __future__ import annotations
@@ -39,18 +55,18 @@ Rows = list[tuple[int, dict[str, str]]]  # the line of each, and its cells by co
 
 @dataclass(frozen=True)
 class About:
-    """A table, and the TOML file beside it: names of columns."""
+    """A table, and the TOML file beside it."""
 
     table: Path
     file: Path
     id: str
-    time: str  # a number, in any unit
-    outcome: str  # 0 or 1; a row without it is history alone. Of events, one of the names
+    time: str
+    outcome: str
     name: str = ""  # of a table of events alone, as `value`
     value: str = ""
-    columns: list[str] = field(default_factory=list)  # that are read; all others if not given
-    log: list[str] = field(default_factory=list)  # whose logarithm is taken
-    categories: list[str] = field(default_factory=list)  # that look like numbers
+    columns: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
 
     def wrong(self, line: int, message: str) -> CorpusError:
         """Return the error of a line of the table."""
