@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install-backends test coverage test-slow test-mechanisms test-guides test-benchmarks test-benchmarks-nightly test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo install-backends test coverage test-slow test-guides test-benchmarks test-benchmarks-nightly test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -98,9 +98,6 @@ test-nightly: export TF_NUM_INTRAOP_THREADS = 1
 test-nightly: $(NIGHTLY)/installed  ## run the tests of the layers and of the README on Keras's nightly build
 	$(NIGHTLY)/bin/python -m pytest -q -n 2 --dist loadfile -W ignore::UserWarning -m "not slow" tests/keras_attention tests/test_readme.py \
 	  --ignore tests/keras_attention/fast --ignore tests/keras_attention/search --ignore tests/keras_attention/test_gpu_scan.py
-
-test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mechanism, which takes long
-	EVERY_MECHANISM=1 $(BIN)/python -m pytest -q -n 2 tests/serving/test_mechanisms.py
 
 test-guides: $(STAMP)  ## run the commands of the guide to own data as they stand, which takes minutes
 	EVERY_GUIDE=1 $(BIN)/python -m pytest -q tests/test_guide_commands.py

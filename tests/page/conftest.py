@@ -4,23 +4,18 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from serving.page.app import PageSettings
-from tests.page.tabs import CHROMIUM, FLAGS, start, tab_on
-from tests.serving.conftest import add_version, save_upper
-from tests.serving.page.models import save_predictor, save_reader, save_unsure
+from tests.page.tabs import CHROMIUM, FLAGS, tab_on
+from tests.serving.conftest import kinds_server, saved, shared_server  # noqa: F401
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory):
-    root = tmp_path_factory.mktemp("browser")
-    add_version(save_upper(root / "saved"), root / "upper", 1)
-    return root / "upper"
+def served(shared_server):  # noqa: F811
+    return f"127.0.0.1:{shared_server.port}"
 
 
 @pytest.fixture(scope="session")
-def served(base):
-    server = start(base)
-    yield f"127.0.0.1:{server.port}"
-    server.close()
+def kinds(kinds_server):  # noqa: F811
+    return f"127.0.0.1:{kinds_server.port}"
 
 
 @pytest.fixture(scope="session")
@@ -37,22 +32,3 @@ def browser():
 def view(browser, served):
     with tab_on(browser, PageSettings(served, "upper", example="one two three")) as tab:
         yield tab
-
-
-def _served_model(name, save):
-    """A fixture: the address of a server of a model that `save` writes."""
-
-    @pytest.fixture(scope="session", name=name)
-    def fixture(tmp_path_factory):
-        root = tmp_path_factory.mktemp(name)
-        add_version(save(root / "saved"), root / name, 1)
-        server = start(root / name)
-        yield f"127.0.0.1:{server.port}"
-        server.close()
-
-    return fixture
-
-
-_bright = _served_model("bright", save_reader)
-_unsure = _served_model("unsure", save_unsure)
-_mean = _served_model("mean", save_predictor)

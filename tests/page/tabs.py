@@ -1,11 +1,12 @@
-"""Servers for the page, and tabs of a browser on it."""
+"""Tabs of a browser on the page."""
 
 import contextlib
+import io
 import os
 import shutil
 
-from serving.server.model_server import ModelServer
-from serving.server.settings import build_parser
+from PIL import Image
+
 from tests.serving.page.conftest import showing
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
@@ -14,11 +15,16 @@ FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-back
 WIDTHS = {"narrow": 390, "middle": 820, "wide": 1280}
 
 
-def start(base, port=0):
-    words = [f"--port={port}", f"--model_name={base.name}", f"--model_base_path={base}"]
-    server = ModelServer(build_parser().parse_args(words))
-    server.start()
-    return server
+def weights_shown(tab, line):
+    words = tab.locator(".words").nth(line).locator(".word")
+    return [float(word.get_attribute("data-weight") or 0) for word in words.all()]
+
+
+def picture(pixels):
+    """The bytes of a PNG of shades of gray."""
+    file = io.BytesIO()
+    Image.fromarray(pixels.astype("uint8")).save(file, "png")
+    return file.getvalue()
 
 
 @contextlib.contextmanager

@@ -1,22 +1,15 @@
-"""Whoever looks, on whatever screen: widths, and the findings of axe, in a real browser.
-
-With `PAGE_SCREENSHOTS=DIR` the pictures of three widths are written there.
-"""
+"""Whoever looks, on whatever screen: widths, and the findings of axe, in a real browser."""
 
 import base64
-import io
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from PIL import Image
 from playwright.sync_api import expect
 
 from serving.page.app import PageSettings
 from serving.page.card import Card
-from tests.page.tabs import WIDTHS, tab_on
+from tests.page.tabs import WIDTHS, picture, tab_on
 from tests.serving.page.models import VISITS
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
@@ -24,21 +17,19 @@ KINDS = {"bright": "#said", "mean": "#event", "unsure": "#translation"}  # where
 
 
 @pytest.fixture(params=KINDS)
-def other(request, browser):
+def other(request, browser, kinds):
     """A tab of another kind with an answer of its example."""
-    image, kind = base64.b64encode(picture()).decode(), request.param
+    image, kind = base64.b64encode(picture(np.full((20, 30), 200))).decode(), request.param
     example = {"bright": "", "mean": VISITS, "unsure": "one two three"}[kind]
     card = Card({"Data": "some"}, examples=(image,) if kind == "bright" else ())
-    settings = PageSettings(request.getfixturevalue(kind), kind, card=card, example=example)
+    settings = PageSettings(kinds, kind, card=card, example=example)
     with tab_on(browser, settings) as tab:
         expect(tab.locator(KINDS[kind])).not_to_be_empty()
         yield tab
 
 
 def test_other_kinds_fit_the_screen_and_axe_finds_nothing(other):
-    for width in WIDTHS.values():
-        other.set_viewport_size({"width": width, "height": 900})
-        assert other.evaluate("document.documentElement.scrollWidth") <= width
+    assert_fits(other)
     for scheme in ("light", "dark"):
         other.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         assert violations(other) == []
@@ -56,6 +47,12 @@ def test_axe_finds_nothing_on_the_page_of_texts(view, scheme):
     assert violations(view) == []
 
 
+def assert_fits(tab):
+    for width in WIDTHS.values():
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def violations(tab):
     """Return the findings of axe, wrong or undecided; the ground of a chart's text it never can."""
     answer = Axe().run(tab, options=RULES).response
@@ -66,14 +63,4 @@ def violations(tab):
 
 def test_it_fits_the_screen(view):
     expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
-    for name, width in WIDTHS.items():
-        view.set_viewport_size({"width": width, "height": 900})
-        assert view.evaluate("document.documentElement.scrollWidth") <= width
-        if folder := os.environ.get("PAGE_SCREENSHOTS"):
-            view.screenshot(path=Path(folder) / f"page-{name}.png")
-
-
-def picture():
-    file = io.BytesIO()
-    Image.fromarray(np.full((20, 30), 200, "uint8")).save(file, "png")
-    return file.getvalue()
+    assert_fits(view)

@@ -1,16 +1,14 @@
 """The page of somebody who comes for the first time: an example, the model in a line, a history."""
 
 import base64
-import io
 
 import numpy as np
 import pytest
-from PIL import Image
 from playwright.sync_api import expect
 
 from serving.page.app import PageSettings
 from serving.page.card import Card
-from tests.page.tabs import tab_on
+from tests.page.tabs import picture, tab_on
 from tests.serving.page.models import VISITS
 
 CARD = Card({"Data": "some"}, ("en", "fr"), "BLEU 41.2 on dev", ("good day", "one two. three"))
@@ -53,16 +51,11 @@ def test_what_was_kept_is_listed_with_its_time_and_cleared_by_name(tab):
     expect(tab.locator("#empty")).to_be_visible()
 
 
-def test_an_image_of_the_examples_is_read(browser, bright):
-    images = []
-    for column in (0, 2):
-        pixels = np.zeros((20, 30), "uint8")
-        pixels[:10, 10 * column : 10 * column + 10] = 255
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "png")
-        images.append(base64.b64encode(file.getvalue()).decode())
-    card = Card(examples=tuple(images))
-    with tab_on(browser, PageSettings(bright, "bright", card=card)) as tab:
+def test_an_image_of_the_examples_is_read(browser, kinds):
+    images = np.zeros((2, 20, 30), "uint8")
+    images[0, :10, :10] = images[1, :10, 20:] = 255
+    card = Card(examples=tuple(base64.b64encode(picture(each)).decode() for each in images))
+    with tab_on(browser, PageSettings(kinds, "bright", card=card)) as tab:
         tab.emulate_media(reduced_motion="reduce")
         buttons = tab.locator("#examples button")
         expect(buttons).to_have_count(2)
@@ -76,6 +69,6 @@ def test_an_image_of_the_examples_is_read(browser, bright):
             expect(region).to_have_attribute("data-region", f"0,{column}")
 
 
-def test_a_table_of_the_examples_is_followed(browser, mean):
-    with tab_on(browser, PageSettings(mean, "mean", card=Card(examples=(VISITS,)))) as tab:
+def test_a_table_of_the_examples_is_followed(browser, kinds):
+    with tab_on(browser, PageSettings(kinds, "mean", card=Card(examples=(VISITS,)))) as tab:
         expect(tab.locator("svg .event")).to_have_count(3)

@@ -7,8 +7,8 @@ from tests.page.tabs import tab_on
 from tests.serving.page.models import VISITS
 
 
-def test_a_history_has_a_timeline_with_the_weight_of_each_event(browser, mean):
-    with tab_on(browser, PageSettings(mean, "mean", example=VISITS)) as tab:
+def test_a_history_has_a_timeline_with_the_weight_of_each_event(browser, kinds):
+    with tab_on(browser, PageSettings(kinds, "mean", example=VISITS)) as tab:
         expect(tab.locator("svg .event")).to_have_count(3)
         weights = [bar.get_attribute("data-weight") for bar in tab.locator("svg .bar").all()]
         assert weights == ["0.5000", "0.0000", "0.5000"]

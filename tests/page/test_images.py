@@ -4,46 +4,42 @@ import re
 
 import numpy as np
 import pytest
-from PIL import Image
 from playwright.sync_api import expect
 
 from serving.client import Reader
 from serving.page.app import PageSettings
-from tests.page.tabs import tab_on
+from tests.page.tabs import picture, tab_on
 
 
 @pytest.fixture
-def tab(browser, bright):
-    with tab_on(browser, PageSettings(bright, "bright")) as tab:
+def tab(browser, kinds):
+    with tab_on(browser, PageSettings(kinds, "bright")) as tab:
         expect(tab.locator("#pad")).to_be_visible()
         yield tab
 
 
-def test_an_image_is_read_and_the_region_lights_up(tab, bright, tmp_path, rng):
+def test_an_image_is_read_and_the_region_lights_up(tab, kinds, tmp_path, rng):
     path = tmp_path / "image.png"
-    Image.fromarray(rng.integers(0, 255, (20, 30)).astype("uint8")).save(path)
-    with Reader(bright, "bright") as reader:
+    path.write_bytes(picture(rng.integers(0, 255, (20, 30))))
+    with Reader(kinds, "bright") as reader:
         (expected,) = reader.regions([path])
     expect(tab.locator("#ask")).to_be_hidden()
     tab.locator("#file").set_input_files(path)
     expect(tab.locator("#said")).to_have_text("abcde (-1.00)")
     expect(tab.locator("#reading-text .unsaid")).to_have_count(0)
+    places = []
     for position, weights in enumerate(expected.attention_weights):
         tab.locator("#reading-text .word").nth(position).hover()
-        place = np.unravel_index(np.argmax(weights), np.shape(weights))
-        region = tab.locator("#regions").get_attribute("data-region")
-        assert region == f"{place[0]},{place[1]}"
+        row, column = np.unravel_index(np.argmax(weights), np.shape(weights))
+        places.append(f"{row},{column}")
+        assert tab.locator("#regions").get_attribute("data-region") == places[-1]
     tab.locator("h1").hover()
-    unsure = np.unravel_index(
-        np.argmax(expected.attention_weights[1]), np.shape(expected.attention_weights[1])
-    )
-    region = tab.locator("#regions").get_attribute("data-region")
-    assert region == f"{unsure[0]},{unsure[1]}"
+    assert tab.locator("#regions").get_attribute("data-region") == places[1]  # the unsure one's
 
 
 def test_unsure_characters_are_told_apart_and_other_readings_shown(tab, tmp_path):
     path = tmp_path / "image.png"
-    Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)
+    path.write_bytes(picture(np.full((20, 30), 200)))
     tab.locator("#file").set_input_files(path)
     expect(tab.locator("#readings li")).to_have_text(["axcde (-1.50)", "nothing (-2.00)"])
     characters = tab.locator("#reading-text .word").all()

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from serving.export.version import export
 from serving.page.files import write
 from serving.portable.read import LocalReader, LocalTranslator
-from tests.serving.conftest import image_run, onnx_translator  # noqa: F401
+from tests.page.tabs import weights_shown
+from tests.serving.conftest import image_run, onnx_reader, onnx_translator  # noqa: F401
 from tests.serving.portable.engine.conftest import versions  # noqa: F401
 from training.data import corpus
 from training.sources.image import digits
@@ -85,10 +85,7 @@ def test_a_file_translates_as_one_types_and_asks_nobody(browser, one_file, versi
         expect(tab.locator("#translation")).to_have_text(best(versions["float32"], ["She sleeps."]))
         expect(tab.locator("#hypotheses li")).to_have_count(2)
         tab.locator(".words").first.locator(".word").first.hover()
-        weights = [
-            float(word.get_attribute("data-weight"))
-            for word in tab.locator(".words").nth(1).locator(".word").all()
-        ]
+        weights = weights_shown(tab, 1)
         (aligned,) = LocalTranslator(versions["float32"]).align(["She sleeps."])
         assert len(weights) == len(aligned.attention_weights)
         assert sum(weights) > 0
@@ -164,29 +161,24 @@ def test_a_text_that_is_too_long_is_refused_in_a_line(browser, one_file):
         expect(tab.locator(".sentence")).to_have_count(1)
 
 
-def test_an_image_is_read_and_the_region_lights_up(browser, image_run, tmp_path):  # noqa: F811
-    version = export([image_run], tmp_path / "digits", form="onnx", beam_width=3)
-    write(version, tmp_path / "page.html", single=True)
+def test_an_image_is_read_and_the_region_lights_up(browser, onnx_reader, tmp_path):  # noqa: F811
+    write(onnx_reader, tmp_path / "page.html", single=True)
     (example,) = digits.make(1, seed=9)
-    (wanted,) = LocalReader(version).regions([example.image])
+    (wanted,) = LocalReader(onnx_reader).regions([example.image])
     with tab_at(browser, (tmp_path / "page.html").as_uri()) as (tab, asked):
         expect(tab.locator("#pad")).to_be_visible()
-        tab.locator("#file").set_input_files(
-            {"name": "digits.png", "mimeType": "image/png", "buffer": example.image}
-        )
+        file = {"name": "digits.png", "mimeType": "image/png", "buffer": example.image}
+        tab.locator("#file").set_input_files(file)
         expect(tab.locator("#said")).to_have_text(f"{wanted.text} ({wanted.score:.2f})")
-        names = [
-            each.get_attribute("aria-label") for each in tab.locator("#reading-text .word").all()
-        ]
+        words = tab.locator("#reading-text .word").all()
+        names = [word.get_attribute("aria-label") for word in words]
         assert all(re.fullmatch(r"\d, (unsure, )?\d+ %", name) for name in names)
         expect(tab.locator("#readings li")).to_have_count(2)
         tab.locator("#reading-text .word").first.hover()
-        place = np.unravel_index(
-            np.argmax(wanted.attention_weights[0]), np.shape(wanted.attention_weights[0])
-        )
-        expect(tab.locator("#regions")).to_have_attribute("data-region", f"{place[0]},{place[1]}")
-        tab.locator("#file").set_input_files(
-            {"name": "x.png", "mimeType": "image/png", "buffer": b"no image"}
-        )
+        looked = np.array(wanted.attention_weights[0])
+        row, column = np.unravel_index(looked.argmax(), looked.shape)
+        expect(tab.locator("#regions")).to_have_attribute("data-region", f"{row},{column}")
+        file["buffer"] = b"no image"
+        tab.locator("#file").set_input_files(file)
         expect(tab.locator("#status.error")).to_contain_text("image 1 cannot be decoded")
         assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [tab.url]

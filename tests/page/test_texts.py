@@ -5,13 +5,9 @@ from playwright.sync_api import expect
 
 from serving.client import Translator
 from serving.page.app import PageSettings
-from tests.page.tabs import start, tab_on
+from tests.page.tabs import tab_on, weights_shown
+from tests.serving.conftest import base, free_port, serving  # noqa: F401
 from tests.serving.page.conftest import showing
-
-
-def weights_shown(tab, line):
-    words = tab.locator(".words").nth(line).locator(".word")
-    return [float(word.get_attribute("data-weight") or 0) for word in words.all()]
 
 
 def test_it_translates_as_one_types(view):
@@ -135,28 +131,25 @@ def test_right_to_left_and_chinese(view):
     expect(view.locator(".words").nth(0)).to_have_text("她 吃 苹果")
 
 
-def test_it_recovers_when_the_server_comes_back(browser, base):
-    server = start(base)
-    port = server.port
+def test_it_recovers_when_the_server_comes_back(browser, base):  # noqa: F811
+    port = free_port()
+    flags = f"--port={port}", "--model_name=upper", f"--model_base_path={base}"
     with showing(PageSettings(f"127.0.0.1:{port}", "upper", example="one", timeout=2)) as page:
         tab = browser.new_page()
-        tab.goto(page.address)
-        expect(tab.locator("#translation")).to_have_text("ONE")
-        server.close()
+        with serving(*flags):
+            tab.goto(page.address)
+            expect(tab.locator("#translation")).to_have_text("ONE")
         tab.locator("#text").fill("two")
         expect(tab.locator("#status.error")).to_contain_text("no answer", timeout=15_000)
         assert "\n" not in tab.locator("#status").text_content()
-        server = start(base, port)
-        try:
+        with serving(*flags):
             expect(tab.locator("#translation")).to_have_text("TWO", timeout=30_000)
             expect(tab.locator("#status.error")).to_have_count(0)
-        finally:
-            tab.close()
-            server.close()
+        tab.close()
 
 
-def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):
-    with tab_on(browser, PageSettings(unsure, "unsure", example="one two three")) as tab:
+def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, kinds):
+    with tab_on(browser, PageSettings(kinds, "unsure", example="one two three")) as tab:
         expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
         words = tab.locator("#translation span")
         names = [word.get_attribute("aria-label") for word in words.all()]

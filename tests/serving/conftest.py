@@ -19,9 +19,10 @@ from serving.export.version import export
 from serving.server.model_server import ModelServer
 from serving.server.settings import METRICS, build_parser
 from tests.conftest import made_once
+from tests.serving.page.models import save_predictor, save_reader, save_unsure
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import load_preset, override
-from training.fit.train import train
+from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 
 WORDS = 7
@@ -250,6 +251,17 @@ def protocol_server(saved, tmp_path_factory):
         yield server
 
 
+@pytest.fixture(scope="session")
+def kinds_server(tmp_path_factory):
+    """A server of other kinds: bright reads images, mean histories, unsure is a translator."""
+    root, saves = tmp_path_factory.mktemp("kinds"), (save_reader, save_predictor, save_unsure)
+    bases = {name: root / name for name in ("bright", "mean", "unsure")}
+    for save, base in zip(saves, bases.values(), strict=True):
+        add_version(save(root / f"saved-{base.name}"), base, 1)
+    with serving(f"--model_config_file={models_config(root / 'models.config', bases)}") as server:
+        yield server
+
+
 @pytest.fixture
 def client(protocol_server, stubs):
     """The stubs of `protocol_server`."""
@@ -308,23 +320,22 @@ def ssl_config(path, certificates, verify=False):
 
 
 TINY_IMAGES = [
-    *(
-        "train_limit=40",
-        "epochs=1",
-        "convolutions=3:2x2 5:2x2",
-        "decoder_units=7",
-        "embedding_size=3",
-    ),
-    *("attention_units=5", "readout_units=7", "batch_size=20", "validation_limit=5"),
+    *("train_limit=40", "epochs=1", "convolutions=3:2x2 5:2x2", "decoder_units=7"),
+    *("embedding_size=3", "attention_units=5", "readout_units=7", "batch_size=20"),
+    "validation_limit=5",
 ]
 
 
 @pytest.fixture(scope="session")
 def image_run(tmp_path_factory):
-    """A run of one epoch that reads digits; an untrained one would be too unsure for int8."""
+    """A run that reads digits, with weights so large that it is sure."""
 
     def make(path):
-        train(override(load_preset("digits"), TINY_IMAGES), path)
+        run = untrained(override(load_preset("digits"), TINY_IMAGES), path)
+        rng = np.random.default_rng(3)
+        for weight in run.model.trainable_weights:
+            weight.assign(rng.normal(0, 0.5, weight.shape))
+        save_best(run.files, run.model)
 
     return load_run(made_once(tmp_path_factory, "digits-run", make))
 
@@ -376,6 +387,20 @@ def onnx_translator(tmp_path_factory):
         export([load_run(TEXT_RUN)], folder / "old", form="onnx", **TEXT_SETTINGS)
 
     return made_once(tmp_path_factory, "translator-onnx", make) / "old" / "1"
+
+
+def respelled(version, folder, **tokens):
+    """Copy a translator, with tokens of other kinds: the source's, and the target's if given."""
+    shutil.copytree(version, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for side, (kind, strings) in zip(("source", "target"), tokens.items(), strict=False):
+        entry = manifest["tokenizers"][side]
+        entry.update(kind=kind, file=f"{side}.json")
+        state = {"kind": kind, "tokens": [*strings[: entry["size"] - 4]]}
+        (folder / f"{side}.json").write_text(json.dumps(state))
+    del manifest["files"]  # which they are no more
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,15 @@ NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node is not installed")
 
 
+CALL = """
+import { readFileSync } from "node:fs";
+import { NAME } from "MODULE";
+const found = JSON.parse(readFileSync(0, "utf8")).map((words) => NAME(...words));
+const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+process.stdout.write(JSON.stringify(found, plain));
+"""
+
+
 @cache
 def modules():
     """Return the address of a folder of all modules, as the page's build names them."""
@@ -40,3 +49,8 @@ def run(script, *arguments, given=None):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
+
+
+def call(module, name, given):
+    """Call a function of a module with each of these lists of arguments; return what it returns."""
+    return run(CALL.replace("NAME", name).replace("MODULE", module), given=given)

@@ -12,31 +12,21 @@ from tensorflow_serving.apis import predict_pb2
 from serving.check import __main__ as check
 from serving.check.against import Server, compare
 from tests.attack.test_client import Server as FakeServer
-from tests.serving.conftest import add_version, free_port, serving
 
 
-@pytest.fixture(scope="module")
-def served(saved, tmp_path_factory):
-    """The version directory of a model, and a server of it."""
-    base = tmp_path_factory.mktemp("against") / "upper"
-    version = add_version(saved / "upper", base, 1)
-    flags = "--model_name=upper", f"--model_base_path={base}"
-    with serving(*flags, f"--rest_api_port={free_port()}") as server:
-        yield version, server
+@pytest.fixture
+def version(base):
+    """The version that `protocol_server` serves as upper, too."""
+    return base / "1"
 
 
 def falsify(answer):
     """Another answer to a request: a number more, or a text longer."""
-    alias = min(answer.outputs)
-    proto = answer.outputs[alias]
-    for field in ("float_val", "int_val", "int64_val"):
-        values = getattr(proto, field)
-        if values:
-            values[0] += 1
-            return answer
-    if proto.string_val:
+    proto = answer.outputs[min(answer.outputs)]
+    if proto.float_val:
+        proto.float_val[0] += 1
+    elif proto.string_val:
         proto.string_val[0] += b"!"
-    proto.dtype = proto.dtype
     return answer
 
 
@@ -65,26 +55,24 @@ def addresses(server):
     return f"localhost:{server.port}", f"localhost:{server.rest_port}"
 
 
-def test_a_server_of_the_same_version_answers_alike(served):
-    version, server = served
-    target, rest = addresses(server)
-    asked, differences = compare(version, Server(target, version.parent.name, rest))
+def test_a_server_of_the_same_version_answers_alike(version, protocol_server):
+    target, rest = addresses(protocol_server)
+    asked, differences = compare(version, Server(target, "upper", rest))
     assert differences == []
     assert asked > 20
 
 
-def test_one_false_answer_in_ten_is_told(served):
-    version, server = served
-    with proxy(addresses(server)[0], every=10) as (target, false):
-        asked, differences = compare(version, Server(target, version.parent.name))
+def test_one_false_answer_in_ten_is_told(version, protocol_server):
+    with proxy(addresses(protocol_server)[0], every=10) as (target, false):
+        asked, differences = compare(version, Server(target, "upper"))
     assert sum(false) >= 1
     assert len(differences) == sum(false)
     assert all("differs" in difference for difference in differences)
     assert asked > 10 * len(differences)
 
 
-def test_rows_of_rest_that_change_places_are_told(served, monkeypatch):
-    version, server = served
+def test_rows_of_rest_that_change_places_are_told(version, protocol_server, monkeypatch):
+    target, rest = addresses(protocol_server)
     read = http.client.HTTPResponse.read
 
     def turned_around(response, *size):
@@ -95,18 +83,18 @@ def test_rows_of_rest_that_change_places_are_told(served, monkeypatch):
         return json.dumps(answer).encode()
 
     monkeypatch.setattr(http.client.HTTPResponse, "read", turned_around)
-    _, differences = compare(version, Server(addresses(server)[0], "upper", addresses(server)[1]))
+    _, differences = compare(version, Server(target, "upper", rest))
     assert differences
     assert all(difference.startswith("REST: signature") for difference in differences)
 
 
-def test_the_command_says_that_all_is_alike(base, shared_server, capsys):
-    assert check.main([str(base / "1"), "--against", f"localhost:{shared_server.port}"]) == 0
+def test_the_command_says_that_all_is_alike(version, shared_server, capsys):
+    assert check.main([str(version), "--against", f"localhost:{shared_server.port}"]) == 0
     assert "requests alike" in capsys.readouterr().out
 
 
-def test_a_server_that_is_not_there_is_one_line(base, capsys):
-    assert check.main([str(base / "1"), "--against", "localhost:1"]) == 1
+def test_a_server_that_is_not_there_is_one_line(version, capsys):
+    assert check.main([str(version), "--against", "localhost:1"]) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("status: UNAVAILABLE")
 

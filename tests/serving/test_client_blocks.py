@@ -3,10 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.serving.conftest import add_version, models_config, serving
-from tests.serving.page.models import save_predictor, save_reader
 from tests.serving.test_readers import pictures
 
 ROOT = Path(__file__).parents[2]
@@ -35,22 +31,12 @@ def test_the_readme_of_the_client_alone(shared_server, capsys):
     assert capsys.readouterr().out == "SHE IS EATING A GREEN APPLE.\n"
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """A server of a reader of images and of a model of histories."""
-    root = tmp_path_factory.mktemp("both")
-    bases = {"digits": root / "digits", "liver": root / "liver"}
-    for save, base in zip((save_reader, save_predictor), bases.values(), strict=True):
-        add_version(save(root / "saved" / base.name), base, 1)
-    with serving(f"--model_config_file={models_config(root / 'models', bases)}") as server:
-        yield server
-
-
-def test_the_page_of_sources(both, tmp_path, capsys):
+def test_the_page_of_sources(kinds_server, tmp_path, capsys):
     names = {"a.png": tmp_path / "a.png", "b.jpg": tmp_path / "b.jpg"}
     for path, picture in zip(names.values(), pictures(2), strict=True):
         path.write_bytes(picture)
-    run("docs/sources.md", both.port, **names)
+    names |= {'"digits"': '"bright"', '"liver"': '"mean"'}
+    run("docs/sources.md", kinds_server.port, **names)
     *read, predicted = capsys.readouterr().out.splitlines()
     assert [line.startswith("Regions(") for line in read] == [True, True]
     assert "probability=1.5" in predicted  # the mean of 1.1 and 2.0, in float32

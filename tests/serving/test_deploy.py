@@ -14,7 +14,6 @@ from envoy.config.bootstrap.v3 import bootstrap_pb2
 from google.protobuf import json_format
 
 from tests.serving.conftest import add_version, free_port, serving
-from tests.serving.test_server import process  # noqa: F401  (fixture)
 from tests.serving.test_versions import request
 from tests.training.test_deploy import assert_restricted
 

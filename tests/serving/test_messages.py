@@ -1,9 +1,12 @@
 from contextlib import suppress
+from pathlib import Path
 
+import grpc_tools
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import descriptor_pool
+from google.protobuf import descriptor_pb2, descriptor_pool
+from grpc_tools import protoc
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
@@ -14,6 +17,7 @@ from serving.client import clients as translation
 from serving.client import protobuf as messages
 from serving.client import serving_pb2
 from serving.client.protocol import Endpoint
+from serving.server.tensors import to_proto
 
 
 def test_fields_have_the_names_numbers_and_types_of_the_official_stubs():
@@ -28,6 +32,21 @@ def test_fields_have_the_names_numbers_and_types_of_the_official_stubs():
                     assert field.is_repeated == other.is_repeated
                 alike.add(name)
     assert alike >= {"TensorProto", "PredictRequest", "PredictResponse", "SignatureDefMap"}
+
+
+def test_the_descriptor_is_that_of_the_file_of_messages(tmp_path):
+    """`make messages` wrote it."""
+    folder, made = Path(serving_pb2.__file__).parent, tmp_path / "serving.binpb"
+    included = Path(grpc_tools.__file__).with_name("_proto")
+    words = [f"-I{folder.parents[1]}", f"-I{included}", f"--descriptor_set_out={made}"]
+    assert protoc.main(["protoc", *words, str(folder / "serving.proto")]) == 0
+    assert lines(folder / "serving.binpb") == lines(made)
+
+
+def lines(path):
+    """A descriptor as text, without names in JSON, which only some compilers add."""
+    descriptor = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes())
+    return [line for line in str(descriptor).splitlines() if "json_name" not in line]
 
 
 def serialized(message):
@@ -80,8 +99,6 @@ def test_tensors_are_read_as_tensorflow_reads_them(rng, dtype, shape, form):
         array = (rng.normal(size=shape) * 3).astype(dtype)
     proto = tf.make_tensor_proto(array, tf.as_dtype(dtype))
     if form == "field":
-        from serving.server.tensors import to_proto
-
         proto = to_proto(np.asarray(array))
     ours = messages.TensorProto.FromString(proto.SerializeToString())
     assert messages.tensor_values(ours) == array.tolist()

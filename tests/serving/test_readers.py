@@ -14,15 +14,13 @@ from tensorflow_serving.apis import predict_pb2
 
 from serving import read
 from serving.api.errors import InvalidRequestError
-from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
 from serving.client.clients import AsyncReader, Reader
 from serving.export.version import export
+from serving.portable.read import LocalReader
 from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate
-from training.data.store import END_ID, PAD_ID, START_ID
-from training.decode.search import search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.score.evaluation import region_weights
@@ -69,37 +67,19 @@ def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_p
     assert any("takes a broken image" in line for line in check_version(tmp_path / "1"))
 
 
-def test_what_is_served_is_what_the_run_reads(image_run, image_target):
-    images = pictures()
-    wanted = make_nbest([image_run], SearchSettings(beam_width=3, num_results=3))(images)
-    rows = image_run.source.rows(images)
-    best = search(
-        [image_run.model],
-        rows.read(tf.range(3)),
-        SearchSettings(beam_width=3),
-        max_length=image_run.config.max_target_length,
-        return_attention_weights=True,
-    )
+def test_what_is_served_is_what_the_local_reader_reads(onnx_reader, image_target):
+    """Which `test_search` holds to a loop."""
+    images, local = pictures(), LocalReader(onnx_reader, num_results=3)
     with Reader(image_target, "digits") as reader:
-        found = reader.read(images)
-        looked = reader.regions(images)
-        others = reader.nbest(images)
-    for number, (answer, regions) in enumerate(zip(found, looked, strict=True)):
-        assert answer.text == regions.text == wanted[number][0].text
-        assert answer.score == pytest.approx(wanted[number][0].score, abs=1e-3)
-        length = len(regions.tokens)  # 0 for one that seems empty
-        ids = np.array(best.ids)[number, 0]
-        shown = np.flatnonzero(~np.isin(ids, (PAD_ID, START_ID, END_ID)))  # START may be inside
-        assert len(shown) == length
-        assert answer.tokens == regions.tokens
-        sure = np.exp(np.array(best.log_probs)[number, 0, shown])
-        np.testing.assert_allclose(answer.token_probabilities, sure, atol=1e-3)
-        assert regions.token_probabilities == pytest.approx(answer.token_probabilities)
-        assert [each.text for each in others[number]] == [each.text for each in wanted[number]]
-        weights = np.reshape(regions.attention_weights, (length, 8, 18))
-        mine = np.array(best.attention_weights)[number, 0, shown]
-        np.testing.assert_allclose(weights.reshape(length, 8 * 18), mine, atol=1e-3)
-    assert any(regions.tokens for regions in looked)
+        found = [getattr(reader, name)(images) for name in ("regions", "nbest", "read")]
+    for regions, wanted in zip(found[0], local.regions(images), strict=True):
+        assert (regions.text, regions.tokens) == (wanted.text, wanted.tokens)
+        for name in ("score", "token_probabilities", "attention_weights"):
+            np.testing.assert_allclose(getattr(regions, name), getattr(wanted, name), atol=1e-3)
+    for several, wanted in zip(found[1], local.nbest(images), strict=True):
+        assert [each.text for each in several] == [each.text for each in wanted]
+    assert [each.text for each in found[2]] == [each.text for each in found[0]]
+    assert any(regions.tokens for regions in found[0])
 
 
 def test_paths_arrays_and_bytes_are_the_same_image(image_target, tmp_path):
@@ -155,25 +135,6 @@ def test_the_command_reads_draws_and_goes_on_after_a_broken_image(image_target, 
     assert read.main(["nowhere.png", *options[:4]]) == 1
 
 
-def test_a_folder_of_images_is_answered_as_by_the_server(image_target, models, tmp_path, capsys):
-    (tmp_path / "shots").mkdir()
-    shots = {f"{n}.png": contents for n, contents in enumerate(pictures())}
-    shots["1b.png"] = b"nothing"
-    for name, contents in shots.items():
-        (tmp_path / "shots" / name).write_bytes(contents)
-    output = tmp_path / "read"
-    words = ["--model", models / "digits", "--input", tmp_path / "shots", "--output", output]
-    batch(list(map(str, words)))
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == 1
-    found = [json.loads(line) for line in (output / "shots.jsonl").read_text().splitlines()]
-    assert [record["image"] for record in found] == ["0.png", "1.png", "1b.png", "2.png"]
-    assert found.pop(2) == {"image": "1b.png", "error": "is neither PNG nor JPEG"}
-    with Reader(image_target, "digits") as reader:
-        for record, answer in zip(found, reader.read(pictures()), strict=True):
-            assert record["text"] == answer.text
-            assert record["score"] == pytest.approx(answer.score, abs=1e-3)
-
-
 def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, capsys):
     evaluate.main(["--run", str(image_run.path), "--limit", "6", "--beam-width", "1"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -197,21 +158,26 @@ def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, ca
     assert result["pointing"] == pytest.approx(100 * hits / total)
 
 
+def refused(client, files):
+    """Return the first line that a server says of images."""
+    made = predict_pb2.PredictRequest()
+    made.model_spec.name, made.model_spec.signature_name = "digits", "regions"
+    made.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(files))
+    code, details = error_of(client.prediction.Predict, made)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    return details.splitlines()[0]
+
+
 def test_images_that_declare_too_much_or_are_cut_off_are_named_in_one_line(image_target, stubs):
     images = pictures(4)
     jpeg = encode(np.asarray(Image.open(io.BytesIO(images[3])).convert("RGB")), "jpeg")
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name, made.model_spec.signature_name = "digits", "regions"
-    files = [images[0], huge_png(), images[2], jpeg[: len(jpeg) // 2]]
-    made.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(files))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    code, details = error_of(stubs(image_target).prediction.Predict, made)
-    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    files = [images[0], huge_png(), images[2], jpeg[: len(jpeg) // 2]]
     said = (
         "image_bytes[1] has 20000 x 20000 pixels: expected at least 1 and at most 16,777,216; "
         "image_bytes[3] is cut off"
     )
-    assert said in details.splitlines()[0]
+    assert said in refused(stubs(image_target), files)
     # In kilobytes; 20,000 x 20,000 pixels of three colours are 1.2 GB.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
 
@@ -219,11 +185,7 @@ def test_images_that_declare_too_much_or_are_cut_off_are_named_in_one_line(image
 def test_images_of_many_pixels_are_read_a_few_at_a_time(image_target, stubs):
     """Of 4 kilobytes each, they would take a second of processor time for a handful of them."""
     wide = encode(np.zeros((4001, 4003), np.uint8), "png")
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name, made.model_spec.signature_name = "digits", "read"
-    made.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto([wide] * 7))
-    code, details = error_of(stubs(image_target).prediction.Predict, made)
-    assert code == grpc.StatusCode.INVALID_ARGUMENT
-    assert "112112021 pixels together: maximum input batch size 4" in details.splitlines()[0]
+    said = refused(stubs(image_target), [wide] * 7)
+    assert "112112021 pixels together: maximum input batch size 4" in said
     with Reader(image_target, "digits") as reader:
         assert len({found.text for found in reader.read([wide] * 7)}) == 1

@@ -51,11 +51,8 @@ def test_rows_and_columns_with_several_inputs(rest):
 def test_several_outputs_are_objects(rest):
     status, answer = rest("/v1/models/upper:predict", {"instances": ["one two", {"b64": "w6k="}]})
     assert (status, len(answer["predictions"])) == (200, 2)
-    assert answer["predictions"][0] == {
-        "translation": "ONE TWO",
-        "score": -1.0,
-        "truncated": False,
-    }
+    said = {"translation": "ONE TWO", "score": -1.0, "truncated": False}
+    assert answer["predictions"][0] == said
     assert answer["predictions"][1]["translation"] == "é"
     _, answer = rest("/v1/models/upper:predict", {"inputs": {"text": ["one"]}})
     assert answer["outputs"] == {"translation": ["ONE"], "score": [-0.5], "truncated": [False]}
@@ -84,63 +81,55 @@ def test_a_version_is_in_the_path(rest, which):
     assert signature["inputs"]["x"]["dtype"] == "DT_FLOAT"
 
 
-PREDICT = "/v1/models/half:predict"
+PREDICT, UPPER = "/v1/models/half:predict", "/v1/models/upper:predict"
+ABSENT = [
+    ("/v1/models/m:predict", {"instances": [1]}, "Servable not found for request: Latest"),
+    ("/v1/models/half/versions/7:predict", {"instances": [1]}, "request: Specific(half, 7)"),
+    ("/v1/models/half/versions/7", None, "Could not find version 7 of model half"),
+    ("/v1/x", None, "Malformed request: GET /v1/x"),
+    (PREDICT, None, "Could not find any versions of model half:predict"),
+]
+SUM = {"signature_name": "sum"}
+BODIES = [
+    (b"", "JSON Parse error: "),
+    (b"\xff", "JSON Parse error: "),
+    (b"[" * 100_000, "JSON Parse error: nested too deep"),
+    (b'{"instances": [1' + b"1" * 5000 + b"]}", "JSON Parse error: Exceeds"),
+    (b'{"instances": [' + b"," * 10_000_001, "more than 10000000 values"),
+    ([1], "expected a JSON object"),
+    ({}, "expected either 'instances' or 'inputs'"),
+    ({"instances": []}, "'instances' must be a list of at least one value"),
+    ({"signature_name": 1, "inputs": 1}, "'signature_name' must be a string"),
+    ({"signature_name": "x", "instances": [1]}, 'Serving signature key "x" not found.'),
+    ({"instances": ["a"]}, "input x: 'a' is not of expected type: float"),
+    ({"instances": [None]}, "input x: None is not of expected type: float"),
+    ({"instances": [[1], [1, 2]]}, "lists of different lengths"),
+    ({"inputs": [[1], [1, 2]]}, "lists of different lengths"),
+    ({"instances": [{"z": 1}]}, "an object with the keys ['x']: is {'z': 1}"),
+    ({"instances": [{"x": [1]}, 1]}, "instance 1 must be an object"),
+    ({"instances": [1, {"x": 1}]}, "is not of expected type: float"),
+    ({"inputs": {"z": [1]}}, "'inputs' must have the keys ['x']: has ['z']"),
+    ({"inputs": [2**24 + 1]}, "16777217 is not of expected type: float"),
+    ({"inputs": [1e39]}, "input x: overflow"),
+    ({**SUM, "instances": [1]}, "objects with the keys ['a', "),
+    ({**SUM, "instances": [{"a": 1, "b": 1.5}]}, "input b: 1.5 is not of expected type: int64"),
+    ({**SUM, "inputs": {"a": [1], "b": [2**63]}}, "input b: "),
+]
+BAD = [
+    *((PREDICT, *row) for row in BODIES),
+    ("/v1/models/half/versions/9" + "9" * 30, None, "Failed to convert version"),
+    ("/v1/models/half/versions/x", None, "Failed to convert version: x to numeric"),
+    (UPPER, {"instances": [{"b64": "?"}]}, "input text: "),
+    (UPPER, {"instances": ["\ud800"]}, "surrogates not allowed"),
+    (UPPER, {"instances": [["a"]]}, "Shape of tensor"),
+]
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "message"),
-    [
-        ("/v1/models/m:predict", {"instances": [1]}, 404, "Servable not found for request: Latest"),
-        (
-            "/v1/models/half/versions/7:predict",
-            {"instances": [1]},
-            404,
-            "Servable not found for request: Specific(half, 7)",
-        ),
-        ("/v1/models/half/versions/9" + "9" * 30, None, 400, "Failed to convert version"),
-        ("/v1/models/half/versions/x", None, 400, "Failed to convert version: x to numeric"),
-        ("/v1/models/half/versions/7", None, 404, "Could not find version 7 of model half"),
-        ("/v1/x", None, 404, "Malformed request: GET /v1/x"),
-        (PREDICT, None, 404, "Could not find any versions of model half:predict"),
-        (PREDICT, b"", 400, "JSON Parse error: "),
-        (PREDICT, b"\xff", 400, "JSON Parse error: "),
-        (PREDICT, b"[" * 100_000, 400, "JSON Parse error: nested too deep"),
-        (PREDICT, b'{"instances": [1' + b"1" * 5000 + b"]}", 400, "JSON Parse error: Exceeds"),
-        (PREDICT, b'{"instances": [' + b"," * 10_000_001, 400, "more than 10000000 values"),
-        (PREDICT, [1], 400, "expected a JSON object"),
-        (PREDICT, {}, 400, "expected either 'instances' or 'inputs'"),
-        (PREDICT, {"instances": []}, 400, "'instances' must be a list of at least one value"),
-        (PREDICT, {"signature_name": 1, "inputs": 1}, 400, "'signature_name' must be a string"),
-        (
-            PREDICT,
-            {"signature_name": "x", "instances": [1]},
-            400,
-            'Serving signature key "x" not found.',
-        ),
-        (PREDICT, {"instances": ["a"]}, 400, "input x: 'a' is not of expected type: float"),
-        (PREDICT, {"instances": [None]}, 400, "input x: None is not of expected type: float"),
-        (PREDICT, {"instances": [[1], [1, 2]]}, 400, "lists of different lengths"),
-        (PREDICT, {"inputs": [[1], [1, 2]]}, 400, "lists of different lengths"),
-        (PREDICT, {"instances": [{"z": 1}]}, 400, "an object with the keys ['x']: is {'z': 1}"),
-        (PREDICT, {"instances": [{"x": [1]}, 1]}, 400, "instance 1 must be an object"),
-        (PREDICT, {"instances": [1, {"x": 1}]}, 400, "is not of expected type: float"),
-        (PREDICT, {"inputs": {"z": [1]}}, 400, "'inputs' must have the keys ['x']: has ['z']"),
-        (PREDICT, {"inputs": [2**24 + 1]}, 400, "16777217 is not of expected type: float"),
-        (PREDICT, {"inputs": [1e39]}, 400, "input x: overflow"),
-        (PREDICT, {"signature_name": "sum", "instances": [1]}, 400, "objects with the keys ['a', "),
-        (
-            PREDICT,
-            {"signature_name": "sum", "instances": [{"a": 1, "b": 1.5}]},
-            400,
-            "input b: 1.5 is not of expected type: int64",
-        ),
-        (PREDICT, {"signature_name": "sum", "inputs": {"a": [1], "b": [2**63]}}, 400, "input b: "),
-        ("/v1/models/upper:predict", {"instances": [{"b64": "?"}]}, 400, "input text: "),
-        ("/v1/models/upper:predict", {"instances": ["\ud800"]}, 400, "surrogates not allowed"),
-        ("/v1/models/upper:predict", {"instances": [["a"]]}, 400, "Shape of tensor"),
-    ],
+    ("status", "path", "body", "message"),
+    [*((404, *row) for row in ABSENT), *((400, *row) for row in BAD)],
 )
-def test_a_bad_request_is_an_error_that_says_why(rest, path, body, status, message):
+def test_a_bad_request_is_an_error_that_says_why(rest, status, path, body, message):
     code, answer = rest(path, body)
     assert (code, message in answer["error"]) == (status, True), answer
     assert len(answer["error"]) < 400

@@ -18,163 +18,87 @@ import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from serving.client import (
-    ServerUnavailableError,
-    ServingError,
-    Tls,
-    Translation,
-    Translator,
-)
+from serving.client import ServerUnavailableError, Tls, Translator
 from serving.export.version import export
 from serving.savedmodel.session import ModelSession
 from serving.server.__main__ import main
-from tests.serving.conftest import (
-    add_version,
-    free_port,
-    in_flight,
-    serving,
-    ssl_config,
-)
+from tests.serving.conftest import TEXT_RUN, add_version, free_port, in_flight, serving, ssl_config
 from tests.serving.test_versions import eventually, request
 from training.runs.run import load_run
 
-RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
-
-
-class Process:
-    """The command, with the translator on a port of its own."""
-
-    def __init__(self, base, log, port=None, *flags):
-        self.port, self.rest_port = port or free_port(), free_port()
-        self._log = log
-        command = [sys.executable, "-m", "serving.server", f"--port={self.port}"]
-        command += ["--max_request_rows=1000000", f"--rest_api_port={self.rest_port}"]
-        command += [f"--model_name={base.name}", f"--model_base_path={base}", *flags]
-        with log.open("a") as file:
-            self.process = subprocess.Popen(command, stderr=file)
-
-    def log(self):
-        return self._log.read_text()
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-
 
 @pytest.fixture
-def process(base, tmp_path):
-    """Starts the command; stops what was started."""
-    started = []
+def start():
+    """Starts the command and waits for its model; returns the process and its ports."""
+    with contextlib.ExitStack() as stack:
 
-    def start(port=None, *flags, base=base):
-        started.append(Process(base, tmp_path / "server.log", port, *flags))
-        return started[-1]
+        def start(base, *flags):
+            ports = free_port(), free_port()
+            command = [sys.executable, "-m", "serving.server", "--max_request_rows=1000000"]
+            command += [f"--port={ports[0]}", f"--rest_api_port={ports[1]}"]
+            command += [f"--model_name={base.name}", f"--model_base_path={base}", *flags]
+            process = stack.enter_context(subprocess.Popen(command))
+            stack.callback(process.kill)
+            with Translator(f"localhost:{ports[0]}", base.name) as translator:
+                translator.wait_ready(180)
+            return process, *ports
 
-    yield start
-    for each in started:
-        each.stop()
+        yield start
 
 
-def test_the_command_serves_on_loopback_and_ends_its_requests_on_sigterm(process, stubs):
-    server = process()
-    with Translator(f"localhost:{server.port}", "upper") as translator:
-        translator.wait_ready(180)
-        assert translator.translate(["one"])[0].text == "ONE"
-    listening = subprocess.run(
-        ["cat", "/proc/net/tcp", "/proc/net/tcp6"], capture_output=True, text=True
-    ).stdout
-    addresses = set(re.findall(rf": ([0-9A-F]+):{server.port:04X} [0-9A-F]+:0000 0A", listening))
+def test_the_command_serves_on_loopback_and_ends_its_requests_on_sigterm(start, base, stubs):
+    process, port, rest_port = start(base)
+    listening = "".join(Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    addresses = set(re.findall(rf": ([0-9A-F]+):{port:04X} [0-9A-F]+:0000 0A", listening))
     assert addresses
     assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}  # IPv4, or mapped to IPv6
 
-    client = stubs(f"localhost:{server.port}")
+    client = stubs(f"localhost:{port}")
     made = request()
-    made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 300_000))
+    made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 100_000))
     calls = []
 
     def under_way():  # a request may have ended before it is seen
         if not calls or calls[-1].done():
             calls.append(client.prediction.Predict.future(made, timeout=120))
-        return in_flight(server.rest_port) == 1
+        return in_flight(rest_port) == 1
 
     eventually(under_way)
     call = calls[-1]
-    server.process.send_signal(signal.SIGTERM)
-    assert len(call.result().outputs["translation"].string_val) == 300_000
-    assert server.process.wait(timeout=60) == 0
+    process.send_signal(signal.SIGTERM)
+    assert len(call.result().outputs["translation"].string_val) == 100_000
+    assert process.wait(timeout=60) == 0
 
 
-def test_a_second_signal_ends_what_never_ends(process, endless, tmp_path, stubs):
+def test_a_second_signal_ends_what_never_ends(start, endless, tmp_path, stubs):
     base = add_version(endless, tmp_path / "endless", 1).parent
-    server = process(None, "--shutdown_grace_seconds=600", base=base)
-    with Translator(f"localhost:{server.port}", "endless") as translator:
-        translator.wait_ready(180)
-    client = stubs(f"localhost:{server.port}")
+    process, port, rest_port = start(base, "--shutdown_grace_seconds=600")
+    client = stubs(f"localhost:{port}")
     call = client.prediction.Predict.future(request("endless", "count"))
-    eventually(lambda: in_flight(server.rest_port) == 1)
-    server.process.send_signal(signal.SIGTERM)
-    time.sleep(1.5)
-    assert server.process.poll() is None
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(timeout=60) == -signal.SIGTERM
+    eventually(lambda: in_flight(rest_port) == 1)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == -signal.SIGTERM
     assert call.code() == grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.mark.slow  # three starts of a process
-def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
-    # A server takes longer to start than a client's four retries.
-    server = process()
-    target = f"localhost:{server.port}"
-    texts = [[f"text {thread} {n}" for n in range(40)] for thread in range(4)]
-
-    def send(batch):
-        translations = []
-        with Translator(target, "upper", timeout=180) as translator:
-            while len(translations) < len(batch):
-                try:
-                    translations += translator.translate([batch[len(translations)]])
-                except ServingError:
-                    translator.wait_ready(180)
-        return translations
-
-    with Translator(target, "upper") as translator:
-        translator.wait_ready(180)
-    killed = threading.Event()
-
-    def kill():
-        server.stop()
-        killed.set()
-        process(server.port)
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        results = [pool.submit(send, batch) for batch in texts]
-        time.sleep(0.02)
-        kill()
-        received = [result.result(200) for result in results]
-    assert killed.is_set()
-    assert received == [[Translation(text.upper(), -1.5) for text in batch] for batch in texts]
-
-
-@pytest.fixture
-def no_handlers(monkeypatch):
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-
-
-def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, no_handlers):
+def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, monkeypatch):
     """Before a model is loaded: that takes seconds, and the model is none."""
-    (tmp_path / "models.config").write_text("nonsense")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     key = f"server_key: {json.dumps((certificates / 'ca.key').read_text())}"
-    (tmp_path / "other-key").write_text(
-        f"{key} server_cert: {json.dumps((certificates / 'server.pem').read_text())}"
-    )
-    (tmp_path / "no-certificate").write_text(key)
+    certificate = f"server_cert: {json.dumps((certificates / 'server.pem').read_text())}"
+    texts = {"none.config": "nonsense", "other-key": f"{key} {certificate}", "no-certificate": key}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     path = f"--model_base_path={tmp_path / 'none'}"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         wrong = [
             [f"--model_config_file={tmp_path / 'none'}"],
-            [f"--model_config_file={tmp_path / 'models.config'}"],
+            [f"--model_config_file={tmp_path / 'none.config'}"],
             [path, f"--port={port}"],
             [path, "--port=0", f"--rest_api_port={port}"],
             [path, "--host=203.0.113.7"],
@@ -182,7 +106,7 @@ def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, no
             *([path, f"--ssl_config_file={tmp_path / n}"] for n in ("other-key", "no-certificate")),
             *([path, f"--ssl_config_file={tmp_path / n}"] for n in ("binary", "")),
             [path, "--batching_parameters_file=/none"],
-            [path, "--enable_batching", f"--batching_parameters_file={tmp_path / 'models.config'}"],
+            [path, "--enable_batching", f"--batching_parameters_file={tmp_path / 'none.config'}"],
             [path, "--port=5", "--rest_api_port=5"],
         ]
         for flags in wrong:
@@ -249,8 +173,9 @@ def test_tls_encrypts_and_a_wrong_certificate_is_named(tls, certificates):
     with tls() as target:
         for good in (Tls(ca), Tls(ca, server_name="translator.example")):
             assert translated(target, good) == "ONE"
+        another = Tls(ca, server_name="other.example"), "its certificate has another name"
         bad = (Tls(certificates / "stranger.pem"), wrong), (True, wrong), (False, "expects TLS")
-        for other, message in bad:
+        for other, message in (*bad, another):
             with pytest.raises(ServerUnavailableError, match=message):
                 translated(target, other)
         assert translated(target, Tls(ca)) == "ONE"
@@ -270,9 +195,9 @@ def test_mutual_tls_asks_for_the_clients_certificate(tls, certificates):
 
 
 @pytest.mark.slow  # it exports a SavedModel
-def test_a_request_of_32_clients_costs_at_most_1_3_bare_calls_of_the_session(process, tmp_path):
+def test_a_request_of_32_clients_costs_at_most_1_3_bare_calls_of_the_session(start, tmp_path):
     """Processor time: that of the wall depends on what else the machine does."""
-    base = export([load_run(RUN)], tmp_path / "translator", max_source_length=60).parent
+    base = export([load_run(TEXT_RUN)], tmp_path / "translator", max_source_length=60).parent
     texts = [f"She is eating {n} green apples." for n in range(640)]
     with ModelSession(base / "1") as session:
         for text in texts[:60]:
@@ -281,16 +206,14 @@ def test_a_request_of_32_clients_costs_at_most_1_3_bare_calls_of_the_session(pro
         for text in texts[60:]:
             session.run("translate", {"text": [text]})
         bare = (time.process_time() - began) / len(texts[60:])
-    server = process(base=base)
-    times = psutil.Process(server.process.pid).cpu_times
+    process, port, _ = start(base)
+    times = psutil.Process(process.pid).cpu_times
 
     def send(part):
-        with Translator(f"localhost:{server.port}", "translator", timeout=120) as translator:
+        with Translator(f"localhost:{port}", "translator", timeout=120) as translator:
             for text in part:
                 translator.translate([text])
 
-    with Translator(f"localhost:{server.port}", "translator") as translator:
-        translator.wait_ready(300)
     send(texts[:60])
     began = sum(times()[:2])
     with concurrent.futures.ThreadPoolExecutor(32) as pool:

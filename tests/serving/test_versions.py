@@ -1,5 +1,6 @@
 """Versions on disk: loaded, swapped, damaged and mended; the file that names the models."""
 
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -12,35 +13,31 @@ from pathlib import Path
 import grpc
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import get_model_status_pb2
 
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code as StatusCode
 from serving.savedmodel.status import StatusError
 from serving.server.models import Model, find_versions
 from serving.server.settings import read_models
+from tests.serving import test_protocol
 from tests.serving.conftest import add_version, error_of, serving
 
 Code = grpc.StatusCode
 
 
 def request(model="upper", text="one", version=None):
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name = model
-    if version is not None:
-        made.model_spec.version.value = version
-    made.inputs["text"].CopyFrom(tf.make_tensor_proto([text]))
-    return made
+    return test_protocol.request(model, version=version, text=[text])
+
+
+def statuses(client, model="upper", version=None):
+    made = test_protocol.status_request(model, version)
+    return client.model.GetModelStatus(made).model_version_status
 
 
 def states(client, model="upper"):
-    made = get_model_status_pb2.GetModelStatusRequest()
-    made.model_spec.name = model
-    received = client.model.GetModelStatus(made).model_version_status
-    return {
-        each.version: get_model_status_pb2.ModelVersionStatus.State.Name(each.state)
-        for each in received
-    }
+    name = get_model_status_pb2.ModelVersionStatus.State.Name
+    return {each.version: name(each.state) for each in statuses(client, model)}
 
 
 def served(client, **which):
@@ -54,103 +51,86 @@ def eventually(condition, seconds=60):
         time.sleep(0.02)
 
 
-@contextlib.contextmanager
-def polling(base, *flags, seconds=0.05):
-    """A server that looks at the base path every `seconds` seconds."""
-    with serving(
-        f"--model_base_path={base}",
-        "--model_name=upper",
-        "--file_system_poll_wait_seconds=0",
-        *flags,
-    ) as server:
-        server._every(seconds, server.models.scan)
-        yield server
+@pytest.fixture
+def polling(stubs):
+    """Starts a server that looks at the base path every `seconds` seconds; gives its stubs."""
+
+    @contextlib.contextmanager
+    def start(base, seconds=0.05):
+        flags = "--model_name=upper", "--file_system_poll_wait_seconds=0"
+        with serving(f"--model_base_path={base}", *flags) as server:
+            server._every(seconds, server.models.scan)
+            yield stubs(f"localhost:{server.port}")
+
+    return start
 
 
 @contextlib.contextmanager
 def traffic(client, **which):
     """Requests from three threads meanwhile; gives the answers; none may fail."""
-    answers, failures, stop = [], [], threading.Event()
+    answers, stop = [], threading.Event()
 
     def send():
-        while not stop.is_set():
-            try:
-                answers.append(client.prediction.Predict(request(**which), timeout=60))
-            except grpc.RpcError as error:
-                failures.append(error)
+        while not stop.wait(0.005):
+            answers.append(client.prediction.Predict(request(**which), timeout=60))
 
-    threads = [threading.Thread(target=send) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    eventually(lambda: len(answers) > 5)
-    try:
-        yield answers
-        count = len(answers)
-        eventually(lambda: len(answers) > count + 5)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert not failures
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        sending = [pool.submit(send) for _ in range(3)]
+        try:
+            eventually(lambda: len(answers) > 5)
+            yield answers
+            count = len(answers)
+            eventually(lambda: len(answers) > count + 5)
+        finally:
+            stop.set()
+        for each in sending:
+            each.result()
 
 
-def test_a_new_version_takes_over_without_a_dropped_request(base, saved, stubs):
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
+@pytest.mark.parametrize("count", [1, pytest.param(60, marks=pytest.mark.slow)])
+def test_versions_come_and_go_without_a_dropped_request(base, saved, polling, count):
+    sources, last = (saved / "upper", saved / "upper2"), count + 1
+    with polling(base) as client:
         with traffic(client) as answers:
-            add_version(saved / "upper2", base, 2)
-            eventually(lambda: served(client) == 2)
-        received = {
-            (a.model_spec.version.value, a.outputs["translation"].string_val[0]) for a in answers
-        }
-        assert received == {(1, b"ONE"), (2, b"ONE!")}
-        eventually(lambda: states(client) == {2: "AVAILABLE", 1: "END"})
+            for number in range(2, last + 1):
+                add_version(sources[1 - number % 2], base, number)
+                eventually(lambda number=number: served(client) == number)
+                shutil.rmtree(base / str(number - 1))
+        for answer in answers:
+            wanted = b"ONE" if answer.model_spec.version.value % 2 else b"ONE!"
+            assert answer.outputs["translation"].string_val == [wanted]
+        assert {answer.model_spec.version.value for answer in answers} >= {1, last}
+        eventually(lambda: states(client) == {last: "AVAILABLE"})
         assert error_of(client.prediction.Predict, request(version=1))[0] == Code.NOT_FOUND
 
 
-def test_a_removed_version_falls_back_to_the_one_before(base, saved, stubs):
+def test_a_removed_version_falls_back_to_the_one_before(base, saved, polling):
     add_version(saved / "upper2", base, 2)
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
+    with polling(base) as client:
         assert states(client) == {2: "AVAILABLE"}
         with traffic(client):
             shutil.rmtree(base / "2")
             eventually(lambda: served(client) == 1)
 
 
-@pytest.mark.parametrize("cut", ["variables", "saved_model.pb", "variables/variables.data-*"])
-def test_a_version_that_is_not_whole_ends_with_an_error_and_is_tried_again(base, saved, stubs, cut):
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
-        with traffic(client):
+def test_a_version_that_is_not_whole_ends_with_an_error_and_is_tried_again(base, saved, polling):
+    cuts = "variables", "saved_model.pb", "variables/variables.data-*"
+    with polling(base) as client:
+        for number, cut in enumerate(cuts, 2):
             copy = shutil.copytree(saved / "upper2", base / "tmp")
             (path,) = copy.glob(cut)
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.write_bytes(path.read_bytes()[:3])
-            copy.rename(base / "2")
-            eventually(lambda: states(client).get(2) == "END")
-            assert served(client) == 1
-            made = get_model_status_pb2.GetModelStatusRequest()
-            made.model_spec.CopyFrom(request(version=2).model_spec)
-            (status,) = client.model.GetModelStatus(made).model_version_status
+            copy.rename(base / str(number))
+            eventually(lambda number=number: states(client).get(number) == "END")
+            assert served(client) == number - 1
+            (status,) = statuses(client, version=number)
             assert status.status.error_code
             assert status.status.error_message
-            shutil.copytree(saved / "upper2", base / "2", dirs_exist_ok=True)
-            eventually(lambda: served(client) == 2)
-
-
-def test_an_older_version_serves_where_the_newest_is_damaged_at_the_start(base, saved, stubs):
-    broken = shutil.copytree(saved / "upper2", base / "2")
-    shard = next((broken / "variables").glob("variables.data-*"))
-    content = shard.read_bytes()
-    shard.write_bytes(content[:3])
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
-        assert states(client) == {2: "END", 1: "AVAILABLE"}
-        shard.write_bytes(content)
-        eventually(lambda: served(client) == 2)
+            shutil.copytree(saved / "upper2", base / str(number), dirs_exist_ok=True)
+            eventually(lambda number=number: served(client) == number)
 
 
 def test_a_start_with_versions_that_all_fail_is_an_error(base):
@@ -162,34 +142,6 @@ def test_a_start_with_versions_that_all_fail_is_an_error(base):
         pass
 
 
-def save_suffix(path, suffix):
-    """A model that loads quickly: one signature, one op."""
-    module = tf.Module()
-    module.suffix = tf.Variable(suffix)
-    function = tf.function(lambda text: {"translation": text + module.suffix})
-    text = tf.TensorSpec([None], tf.string, name="text")
-    tf.saved_model.save(module, str(path), signatures=function.get_concrete_function(text))
-    return path
-
-
-@pytest.mark.slow
-def test_versions_come_and_go_100_times_under_load(tmp_path, stubs):
-    """No request fails, and each answer is that of its version."""
-    sources = [save_suffix(tmp_path / f"{n}", suffix) for n, suffix in enumerate(".!")]
-    base = add_version(sources[1], tmp_path / "upper", 1).parent
-    with polling(base, seconds=0.01) as server:
-        client = stubs(f"localhost:{server.port}")
-        with traffic(client) as answers:
-            for number in range(2, 102):
-                add_version(sources[number % 2], base, number)
-                eventually(lambda wanted=number: served(client) == wanted)
-                shutil.rmtree(base / str(number - 1))
-    assert max(answer.model_spec.version.value for answer in answers) == 101
-    for answer in answers:
-        suffix = b".!"[answer.model_spec.version.value % 2 :][:1]
-        assert list(answer.outputs["translation"].string_val) == [b"one" + suffix]
-
-
 def test_numbers_beyond_int64_are_no_versions(base):
     for number in ("20261122110152000000", str(2**63), "9" * 200, "٣"):
         (base / number).mkdir()
@@ -199,15 +151,13 @@ def test_numbers_beyond_int64_are_no_versions(base):
 
 def test_a_saved_model_whose_file_has_changed_is_refused(base):
     """It has the size that it had, and TensorFlow would load it."""
-    version = base / "1"
-    path = next((version / "variables").glob("*.index"))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    version, name = base / "1", "variables/variables.index"
+    digest = hashlib.sha256((version / name).read_bytes()).hexdigest()
     (version / "assets.extra").mkdir()
-    manifest = {"settings": {}, "files": {f"variables/{path.name}": digest}}
-    (version / "assets.extra" / "manifest.json").write_text(json.dumps(manifest))
+    manifest = version / "assets.extra" / "manifest.json"
+    manifest.write_text(json.dumps({"settings": {}, "files": {name: digest}}))
     ModelSession(version).close()
-    manifest["files"]["saved_model.pb"] = digest
-    (version / "assets.extra" / "manifest.json").write_text(json.dumps(manifest))
+    manifest.write_text(json.dumps({"settings": {}, "files": {"saved_model.pb": digest}}))
     with pytest.raises(StatusError, match=r"saved_model.pb is not the file that was exported"):
         ModelSession(version)
 
@@ -231,7 +181,8 @@ def test_a_base_path_without_versions_is_said_once_and_why(saved, tmp_path, capl
             assert reason in line
 
 
-def test_a_bad_directory_is_that_versions_failure(base, saved, stubs):
+def test_a_bad_directory_is_that_versions_failure(base, saved, polling):
+    """An older version serves where newer ones are damaged at the start."""
     for number in (2, 3, 4):
         (base / str(number)).mkdir()
     link, loop, pipe = (base / str(number) / "saved_model.pb" for number in (2, 3, 4))
@@ -239,8 +190,7 @@ def test_a_bad_directory_is_that_versions_failure(base, saved, stubs):
     (loop.parent / "loop").symlink_to(loop.parent)
     loop.mkdir()
     os.mkfifo(pipe)
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
+    with polling(base) as client:
         assert states(client) == {1: "AVAILABLE", 2: "END", 3: "END", 4: "END"}
         add_version(saved / "upper2", base, 5)
         eventually(lambda: served(client) == 5)
@@ -262,21 +212,23 @@ def config(*models):
 def test_the_policy_says_how_many_versions_are_served(base, saved, tmp_path, stubs):
     add_version(saved / "upper2", base, 2)
     path = tmp_path / "models.config"
+
+    def configured(policy):
+        path.write_text(config(("upper", base, policy)))
+        server.models.configure(server._configs())
+        return served(client), states(client)
+
     path.write_text(config(("upper", base, "latest { num_versions: 5 }")))
+    both = {1: "AVAILABLE", 2: "AVAILABLE"}
     with serving(f"--model_config_file={path}") as server:
         client = stubs(f"localhost:{server.port}")
-        assert states(client) == {1: "AVAILABLE", 2: "AVAILABLE"}
+        assert states(client) == both
         assert {served(client, version=version) for version in (1, 2)} == {1, 2}
-        path.write_text(config(("upper", base, "specific { versions: 1 }")))  # a roll-back
-        server.models.configure(server._configs())
-        assert (served(client), states(client)[1]) == (1, "AVAILABLE")
+        number, found = configured("specific { versions: 1 }")  # a roll-back
+        assert (number, found[1]) == (1, "AVAILABLE")
         eventually(lambda: states(client)[2] == "END")
-        path.write_text(config(("upper", base, "specific { versions: 7 }")))
-        server.models.configure(server._configs())
-        assert served(client) == 1  # until there is a wanted one
-        path.write_text(config(("upper", base, "all {}")))
-        server.models.configure(server._configs())
-        assert states(client) == {1: "AVAILABLE", 2: "AVAILABLE"}
+        assert configured("specific { versions: 7 }")[0] == 1  # until there is a wanted one
+        assert configured("all {}") == (2, both)
 
 
 GOOD = 'name: "a" base_path: "/a" model_platform: "tensorflow"'
@@ -339,9 +291,8 @@ def test_the_configuration_file_is_read_again(base, saved, tmp_path, stubs, monk
             assert states(client) == {1: "AVAILABLE"}
 
 
-def test_a_request_under_way_keeps_its_version_loaded(base, saved, stubs):
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
+def test_a_request_under_way_keeps_its_version_loaded(base, saved, polling):
+    with polling(base) as client:
         made = request()
         made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 200_000))
         call = client.prediction.Predict.future(made, timeout=120)
@@ -351,19 +302,15 @@ def test_a_request_under_way_keeps_its_version_loaded(base, saved, stubs):
 
 
 @pytest.mark.parametrize("how", ["chmod", "same size and time"])
-def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, stubs, monkeypatch, how):
-    copy = shutil.copytree(saved / "upper2", base / "tmp")
-    shard = next((copy / "variables").glob("variables.data-*"))
-    good = shard.read_bytes()
-    damaged = shutil.copy2(shard, shard.with_name("aside"))
-    shard.write_bytes(b"x" * len(good))
-    os.utime(shard, ns=(10**18, 10**18))
-    Path(damaged).unlink()
-    copy.rename(base / "2")
-    shard = base / "2" / "variables" / shard.name
+def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, polling, monkeypatch, how):
+    copy, moment = shutil.copytree(saved / "upper2", base / "tmp"), (10**18, 10**18)
+    (shard,) = copy.glob("variables/variables.data-*")
+    good, mode = shard.read_bytes(), shard.stat().st_mode
+    shard.write_bytes(good if how == "chmod" else b"x" * len(good))
+    os.utime(shard, ns=moment)
+    shard = copy.rename(base / "2") / "variables" / shard.name
     if how == "chmod":  # root reads any file: a loader that asks for the mode stands in for others
-        load, mode = ModelSession.__init__, shard.stat().st_mode
-        shard.write_bytes(good)
+        load = ModelSession.__init__
         shard.chmod(0)
 
         def refuse(session, path):
@@ -372,14 +319,13 @@ def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, stubs, m
             load(session, path)
 
         monkeypatch.setattr(ModelSession, "__init__", refuse)
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
+    with polling(base) as client:
         eventually(lambda: states(client).get(2) == "END")
         if how == "chmod":
             shard.chmod(mode)
         else:
             new = shard.with_name("new")
             new.write_bytes(good)
-            os.utime(new, ns=(10**18, 10**18))
+            os.utime(new, ns=moment)
             new.replace(shard)
         eventually(lambda: served(client) == 2)

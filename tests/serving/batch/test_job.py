@@ -28,12 +28,9 @@ from training.sources.kinds import SOURCE_KINDS
 
 
 def upper(texts):
-    return [answer(text.upper(), -float(len(text)), len(text) > 30) for text in texts]
-
-
-def answer(translation, score, truncated=False):
-    fields = {"translation": translation, "score": score}
-    return {**fields, "truncated": True} if truncated else fields
+    cut = [{"truncated": True} if len(text) > 30 else {} for text in texts]
+    found = [{"translation": text.upper(), "score": -float(len(text))} for text in texts]
+    return [one | more for one, more in zip(found, cut, strict=True)]
 
 
 @pytest.fixture(autouse=True)

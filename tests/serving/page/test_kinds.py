@@ -8,29 +8,27 @@ from PIL import Image
 
 from serving.client import Reader
 from serving.page.app import MOST_IMAGE, PageSettings
-from tests.serving.conftest import add_version, serving
 from tests.serving.page.conftest import showing
-from tests.serving.page.models import VISITS, save_predictor, save_reader
+from tests.serving.page.models import VISITS
 
 FILE = {"content-type": "application/octet-stream"}
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory):
-    root = tmp_path_factory.mktemp("kinds")
-    add_version(save_reader(root / "r"), root / "bright", 1)
-    add_version(save_predictor(root / "p"), root / "mean", 1)
-    config = root / "models.config"
-    config.write_text(
-        "model_config_list {"
-        + "".join(
-            f' config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}'
-            for name in ("bright", "mean")
-        )
-        + " }"
-    )
-    with serving(f"--model_config_file={config}") as server:
-        yield f"127.0.0.1:{server.port}"
+def target(kinds_server):
+    return f"127.0.0.1:{kinds_server.port}"
+
+
+@pytest.fixture(scope="module")
+def bright(target):
+    with showing(PageSettings(target, "bright")) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def mean(target):
+    with showing(PageSettings(target, "mean")) as page:
+        yield page
 
 
 def picture(rng):
@@ -39,10 +37,9 @@ def picture(rng):
     return file.getvalue()
 
 
-def test_an_image_is_read_with_the_weights_of_the_client(target, rng):
+def test_an_image_is_read_with_the_weights_of_the_client(bright, target, rng):
     image = picture(rng)
-    with showing(PageSettings(target, "bright")) as page:
-        status, _, found = page.ask("api/read", image, FILE)
+    status, _, found = bright.ask("api/read", image, FILE)
     with Reader(target, "bright") as reader:
         (expected,) = reader.regions([image])
     assert (status, found["text"], found["tokens"]) == (200, "abcde", [*"abcde"])
@@ -58,20 +55,18 @@ def test_an_image_is_read_with_the_weights_of_the_client(target, rng):
         (b"{}", {}, 400, "octet-stream"),
     ],
 )
-def test_what_is_no_image_is_one_line(target, body, headers, status, says):
-    with showing(PageSettings(target, "bright")) as page:
-        found = page.ask("api/read", body, headers)
+def test_what_is_no_image_is_one_line(bright, body, headers, status, says):
+    found = bright.ask("api/read", body, headers)
     assert found[0] == status
     assert says in found[2]["error"]
     assert "\n" not in found[2]["error"]
 
 
-def test_the_outcome_is_told_after_each_event(target):
+def test_the_outcome_is_told_after_each_event(mean):
     question = {"table": VISITS, "id": "patient", "time": "day", "person": "a"}
-    with showing(PageSettings(target, "mean")) as page:
-        status, _, found = page.ask("api/follow", question)
-        other = page.ask("api/follow", {**question, "person": "b"})[2]
-        first = page.ask("api/follow", {**question, "person": "gone"})[2]
+    status, _, found = mean.ask("api/follow", question)
+    other = mean.ask("api/follow", {**question, "person": "b"})[2]
+    first = mean.ask("api/follow", {**question, "person": "gone"})[2]
     assert status == 200
     assert (found["people"], found["person"], found["time"]) == (["a", "b"], "a", [0, 10, 30])
     assert found["columns"] == {"bili": ["0.5", "", "0.125"], "note": ["first", "", "last"]}
@@ -82,11 +77,10 @@ def test_the_outcome_is_told_after_each_event(target):
     assert first["person"] == "a"
 
 
-def test_cells_that_are_missing_and_histories_that_are_cut_are_told(target):
+def test_cells_that_are_missing_and_histories_that_are_cut_are_told(mean):
     table = VISITS.replace("a,10,,", "a,10,unknown,") + "a,40,?,\n"
     question = {"table": table, "id": "patient", "time": "day", "person": "a"}
-    with showing(PageSettings(target, "mean")) as page:
-        found = page.ask("api/follow", question)[2]
+    found = mean.ask("api/follow", question)[2]
     note = "the table: 2 cells are taken as missing in bili: line 3, 'unknown'"
     assert (found["truncated"], found["notes"]) == (True, [note])
     assert found["probabilities"] == [0.5, 0.5, 0.3125, 0.3125]
@@ -103,10 +97,9 @@ def test_cells_that_are_missing_and_histories_that_are_cut_are_told(target):
         ({"person": 3}, "all text"),
     ],
 )
-def test_a_table_that_makes_no_sense_is_one_line(target, change, says):
+def test_a_table_that_makes_no_sense_is_one_line(mean, change, says):
     question = {"table": VISITS, "id": "patient", "time": "day", "person": "a", **change}
-    with showing(PageSettings(target, "mean")) as page:
-        status, _, found = page.ask("api/follow", question)
+    status, _, found = mean.ask("api/follow", question)
     assert status == 400
     assert says in found["error"]
     assert "\n" not in found["error"]

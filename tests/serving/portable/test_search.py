@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from serving.check.onnx import check_folder
 from serving.client import SignatureNotFoundError
-from serving.export.modules import Exported, ExportedReader
+from serving.export.modules import INPUTS, Exported, ExportedReader, traced
 from serving.export.version import export
 from serving.portable.engine.pack import pack
 from serving.portable.read import LocalReader, LocalTranslator
@@ -38,11 +38,7 @@ process.stdout.write(JSON.stringify(found));
 """
 
 
-# Windows of additive attention are those of hard monotonic, beside another search.
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(x, marks=pytest.mark.slow) if x == "windows" else x for x in CASES],
-)
+@pytest.fixture(scope="module", params=CASES)
 def case(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("case")
     made, sources, settings = CASES[request.param](folder)
@@ -58,17 +54,25 @@ def version(case, tmp_path_factory):
     return export([case.run], folder, form="onnx", **case.settings)
 
 
-def by_keras(case, version):
+@pytest.fixture(scope="module")
+def signatures(case):
+    """Those of the SavedModel that answer otherwise than one another."""
+    module = Exported([case.run], case.search)
+    names = ["nbest", "align", "score"] if module.scores else ["nbest", "align"]
+    specs = {name: dict.fromkeys(INPUTS[name], ((None,), "string")) for name in names}
+    return {name: traced(getattr(module, name), specs[name]) for name in names}
+
+
+def by_keras(case, version, signatures):
     found = make_nbest([case.run], case.search)(case.sources)
     return [{"texts": [x.text for x in one], "scores": [x.score for x in one]} for one in found]
 
 
-def by_saved_model(case, version):
-    module = Exported([case.run], case.search)
+def by_saved_model(case, version, signatures):
     given = tf.constant(case.sources)
     several, aligned = (
-        {name: x.numpy() for name, x in signature(text=given).items()}
-        for signature in (module.signatures()[name] for name in ("nbest", "align"))
+        {name: x.numpy() for name, x in signatures[signature](text=given).items()}
+        for signature in ("nbest", "align")
     )
     for row, scores in enumerate(several["scores"]):
         tokens, source = (
@@ -87,7 +91,7 @@ def by_saved_model(case, version):
         }
 
 
-def by_python(case, version):
+def by_python(case, version, signatures):
     model = LocalTranslator(version, batch_size=5)
     return [
         {
@@ -105,7 +109,7 @@ def by_python(case, version):
     ]
 
 
-def by_javascript(case, version):
+def by_javascript(case, version, signatures):
     if case.names_words:
         pytest.skip("its search has no copies, replacements and penalty of coverage")
     for each in in_node(version, texts=case.sources):
@@ -140,8 +144,8 @@ def assert_alike(found, wanted, source):
     "execution",
     [by_keras, by_saved_model, by_python, pytest.param(by_javascript, marks=needs_node)],
 )
-def test_a_search_answers_as_the_loop(case, version, execution):
-    answers = zip(case.sources, execution(case, version), case.wanted, strict=True)
+def test_a_search_answers_as_the_loop(case, version, signatures, execution):
+    answers = zip(case.sources, execution(case, version, signatures), case.wanted, strict=True)
     for source, found, wanted in answers:
         assert_alike(found, wanted, source)
 
@@ -150,21 +154,24 @@ def test_a_search_answers_as_the_loop(case, version, execution):
 @pytest.mark.parametrize("case", ["phrases", "windows"], indirect=True)
 def test_xla_answers_as_the_loop(case, monkeypatch):
     monkeypatch.setattr(type(case.run.config), "compiles", lambda config: True)
-    for source, found, wanted in zip(case.sources, by_keras(case, None), case.wanted, strict=True):
+    for source, found, wanted in zip(
+        case.sources, by_keras(case, None, None), case.wanted, strict=True
+    ):
         assert_alike(found, wanted, source)
 
 
-def test_forced_decoding_answers_as_the_model_that_reads_the_whole_target(case, version):
+def test_forced_decoding_answers_as_the_model_that_reads_the_whole_target(
+    case, version, signatures
+):
     model = LocalTranslator(version)
-    assert ("score" in model.signatures()) == (not case.run.config.copy)
+    assert ("score" in model.signatures()) == ("score" in signatures) == (not case.run.config.copy)
     sources = case.sources[:5]
     said = [*(answer.texts[-1] for answer in case.wanted[1:5]), ""]
     if case.run.config.copy:
         with pytest.raises(SignatureNotFoundError, match="no score: what it copies"):
             model.score(sources, said)
         return
-    score = Exported([case.run], case.search).signatures()["score"]
-    saved = score(text=tf.constant(sources), translation=tf.constant(said))
+    saved = signatures["score"](text=tf.constant(sources), translation=tf.constant(said))
     saved = {name: x.numpy() for name, x in saved.items()}
     for row, (source, target, found) in enumerate(
         zip(sources, said, model.score(sources, said), strict=True)

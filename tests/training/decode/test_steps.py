@@ -21,6 +21,7 @@ MODELS = {
     "deep": {"readout": "deep"},
     "deep, luong, feeding": {"readout": "deep", "order": "luong", "input_feeding": True},
     "no attention": {"attention": "none"},
+    "coverage": {"attention": "coverage", "order": "bahdanau"},
 }
 
 

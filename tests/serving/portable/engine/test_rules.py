@@ -8,7 +8,7 @@ from pathlib import Path
 from serving.api.results import split_sentences
 from serving.page.files import page
 from serving.portable.engine.scripts import rules, worker
-from tests.serving.javascript import needs_node, run
+from tests.serving.javascript import call, needs_node, run
 from training.data import rules as table
 
 ROOT = Path(__file__).parents[4]
@@ -60,10 +60,5 @@ def test_texts_are_cut_into_sentences_as_by_the_client():
     rng = random.Random(11)
     signs = "ab. !?…\"'”’»)]。！？」 \n\t\u3000\x1c\ufeff"
     texts = ["".join(rng.choices(signs, k=rng.randrange(14))) for _ in range(3000)]
-    cut = """
-    import { readFileSync } from "node:fs";
-    import { splitSentences } from "engine/sentences.js";
-    process.stdout.write(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(splitSentences)));
-    """
-    sentences = run(cut, given=texts)
+    sentences = call("engine/sentences.js", "splitSentences", [[text] for text in texts])
     assert sentences == [[list(pair) for pair in split_sentences(text)] for text in texts]

@@ -4,16 +4,9 @@ import itertools
 
 import numpy as np
 
-from tests.serving.javascript import needs_node, run
+from tests.serving.javascript import call, needs_node
 
 pytestmark = needs_node
-JOIN = """
-import { readFileSync } from "node:fs";
-import { groups, join } from "static/pieces.js";
-const alignments = JSON.parse(readFileSync(0, "utf8"));
-const answer = alignments.map((each) => ({ ...join(each), groups: groups(each.source) }));
-process.stdout.write(JSON.stringify(answer));
-"""
 JOINED = [
     (["▁She", "▁is", "▁eat", "ing", "▁app", "les", "."], "She|is|eating|apples|."),
     (["▁", "Z", "oé", "▁l", "'", "aime"], "Zoé|l|'|aime"),
@@ -29,15 +22,17 @@ JOINED = [
 
 def test_pieces_are_joined_to_words():
     given = [{"source": tokens, "target": [], "weights": []} for tokens, _ in JOINED]
-    for (tokens, words), answer in zip(JOINED, run(JOIN, given=given), strict=True):
+    joined = call("static/pieces.js", "join", [[each] for each in given])
+    groups = call("static/pieces.js", "groups", [[tokens] for tokens, _ in JOINED])
+    for (tokens, words), answer, group in zip(JOINED, joined, groups, strict=True):
         assert "|".join(answer["source"]) == words
-        assert list(itertools.chain(*answer["groups"])) == list(range(len(tokens)))
+        assert list(itertools.chain(*group)) == list(range(len(tokens)))
 
 
 def test_weights_are_summed_over_what_is_looked_at_and_averaged_over_who_looks():
     weights = np.random.default_rng(3).dirichlet(np.ones(5), size=3)
     given = {"source": ["▁ab", "c", "▁d", "ef", "."], "target": ["▁x", "y", "▁z"]}
-    (answer,) = run(JOIN, given=[{**given, "weights": weights.tolist()}])
+    (answer,) = call("static/pieces.js", "join", [[{**given, "weights": weights.tolist()}]])
     assert (answer["source"], answer["target"]) == (["abc", "def", "."], ["xy", "z"])
     columns = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 1]])
     rows = np.array([[0.5, 0.5, 0], [0, 0, 1]])

@@ -5,7 +5,6 @@ import json
 import math
 import random
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from serving.client.__main__ import main
 from serving.portable.read import LocalTranslator, lexicon
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.model import tokens_of
+from tests.serving.conftest import respelled
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
 from tests.training.data.files import DICTIONARIES, LEXICON
 
@@ -23,21 +23,10 @@ from tests.training.data.files import DICTIONARIES, LEXICON
 @pytest.fixture(scope="module")
 def model(onnx_translator, tmp_path_factory):
     """A pronouncer of nonsense: a translator whose tokens are letters and phones, p0 and so on."""
-    folder = tmp_path_factory.mktemp("pronouncer") / "1"
-    shutil.copytree(onnx_translator, folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
     letters = "abcdefghijklmnopqrstuvwxyzé'" + "".join(map(chr, range(0x400, 0x500)))
-    for side, kind, tokens in (
-        ("source", "letters", letters),
-        ("target", "symbols", [f"p{number}" for number in range(1000)]),
-    ):
-        entry = manifest["tokenizers"][side]
-        tokens = list(tokens[: entry["size"] - 4])
-        entry.update(kind=kind, file=f"{side}.json")
-        (folder / f"{side}.json").write_text(json.dumps({"kind": kind, "tokens": tokens}))
-    del manifest["files"]  # which they are no more
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder
+    phones = [f"p{number}" for number in range(1000)]
+    folder = tmp_path_factory.mktemp("pronouncer") / "1"
+    return respelled(onnx_translator, folder, letters=letters, symbols=phones)
 
 
 @pytest.fixture
@@ -327,19 +316,6 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
     assert err.splitlines()[3:] == [
         "warning: read in small letters, the only ones that training saw: Cat"
     ]
-
-
-def test_phones_that_a_voice_lacks_are_listed_once_with_their_words(run, tmp_path):
-    own, names, tokens = (tmp_path / name for name in ("own.tsv", "map.tsv", "tokens.txt"))
-    own.write_text("".join(f"{word}\tK XX\n" for word in "abcdefg") + "h\tK OW\n")
-    names.write_text("K\tk\nOW\to ʊ\n", encoding="utf-8")
-    tokens.write_text("k 1\no 2\nʊ 3\n", encoding="utf-8")
-    status, lines, err = run(
-        "\n".join("abcdefgh"),
-        *("--format", "sherpa", "--lexicon", own, "--map", names, "--phones", tokens),
-    )
-    assert (status, lines) == (1, ["h k o ʊ"])
-    assert err == "error: the voice has no token for XX: a, b, c, d, e and 2 more\n"
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,6 @@ from training.runs.run import Run
 from training.sources.events.source import EventSource
 
 
-@pytest.fixture(scope="module")
-def version(onnx_predictor):
-    return onnx_predictor
-
-
 def other(run, *settings):
     """A run of the same source with other settings and random weights."""
     config = override(run.config, [*settings])
@@ -46,6 +41,10 @@ def histories(run, rng):
     return columns
 
 
+def stacked(run, columns):
+    return np.stack([columns[name] for name in run.source.inputs()], axis=2)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -66,9 +65,9 @@ def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_
         export(runs, tmp_path / "model", form="onnx"), batch_size=3, threads=2
     )
     lengths = (~np.isnan(columns["time"])).sum(axis=1)
+    rows = enumerate(lengths)
     given = [
-        {name: values[row, :length].tolist() for name, values in columns.items()}
-        for row, length in enumerate(lengths)
+        {name: x[row, :length].tolist() for name, x in columns.items()} for row, length in rows
     ]
     for row, (answer, length) in enumerate(zip(predictor.outcome(given), lengths, strict=True)):
         np.testing.assert_allclose(answer.probability, wanted["probability"][row], atol=1e-5)
@@ -82,7 +81,7 @@ def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_
     columns["bili"][5, :2] = np.inf
     columns["time"][6] = [*[-np.inf, np.nan, np.inf], *[2] * 8]
     wanted = module.predict(**{name: tf.constant(x) for name, x in columns.items()})
-    found = predictor.predict(np.stack([columns[name] for name in runs[0].source.inputs()], 2))
+    found = predictor.predict(stacked(runs[0], columns))
     said = [answer.probability for answer in found]
     np.testing.assert_allclose(said, wanted["probability"], atol=1e-5)
     assert np.isfinite(said).all()
@@ -92,13 +91,13 @@ def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_
         np.testing.assert_allclose(weights, wanted["attention_weights"], atol=1e-5)
     columns["bili"][2, 5] = -3
     with pytest.raises(ValueError, match="expected bili to be a number, 0 to"):
-        predictor.predict(np.stack([columns[name] for name in runs[0].source.inputs()], 2))
+        predictor.predict(stacked(runs[0], columns))
 
 
 def test_eight_bits_are_close_and_no_history_depends_on_others(event_run, tmp_path, rng):
     run = other(event_run, "encoder_units=13", "encoder=lstm", "bidirectional=true")
     columns = histories(run, rng)
-    events = np.stack([columns[name] for name in run.source.inputs()], axis=2)
+    events = stacked(run, columns)
     plain, rounded = (
         LocalPredictor(export([run], tmp_path / weights, form="onnx", weights=weights))
         for weights in ("float32", "int8")
@@ -115,9 +114,9 @@ def test_eight_bits_are_close_and_no_history_depends_on_others(event_run, tmp_pa
     assert check_folder(rounded._folder.path, run.path) != []  # of other weights
 
 
-def test_the_command_predicts_without_a_server(event_run, version, capsys):
+def test_the_command_predicts_without_a_server(event_run, onnx_predictor, capsys):
     table = event_run.config.data.removeprefix("events:")
-    words = [table, "--local", str(version), "--id", "patient", "--json", "--time", "day"]
+    words = [table, "--local", str(onnx_predictor), "--id", "patient", "--json", "--time", "day"]
     assert predict.main([*words, "--only", "p2"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["id"] == "p2"

@@ -10,27 +10,18 @@ from serving.check import onnx
 from serving.check.onnx import check_folder
 from serving.export.version import export
 from serving.portable.read import LocalReader, LocalTranslator
-from training.sources.image import digits
+from tests.serving.test_readers import pictures
 
 
-@pytest.fixture(scope="module")
-def version(onnx_reader):
-    return onnx_reader
-
-
-def pictures(count):
-    return [example.image for example in digits.make(count, seed=9)]
-
-
-def test_a_broken_image_is_named_and_takes_no_other_down(version, tmp_path):
+def test_a_broken_image_is_named_and_takes_no_other_down(onnx_reader, tmp_path):
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
-    images, reader = [*pictures(2), broken], LocalReader(version)
+    images, reader = [*pictures(2), broken], LocalReader(onnx_reader)
     with pytest.raises(InvalidRequestError, match=r"image 3 \(.*broken.png\) is neither PNG nor"):
         reader.read(images)
     *found, error = reader.read(images, keep_errors=True)
     assert found == reader.read(images[:2])
-    alone = LocalReader(version.parent, batch_size=1, threads=2).read(images[:2])
+    alone = LocalReader(onnx_reader.parent, batch_size=1, threads=2).read(images[:2])
     assert [each.text for each in found] == [each.text for each in alone]
     (alone,) = reader.read([broken], keep_errors=True)
     assert isinstance(alone, InvalidRequestError)
@@ -39,16 +30,16 @@ def test_a_broken_image_is_named_and_takes_no_other_down(version, tmp_path):
     with pytest.raises(TypeError, match="list of images"):
         reader.read(images[0])
     with pytest.raises(ValueError, match=r"a model to translate with\. Received: to read"):
-        LocalTranslator(version)
+        LocalTranslator(onnx_reader)
 
 
-def test_the_command_reads_without_a_server(version, tmp_path, capsys):
+def test_the_command_reads_without_a_server(onnx_reader, tmp_path, capsys):
     image, drawn = tmp_path / "image.png", tmp_path / "drawn.png"
     image.write_bytes(pictures(1)[0])
-    words = [str(image), "--local", str(version), "--json", "--regions", "--png", str(drawn)]
+    words = [str(image), "--local", str(onnx_reader), "--json", "--regions", "--png", str(drawn)]
     assert read.main(words) == 0
     answer = json.loads(capsys.readouterr().out)
-    (wanted,) = LocalReader(version).read([image])
+    (wanted,) = LocalReader(onnx_reader).read([image])
     assert (answer["text"], drawn.is_file()) == (wanted.text, True)
 
 
@@ -59,9 +50,9 @@ def test_the_check_finds_nothing_in_eight_bits(image_run, tmp_path):
     assert check_folder(version) == []
 
 
-def test_the_check_compares_with_the_run(image_run, version, monkeypatch):
-    assert check_folder(version, image_run.path) == []
+def test_the_check_compares_with_the_run(image_run, onnx_reader, monkeypatch):
+    assert check_folder(onnx_reader, image_run.path) == []
     monkeypatch.setattr(onnx, "_said_by_run", lambda *arguments: ["?"] * 6)
-    assert check_folder(version, image_run.path) == [
+    assert check_folder(onnx_reader, image_run.path) == [
         f"6 of 6 answers are not those of the run {image_run.path}"
     ]

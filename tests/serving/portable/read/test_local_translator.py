@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from serving.client.__main__ import main as client
+from serving.page.__main__ import main as page
 from serving.portable.read import LocalTranslator
 from serving.portable.read.model import Folder
+from tests.serving.conftest import respelled
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
 
@@ -70,14 +72,8 @@ def test_threads_share_the_rows_of_a_batch(version, translator, monkeypatch):
 
 
 def test_letters_that_training_never_saw_are_named(version, tmp_path, capsys):
-    folder = tmp_path / "1"
-    shutil.copytree(version, folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["tokenizers"]["source"]["kind"] = "letters"
-    del manifest["files"]  # which they are no more
-    (folder / "manifest.json").write_text(json.dumps(manifest))
     tokens = [chr(code) for code in range(ord("a"), ord("a") + 76)]
-    (folder / "source.json").write_text(json.dumps({"kind": "letters", "tokens": tokens}))
+    folder = respelled(version, tmp_path / "1", letters=tokens)
     spoken = LocalTranslator(folder)
     with pytest.warns(UserWarning, match=r"^training never saw 3 \\x1b: what"):
         first, second = spoken.translate(["MACEBE", "m3\x1b3"])
@@ -89,26 +85,13 @@ def test_letters_that_training_never_saw_are_named(version, tmp_path, capsys):
     assert err == "warning: text 1: training never saw 3: what is said of it is invented\n"
 
 
-def test_characters_that_an_output_lacks_are_escaped(version, tmp_path):
-    folder = tmp_path / "é" / "1"
-    shutil.copytree(version, folder)
-    script = (
-        "import sys\n"
-        "from serving.client.__main__ import main as client\n"
-        "from serving.page.__main__ import main as page\n"
-        "path = sys.argv[1]\n"
-        "client(['--local', path, '--align', 'She is eating.'])\n"
-        "sys.exit(page(['--static', path, '--output', path + '/../site']))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(folder)],
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\\u2581She" in done.stdout
-    assert done.stdout.endswith("\\xe9/1/../site\n")
+def test_characters_that_an_output_lacks_are_escaped(version, tmp_path, monkeypatch):
+    folder, said = str(shutil.copytree(version, tmp_path / "é" / "1")), io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, "ascii", write_through=True))
+    assert client(["--local", folder, "--align", "She is eating."]) == 0
+    assert page(["--static", folder, "--output", f"{folder}/../site"]) == 0
+    assert b"\\u2581She" in said.getvalue()
+    assert said.getvalue().endswith(b"\\xe9/1/../site\n")
 
 
 def test_the_command_prints_what_the_client_prints(version, capsys, monkeypatch):

@@ -12,26 +12,13 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from serving.portable.read.pixels import check_jpeg, check_png, read_image, resize
-from tests.serving.javascript import needs_node, run
+from tests.serving.javascript import call, needs_node, run
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
 from training.sources.image.source import ImageSource
 from training.sources.image.whole import checksum
 
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}
-RESIZE = """
-import { readFileSync } from "node:fs";
-import { resize } from "engine/pixels.js";
-const { pixels, dims, size } = JSON.parse(readFileSync(0, "utf8"));
-const found = resize(Float32Array.from(pixels), dims, ...size);
-process.stdout.write(JSON.stringify(Array.from(found)));
-"""
-ON_WHITE = """
-import { readFileSync } from "node:fs";
-import { onWhite } from "engine/pixels.js";
-const { data, channels } = JSON.parse(readFileSync(0, "utf8"));
-process.stdout.write(JSON.stringify(Array.from(onWhite(Uint8Array.from(data), channels))));
-"""
 WHOLE = """
 import { readFileSync } from "node:fs";
 import { isWhole } from "engine/whole.js";
@@ -187,10 +174,11 @@ def test_images_of_all_sizes_are_resized_as_tensorflow_does(rng):
 
 def damaged(contents):
     """Files of a PNG with a changed bit, cut, or with a hole, and what an attacker makes of it."""
-    for place in [*range(8, 260, 3), *range(len(contents) - 40, len(contents))]:
+    size = len(contents)
+    for place in [*range(8, 40), *range(40, 260, 11), *range(size - 20, size)]:
         yield contents[:place] + bytes([contents[place] ^ 1 << place % 8]) + contents[place + 1 :]
-    yield from (contents[:place] for place in range(len(contents) - 30, len(contents)))
-    yield from (contents[:place] + contents[place + 3 :] for place in range(40, 300, 7))
+    yield from (contents[:place] for place in range(size - 30, size, 3))
+    yield from (contents[:place] + contents[place + 3 :] for place in range(40, 300, 13))
 
 
 def test_a_png_that_is_not_whole_is_refused_by_both(rng):
@@ -241,24 +229,26 @@ def test_a_checksum_is_that_of_zlib(size, rng):
 
 
 @needs_node
-@pytest.mark.parametrize(("dims", "size"), [((31, 17, 3), (13, 29)), ((5, 7, 1), (11, 3))])
-def test_images_are_resized_as_by_the_local_reader(dims, size, rng):
-    pixels = rng.integers(0, 256, dims).astype("uint8")
-    given = {"pixels": pixels.ravel().tolist(), "dims": dims, "size": size}
-    np.testing.assert_array_equal(run(RESIZE, given=given), resize(pixels, *size).ravel())
+def test_images_are_resized_as_by_the_local_reader(rng):
+    sizes = ((31, 17, 3), (13, 29)), ((5, 7, 1), (11, 3))
+    pairs = [(rng.integers(0, 256, dims).astype("uint8"), size) for dims, size in sizes]
+    given = [[image.ravel().tolist(), image.shape, *size] for image, size in pairs]
+    found = call("engine/pixels.js", "resize", given)
+    for (image, size), pixels in zip(pairs, found, strict=True):
+        np.testing.assert_array_equal(pixels, resize(image, *size).ravel())
 
 
 @needs_node
-@pytest.mark.parametrize("channels", [1, 3])
-def test_transparent_images_lie_on_white_as_with_the_local_reader(channels, rng):
+def test_transparent_images_lie_on_white_as_with_the_local_reader(rng):
     pixels = rng.integers(0, 256, (7, 11, 4)).astype("uint8")
     pixels[0, :3, 3] = 0, 255, 255
     pixels[1, :, :3] = pixels[1, :, :1]
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "png")
-    given = {"data": pixels.ravel().tolist(), "channels": channels}
-    wanted = read_image(file.getvalue(), 7, 11, channels)
-    np.testing.assert_array_equal(run(ON_WHITE, given=given), wanted.ravel())
+    found = call("engine/pixels.js", "onWhite", [[pixels.ravel().tolist(), n] for n in (1, 3)])
+    for channels, answer in zip((1, 3), found, strict=True):
+        wanted = read_image(file.getvalue(), 7, 11, channels)
+        np.testing.assert_array_equal(answer, wanted.ravel())
 
 
 @needs_node

@@ -15,7 +15,7 @@ from serving.predict import main as predict
 from serving.read import main as read
 from training.sources.image import digits
 
-DAMAGES = 30
+DAMAGES = 15
 SECRET = "in a folder of the user"
 SECRETS = "secret.json"
 

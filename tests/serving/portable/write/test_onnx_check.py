@@ -15,8 +15,7 @@ from serving.check.questions import TEXTS
 from serving.export.__main__ import main as export_command
 from serving.portable.read import LocalTranslator
 from serving.portable.write.graph import FILE
-
-RUN = Path(__file__).parents[3] / "fixtures" / "old_run" / "run"
+from tests.serving.conftest import TEXT_RUN
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def test_an_export_is_ready_to_use(version, capsys):
     assert main([str(version)]) == 0
     assert capsys.readouterr().out == f"{version}: ready to use\n"
     with pytest.raises(SystemExit):
-        main([str(RUN), "--run", str(RUN)])
+        main([str(TEXT_RUN), "--run", str(TEXT_RUN)])
     assert "--run expected an ONNX export" in capsys.readouterr().err
 
 
@@ -57,11 +56,11 @@ def test_it_is_compared_with_its_run(version, monkeypatch, weights, wrong, same)
         return [dataclasses.replace(x, text="?") if text in wrong else x for x, text in answers]
 
     monkeypatch.setattr(LocalTranslator, "translate", falsify)
-    assert bool(check_folder(version, run=RUN)) == (not same)
+    assert bool(check_folder(version, run=TEXT_RUN)) == (not same)
 
 
 def test_an_export_in_eight_bits_says_how_it_differs(tmp_path, capsys):
-    words = ["--run", str(RUN), "--output", str(tmp_path / "old"), "--beam-width", "2"]
+    words = ["--run", str(TEXT_RUN), "--output", str(tmp_path / "old"), "--beam-width", "2"]
     words += ["--num-results", "1", "--format", "onnx", "--weights", "int8"]
     export_command(words)
     version = tmp_path / "old" / "1"
