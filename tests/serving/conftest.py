@@ -1,6 +1,7 @@
 """Small SavedModels, and servers that serve them."""
 
 import contextlib
+import functools
 import json
 import re
 import shutil
@@ -326,29 +327,27 @@ TINY_IMAGES = [
 ]
 
 
+def _drawn_reader(settings, path):
+    """Write a run with weights so large that it is sure of what it reads."""
+    run, rng = untrained(override(load_preset("digits"), settings), path), np.random.default_rng(3)
+    for weight in run.model.trainable_weights:
+        weight.assign(rng.normal(0, 0.5, weight.shape))
+    save_best(run.files, run.model)
+
+
 @pytest.fixture(scope="session")
 def image_run(tmp_path_factory):
-    """A run that reads digits, with weights so large that it is sure."""
-
-    def make(path):
-        run = untrained(override(load_preset("digits"), TINY_IMAGES), path)
-        rng = np.random.default_rng(3)
-        for weight in run.model.trainable_weights:
-            weight.assign(rng.normal(0, 0.5, weight.shape))
-        save_best(run.files, run.model)
-
+    """A run that reads digits."""
+    make = functools.partial(_drawn_reader, TINY_IMAGES)
     return load_run(made_once(tmp_path_factory, "digits-run", make))
 
 
 @pytest.fixture(scope="session")
 def line_run(tmp_path_factory):
-    """A run of one epoch that reads digits in line, by hard monotonic attention."""
+    """A run that reads digits in line, by hard monotonic attention."""
     settings = ["attention=hard_monotonic", "order=luong", "gate=false", "distribution=softmax"]
     settings += [*TINY_IMAGES, "convolutions=3:2x2 5:16x2"]
-
-    def make(path):
-        train(override(load_preset("digits"), settings), path)
-
+    make = functools.partial(_drawn_reader, settings)
     return load_run(made_once(tmp_path_factory, "line-run", make))
 
 

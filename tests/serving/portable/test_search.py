@@ -183,6 +183,7 @@ def test_forced_decoding_answers_as_the_model_that_reads_the_whole_target(
         np.testing.assert_allclose(saved["log_probs"][row, : len(wanted)], wanted, atol=1e-4)
         np.testing.assert_allclose(saved["score"][row], found.score, rtol=1e-4, atol=1e-4)
         assert found.tokens == tuple(x.decode() for x in saved["tokens"][row] if x)
+        assert found.tokens[-1] == "</s>"
         assert found.truncated == saved["truncated"][row]
 
 
