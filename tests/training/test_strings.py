@@ -141,6 +141,11 @@ def test_names_that_come_again_are_copied_too():
     assert traits.target.new < 0.01
     assert traits.copied > 0.8
     assert choose(traits, len(pairs)).settings[:3] == LETTERS
+    months = ["Mai", "Juni", "Juli", "August", "Lenz", "Herbst", "Ostern", "Advent"]
+    days = [
+        (f"{n}-{1900 + n}", f"am {n} im {months[n % 8]} des Jahres {1900 + n}") for n in range(60)
+    ]
+    assert recognise(days).copied == 1  # months are as rare, and are no copies
     other = [(a, b.translate(str.maketrans("abcdefgh", "stuvwxyz"))) for a, b in pairs]
     assert recognise(other).copied == 0
 

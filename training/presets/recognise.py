@@ -15,7 +15,7 @@ NEARLY_ALL = 0.95
 LARGEST_ALPHABET = 250  # letters, or symbols between spaces
 LEAST_USES = 2  # of a letter of a larger alphabet, on average
 FEW_NEW = 0.01  # of held-out words, in a closed vocabulary
-RARE = 10  # uses, below which a word is rare
+RARE = 10  # uses, below which a word is rare; new ones have none
 MANY_COPY = 0.5  # of pairs, where words are copied
 MOST_COPY = 0.8  # of rare words: of those of sentences at most 11 % are copies, in four languages
 # Nothing was seen between 2 and 8 %: spelling to phones has 0 to 1 % crossed in 22 languages, names
@@ -66,7 +66,7 @@ class Traits(NamedTuple):
     source: Side
     target: Side
     # share of held-out pairs of which a number, a rare word or all words of the target stand on
-    # both sides; 0 where many rare words of targets are not in their sources
+    # both sides; 0 where many new words of targets, and many rare ones, are not in their sources
     copied: float
     alike: float  # share of pairs of as many words on both sides
     crossed: float | None  # share of places in another order; None where too little is explained
@@ -101,21 +101,7 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     pairs = random.Random(0).sample(pairs, min(len(pairs), _MOST))
     parts = [(_parts(source), _parts(target)) for source, target in pairs]
     source, target = (_side(texts) for texts in zip(*parts, strict=True))
-    held, known = pairs[::10], Counter[str]()
-    for number, (_, text) in enumerate(pairs):
-        if number % 10:
-            known.update(_WORD.findall(text.lower()))
-    copied = rare = explained = 0
-    for text, said in ((text.lower(), _WORD.findall(said.lower())) for text, said in held):
-        few = [word for word in said if known[word] < RARE]
-        there = [word for word in said if _made_of(word, text)]
-        numbers = {word for word in said if any(map(str.isdigit, word))}
-        long = numbers.union(word for word in said if len(word) >= LEAST_COPIED)
-        copied += 0 < len(long) == len(long.intersection(there)) or any(
-            word in few or word in numbers for word in there
-        )
-        rare, explained = rare + len(few), explained + sum(word in there for word in few)
-    share_copied = copied / len(held) if explained >= MOST_COPY * rare else 0.0
+    share_copied = max(_copied(pairs, below) for below in (1, RARE))
     alike = sum(len(text.split()) == len(said.split()) for text, said in pairs) / len(pairs)
     traits = Traits(source, target, share_copied, alike, None)
     if target.closed and target.mean < 2:  # a label has no order
@@ -183,6 +169,25 @@ def crossed(
         for a, b in itertools.combinations(line, 2):
             other, total = other + (a > b), total + (a != b)
     return other / max(total, 1), points / max(len(data), 1)
+
+
+def _copied(pairs: Sequence[tuple[str, str]], rare: int) -> float:
+    """Return the share of pairs that copy; `rare`: uses, below which a word is one to copy."""
+    held, known = pairs[::10], Counter[str]()
+    for number, (_, text) in enumerate(pairs):
+        if number % 10:
+            known.update(_WORD.findall(text.lower()))
+    copied = few = explained = 0
+    for text, said in ((text.lower(), _WORD.findall(said.lower())) for text, said in held):
+        unseen = [word for word in said if known[word] < rare]
+        there = [word for word in said if _made_of(word, text)]
+        numbers = {word for word in said if any(map(str.isdigit, word))}
+        long = numbers.union(word for word in said if len(word) >= LEAST_COPIED)
+        copied += 0 < len(long) == len(long.intersection(there)) or any(
+            word in unseen or word in numbers for word in there
+        )
+        few, explained = few + len(unseen), explained + sum(word in there for word in unseen)
+    return copied / len(held) if explained >= MOST_COPY * few else 0.0
 
 
 def _side(texts: Sequence[str]) -> Side:
