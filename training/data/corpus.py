@@ -50,14 +50,14 @@ def load(
     return sample(loaded, limit, seed)
 
 
-def blocks_of(spec: Spec, limit: int | None = None, seed: int = 0) -> Blocks:
+def blocks_of(spec: Spec, limit: int = 0, seed: int = 0) -> Blocks:
     """Return a function that yields the lines of a SPEC for training.
 
-    A named corpus, of which `limit` pairs are drawn, is read once.
+    A named corpus, of which `limit` pairs are drawn, 0 for all, is read once.
     """
     if spec.is_text:
         return functools.partial(read_blocks, spec)
-    block = text_block(spec.text, load(spec, "train", limit=limit, seed=seed))
+    block = text_block(spec.text, load(spec, "train", limit=limit or None, seed=seed))
     return lambda: [block]
 
 

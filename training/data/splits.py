@@ -172,7 +172,7 @@ def divide(texts: Texts) -> Divided:
     parts = []
     for spec in texts.learned():
         limit = texts.limit if spec == texts.data else 0
-        blocks = corpus.blocks_of(spec, limit or None, texts.seed)
+        blocks = corpus.blocks_of(spec, limit, texts.seed)
         survey = corpus.survey_files(spec) if spec.is_text else corpus.survey(spec, blocks())
         parts.append(Part(spec, blocks, survey))
     for note in (note for part in parts for note in part.survey.notes):

@@ -11,7 +11,7 @@ import itertools
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from training.data.encoding import (
     BlockEncoding,
     Copying,
     Pairs,
+    Run,
     Tokenizing,
     check_targets,
     encode_block,
@@ -126,20 +127,10 @@ def _write(
             stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
         ]
         for part in parts:
-            skipped, held_out = Skipped(), dict[str, Pairs](dev=[], test=[])
-            tasks = zip(part.blocks(), itertools.repeat(job(part)))
-            for sides, of_splits, others in run(encode_block, tasks):
-                for writer, ids in zip(writers, sides, strict=True):
-                    writer.add(*ids)
-                for name, pairs in of_splits.items():
-                    held_out[name] += pairs
-                counts["pairs"] += len(sides[0][1])
-                skipped.merge(others)
-                advance(others.usable)
-            if part.spec.paths:
-                skipped.check(part.spec)
+            count, held_out, skipped = _encode_part(part, job(part), run, writers, advance)
+            counts["pairs"] += count
             if part is parts[0]:
-                counts["own"] = counts["pairs"]
+                counts["own"] = count
                 measured |= held_out_splits(part.spec, shares, held_out)
                 if shared := skipped.shared:
                     print(f"{part.spec}: {shared:,} pairs have sources of dev or test", flush=True)
@@ -162,6 +153,31 @@ def _write(
     manifest = {"data": texts.data.text, **counts, "settings": settings}
     manifest |= {"unusable": left_out.unusable, "left_out": left_out.reasons}
     write_manifest(folder, manifest | stamp)
+
+
+def _encode_part(
+    part: Part,
+    job: BlockEncoding,
+    run: Run,
+    writers: Sequence[SequenceWriter],
+    advance: Callable[[int], None],
+) -> tuple[int, dict[str, Pairs], Skipped]:
+    """Append the token ids of a part's training pairs to the arrays.
+
+    Return the number of these pairs, the pairs that are held out, and the lines left out.
+    """
+    count, held_out, skipped = 0, dict[str, Pairs](dev=[], test=[]), Skipped()
+    for sides, of_splits, others in run(encode_block, zip(part.blocks(), itertools.repeat(job))):
+        for writer, ids in zip(writers, sides, strict=True):
+            writer.add(*ids)
+        for name, pairs in of_splits.items():
+            held_out[name] += pairs
+        count += len(sides[0][1])
+        skipped.merge(others)
+        advance(others.usable)
+    if part.spec.paths:
+        skipped.check(part.spec)
+    return count, held_out, skipped
 
 
 def _write_dev(

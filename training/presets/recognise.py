@@ -108,10 +108,12 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
         return traits
     forms = [pairs] if parts == pairs else [pairs, parts]  # letters' parts: tones come late
     # Runs of letters tell what changes places within words, too, as in "fünfundzwanzig".
-    splits = (str.split, list) if traits.symbols else (_runs, list, str.split)
+    splits: list[Callable[[str], list[str]]] = [_runs, list, str.split]
+    if traits.symbols:
+        splits = [str.split, list]
     tried = [(split, each) for split in splits for each in forms]
     if source.closed:  # words such as codons and Morse's, each a letter
-        names = defaultdict[str, str](lambda: chr(0xE000 + len(names)))
+        names: defaultdict[str, str] = defaultdict(lambda: chr(0xE000 + len(names)))
         worded = [("".join(names[word] for word in text.split()), said) for text, said in pairs]
         tried += [(split, worded) for split in splits]
     for number, (split, each) in enumerate(tried):
