@@ -47,7 +47,7 @@ def test_every_setting_of_the_page_is_a_key():
         (["batch_size=7"], "batches", "7 in a batch", "--set batch_size=N"),
         (["batch_tokens=700"], "batches", "700 tokens in a batch", "--set batch_tokens=N"),
         (["keep_by=score", "metric=wer"], "epochs", "the best by wer is kept", "keep_by"),
-        (["keep_by=score", "average_epochs=3"], "epochs", "or the mean of the last 3, is", ""),
+        (["keep_by=score", "average_epochs=3"], "epochs", " or mean of the last 3 is kept", ""),
         (["keep_by=last", "average_epochs=3"], "epochs", "; the mean of the last 3 is kept", ""),
         (["keep_by=last", "epochs=9"], "epochs", "9 at most; the last is kept", "epochs=N"),
         (["source=events"], "epochs", "the best by the loss of dev is kept", "--set epochs=N"),

@@ -86,9 +86,9 @@ def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
     yield "batches", f"{getattr(config, key):,}{unit} in a batch", f"--set {key}=N"
     by = config.metric if config.keep_by == "score" else config.keep_by
     by = by if config.target == "text" else "the loss of dev"
-    mean = f"the mean of the last {config.average_epochs}"
-    how = f"the best by {by}{f', or {mean},' if config.average_epochs else ''} is kept"
+    mean = f"mean of the last {config.average_epochs}"
+    how = f"best by {by}{f' or {mean}' if config.average_epochs else ''}"
     if config.keep_by == "last":
-        how = f"{mean if config.average_epochs > 1 else 'the last'} is kept"
+        how = mean if config.average_epochs > 1 else "last"
     way_out = " --set keep_by=…" if config.has_key("keep_by") else ""
-    yield "epochs", f"{config.epochs} at most; {how}", f"--set epochs=N{way_out}"
+    yield "epochs", f"{config.epochs} at most; the {how} is kept", f"--set epochs=N{way_out}"
