@@ -5,6 +5,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from keras_attention import (
@@ -68,20 +69,22 @@ def built(rng, cell, attention, way, readout=None, gate=False, dtype="float32"):
         dtype=dtype,
     )
     layer.build((None, T, DIM), (None, S, UNITS))
+    return drawn(rng, layer)
+
+
+def drawn(rng, layer):
+    """The layer with random weights, of its own precision."""
     for weight in layer.trainable_weights:
         weight.assign(rng.normal(size=weight.shape, scale=0.5))
     return layer
 
 
-def results(layer, inputs, memory, initial, upstreams=None, **options):
+def results(layer, inputs, memory, initial, **options):
     """All that the layer returns, and the gradients of its weighted sum."""
-    import tensorflow as tf
-
     with tf.GradientTape() as tape:
         tape.watch([inputs, memory, initial])
         found = keras.tree.flatten(layer(inputs, memory, initial_state=initial, **options))
-        if upstreams is None:
-            upstreams = [np.sin(1 + np.arange(tf.size(x))).reshape(x.shape) for x in found]
+        upstreams = [np.sin(1 + np.arange(tf.size(x))).reshape(x.shape) for x in found]
         total = sum(tf.reduce_sum(x * u) for x, u in zip(found, upstreams, strict=True))
     watched = [inputs, memory, initial, [w.value for w in layer.trainable_weights]]
     return list(found), tape.gradient(total, watched, unconnected_gradients="zero")
@@ -93,8 +96,6 @@ def results(layer, inputs, memory, initial, upstreams=None, **options):
 def test_a_hoisted_loop_is_the_plain_one(
     rng, monkeypatch, cell, attention, way, readout, gate, masked, training
 ):
-    import tensorflow as tf
-
     layer = built(rng, cell, attention, way, readout, gate)
     inputs, memory = tf.constant(normal(rng, B, T, DIM)), tf.constant(normal(rng, B, S, UNITS))
     initial = [tf.constant(normal(rng, B, UNITS)) for _ in range(1 + (cell == "LSTM"))]
@@ -116,129 +117,100 @@ def test_a_hoisted_loop_is_the_plain_one(
     assert_close(keras.tree.flatten(found[1]), keras.tree.flatten(array(found[0])), 2e-5)
 
 
-class Problem:
-    """A scalar function of a point `(n,)` in float64: a weighted sum of what a layer returns."""
-
-    def __init__(self, rng, layer, inputs, memory=None):
-        import tensorflow as tf
-
-        self.layer, self.variables = layer, layer.trainable_variables
-        self.inputs = tf.constant(inputs, "float64")
-        self.memory = None if memory is None else tf.constant(memory, "float64")
-        self.point = np.concatenate([array(v.value).ravel() for v in self.variables])
-        self.direction = rng.normal(size=self.point.shape)
-        self.upstream = None
-
-    def total(self, point, inputs):
-        import tensorflow as tf
-
-        sizes = [int(np.prod(v.shape)) for v in self.variables]
-        parts = [
-            tf.reshape(x, v.shape)
-            for x, v in zip(tf.split(point, sizes), self.variables, strict=True)
-        ]
-        mapping = list(zip(self.variables, parts, strict=True))
-        with keras.StatelessScope(state_mapping=mapping):
-            found = self.layer(inputs) if self.memory is None else self.layer(inputs, self.memory)
-        found = keras.tree.flatten(found)
-        return sum(
-            tf.reduce_sum(tf.sin(1.0 + n + tf.cast(tf.range(tf.size(x)), x.dtype))
-                          * tf.reshape(x, [-1]) ** 2)
-            for n, x in enumerate(found)
-        )  # fmt: skip
-
-    def penalty(self, point):
-        """The squared norm of the gradient in the inputs, as gradient penalties have it."""
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(self.inputs)
-            total = self.total(point, self.inputs)
-        return tf.reduce_sum(tape.gradient(total, self.inputs) ** 2)
-
-    def difference(self, function, step=2e-6):
-        """The derivative of a function along the direction, from the plain formulas' values."""
-        import tensorflow as tf
-
-        with fast_paths(False):
-            low, high = (
-                function(tf.constant(self.point + sign * step * self.direction)) for sign in (-1, 1)
-            )
-        return float(high - low) / (2 * step)
+# Whether each is differentiated in a graph, too: its loops take up to 20 seconds.
+PROBLEMS = {
+    "HoistedRNN": True,
+    "LSTM, additive, bahdanau": False,
+    "GRU, general, bahdanau": True,
+    "SimpleRNN, general, luong, deep": True,
+    "GRU, heads, fed": False,
+}
 
 
-def problem(rng, name):
+def line(rng, name):
+    """A scalar function in float64 of a number, by which weights and inputs go along a line."""
+    given = [normal(rng, B, T, DIM), normal(rng, B, S, UNITS)]
     if name == "HoistedRNN":
-        layer = HoistedRNN(
-            keras.layers.GRUCell(UNITS, dtype="float64"), return_sequences=True, dtype="float64"
-        )
-        layer.build((None, T, DIM))
-        for weight in layer.trainable_weights:
-            weight.assign(rng.normal(size=weight.shape, scale=0.5))
-        return Problem(rng, layer, normal(rng, B, T, DIM))
-    layer = built(rng, *name.split(", "), dtype="float64")
-    return Problem(rng, layer, normal(rng, B, T, DIM), normal(rng, B, S, UNITS))
+        cell = keras.layers.GRUCell(UNITS, dtype="float64")
+        layer = HoistedRNN(cell, return_sequences=True, dtype="float64")
+        layer.build(given[0].shape)
+        given = given[:1]
+        drawn(rng, layer)
+    else:
+        layer = built(rng, *name.split(", "), dtype="float64")
+    variables = layer.trainable_variables
+    starts = [*(array(v.value) for v in variables), *(x.astype("float64") for x in given)]
+    ways = [rng.normal(size=x.shape) for x in starts]
+
+    def total(along):
+        moved = [x + along * way for x, way in zip(starts, ways, strict=True)]
+        mapping = list(zip(variables, moved, strict=False))
+        with keras.StatelessScope(state_mapping=mapping):
+            found = keras.tree.flatten(layer(*moved[len(variables) :]))
+        flat = tf.concat([tf.reshape(x, [-1]) for x in found], 0)
+        return tf.reduce_sum(tf.sin(1.0 + tf.cast(tf.range(tf.size(flat)), "float64")) * flat**2)
+
+    return total
 
 
-PROBLEMS = [
-    "HoistedRNN",
-    "LSTM, additive, bahdanau",
-    "GRU, general, bahdanau",
-    "SimpleRNN, general, luong, deep",
-    "GRU, heads, fed",
-]
+def differences(total, step, factors):
+    """A sum over places around 0, a step apart, of the plain formulas' values by the factors."""
+    places = step * (np.arange(len(factors)) - len(factors) // 2)
+    with fast_paths(False):
+        values = [float(total(tf.constant(x, "float64"))) for x in places]
+    return np.dot(factors, values)
 
 
-# A graph takes 20 seconds for the last, whose products those before it have.
-@pytest.mark.parametrize(
-    ("name", "graph"), [*((x, False) for x in PROBLEMS), *((x, True) for x in PROBLEMS[:-1])]
-)
-def test_gradients_of_gradients_are_those_of_differences(rng, name, graph):
-    import tensorflow as tf
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_second_derivatives_are_those_of_differences(rng, name):
+    total = line(rng, name)
 
-    given = problem(rng, name)
+    def second(along):
+        with tf.GradientTape() as outer:
+            outer.watch(along)
+            with tf.GradientTape() as inner:
+                inner.watch(along)
+                value = total(along)
+            slope = inner.gradient(value, along)
+        return outer.gradient(slope, along)
 
-    def slope(point):
-        with tf.GradientTape() as tape:
-            tape.watch(point)
-            penalty = given.penalty(point)
-        return tape.gradient(penalty, point)
-
-    slope = tf.function(slope, autograph=False) if graph else slope
-    found = float(np.dot(array(slope(tf.constant(given.point))), given.direction))
-    np.testing.assert_allclose(found, given.difference(given.penalty), rtol=1e-6)
+    second = tf.function(second, autograph=False) if PROBLEMS[name] else second
+    step = 3e-5
+    expected = differences(total, step, [-1, 16, -30, 16, -1]) / (12 * step**2)
+    np.testing.assert_allclose(second(tf.constant(0.0, "float64")), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["HoistedRNN", *PROBLEMS[2:4]])
+@pytest.mark.parametrize("name", [name for name, graph in PROBLEMS.items() if graph])
 def test_forward_mode_is_refused_in_one_line_or_right(rng, name):
-    import tensorflow as tf
-
-    given = problem(rng, name)
-    point = tf.constant(given.point)
-    expected = given.difference(lambda point: given.total(point, given.inputs))
+    total, start = line(rng, name), tf.constant(0.0, "float64")
 
     def derivative():
-        with tf.autodiff.ForwardAccumulator(point, tf.constant(given.direction)) as accumulator:
-            return float(accumulator.jvp(given.total(point, given.inputs)))
+        with tf.autodiff.ForwardAccumulator(start, tf.ones_like(start)) as accumulator:
+            return float(accumulator.jvp(total(start)))
 
-    told = ""
     try:
         found = derivative()
     except NotImplementedError as error:
-        told = str(error)
-    if told:
-        assert "fast_paths(False)" in told
+        assert "fast_paths(False)" in str(error)  # noqa: PT017
         with fast_paths(False):
             found = derivative()
+    expected = differences(total, 1e-6, [-1, 0, 1]) / 2e-6
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-# Each cell with masks of either kind.
-@pytest.mark.parametrize("options", [*itertools.product([False, True], repeat=3)])
-def test_a_hoisted_rnn_is_that_of_keras_whatever_is_masked(rng, options):
-    names = ("zero_output_for_mask", "return_sequences", "go_backwards")
-    options = {**dict(zip(names, options, strict=True)), "return_state": True}
-    cell = list(CELLS)[sum(options.values()) % 3]
+# Each two options meet in every way.
+@pytest.mark.parametrize(
+    ("cell", "zeros", "sequences", "backwards"),
+    [
+        ("SimpleRNN", False, False, False),
+        ("GRU", False, True, True),
+        ("LSTM", True, False, True),
+        ("LSTM", True, True, False),
+    ],
+)
+def test_a_hoisted_rnn_is_that_of_keras_whatever_is_masked(rng, cell, zeros, sequences, backwards):
+    options = {"zero_output_for_mask": zeros, "return_sequences": sequences}
+    options |= {"go_backwards": backwards, "return_state": True}
     theirs = keras.layers.RNN(CELLS[cell](UNITS), **options)
     ours = HoistedRNN(CELLS[cell](UNITS), name=theirs.name, **options)
     inputs = normal(rng, 5, 4, DIM)
