@@ -249,7 +249,7 @@ def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("settings", "count"),
-    [(["epochs=8"], 2), (["epochs=2"], 0), ([], 8), (["epochs=8", "average_epochs=5"], 5)],
+    [(["epochs=8"], 2), (["epochs=5"], 0), ([], 8), (["epochs=8", "average_epochs=5"], 5)],
 )
 def test_the_mean_of_the_last_epochs_is_of_a_third_at_most(settings, count):
     options = argparse.Namespace(

@@ -171,7 +171,7 @@ def configuration(options: argparse.Namespace) -> Config:
         raise UsageError(str(error)) from None
     if "epochs" in values and "average_epochs" not in values:  # no mean of all, the first included
         most = min(config.average_epochs, config.epochs // 3)
-        config = override(config, [f"average_epochs={most}"])
+        config = override(config, [f"average_epochs={most if most > 1 else 0}"])
     if not options.preset and (options.data or "").startswith("images:"):
         from training.sources.image import data, size  # NumPy, for which no --help waits
 
