@@ -6,9 +6,9 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
-from keras_attention import AdditiveAttention, AttentionPooling, backend
+from keras_attention import backend
+from tests.keras_attention.helpers import array, assert_close, normal
 from tests.keras_attention.padding import assert_padding_changes_nothing
 
 # How many models read sequences that may be padded.
@@ -125,109 +125,56 @@ def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
     lengths = (names[3]["test_source"] != 0).sum(-1)
     assert (first == lengths - 1).mean() > 0.5  # what is written first was read last
     padded = names[3]["search"](np.pad(names[3]["test_source"], [[0, 0], [0, 2]]))
-    assert (ops.convert_to_numpy(padded.ids)[:, 0] == names[3]["ids"]).all()
+    assert (array(padded.ids)[:, 0] == names[3]["ids"]).all()
     arrays, old = names[4]["arrays"], names[4]["old"]
     kernel = arrays["_attention_mechanisms/0/memory_layer/kernel"]
-    found = [ops.convert_to_numpy(weight) for weight in old.weights]
+    found = [array(weight) for weight in old.weights]
     assert any(
         weight.shape == kernel.shape and np.allclose(weight, kernel.T, atol=1e-6)
         for weight in found
     )
 
 
-def test_the_answers_to_questions_are_right():
+def test_the_answers_to_questions_are_right(rng):
     ragged, sequential, tagger, monotonic, finished, two, halves, prefix, memories, copies = run(
         "../questions.md"
     )
-    assert not np.isin(ops.convert_to_numpy(prefix["going_on"].ids)[:, :, 0], [0, 7]).any()
+    assert not np.isin(array(prefix["going_on"].ids)[:, :, 0], [0, 7]).any()
     assert [one.shape[-1] for one in memories["two_memories"].outputs] == [16, 24]
-    np.testing.assert_allclose(*map(ops.convert_to_numpy, copies["answers"]), rtol=1e-5)
+    np.testing.assert_allclose(*map(array, copies["answers"]), rtol=1e-5)
     assert "int8" in str(copies["copy"].layers[1].kernel.dtype)
     assert "float32" in str(copies["copy"].layers[-1].kernel.dtype)
-    weights = ops.convert_to_numpy(ragged["weights"])  # (2, 3, 4)
-    np.testing.assert_allclose(weights.sum(-1), [[1, 1, 1], [1, 1, 0]], atol=1e-5)
+    weights = array(ragged["weights"])  # (2, 3, 4)
+    assert_close(weights.sum(-1), np.array([[1, 1, 1], [1, 1, 0]]))
     assert not weights[0, :, 2:].any()
     assert sequential["model"].output_shape == (None, 1)
     assert tagger["tagger"].output_shape == (None, None, 4)
     assert monotonic["place"][-1] > monotonic["place"][0] + 1
     assert monotonic["seen"].sum(-1).max() <= 1 + 1e-5
-    states = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")
+    states = normal(rng, 2, 5, 6)
     inputs = [states, np.arange(5) < np.array([[5], [3]])]
     pooled, scores = finished["explained"].predict(inputs, verbose=0)
-    np.testing.assert_allclose(
-        pooled, finished["finished"].predict(inputs, verbose=0), rtol=1e-4, atol=1e-5
-    )
-    np.testing.assert_allclose((scores[..., None] * states).sum(1), pooled, rtol=1e-4, atol=1e-5)
+    assert_close(pooled, finished["finished"].predict(inputs, verbose=0), 1e-4)
+    assert_close((scores[..., None] * states).sum(1), pooled, 1e-4)
     assert set(two["history"]) >= {"loss"}
-    parts = (ops.convert_to_numpy(halves[name]) for name in ("first", "second"))
-    together = ops.convert_to_numpy(halves["together"])
-    np.testing.assert_allclose(np.concatenate([*parts], axis=1), together, rtol=1e-4, atol=1e-5)
-
-
-def test_the_short_answers_to_questions_are_right():
-    """What the page says without a block."""
-    rows = np.random.default_rng(1).normal(size=(2, 5, 6)).astype("float32")
-    mask = np.arange(5) < np.array([[5], [3]])
-    one = AdditiveAttention(4)(rows, rows[:, :1], return_attention_scores=True)[1]
-    np.testing.assert_array_equal(ops.convert_to_numpy(one), np.ones((2, 5, 1)))  # all are 1
-    for row in (rows[:, 0, :, None], rows[:, 0, None]):  # a row of numbers
-        places = AttentionPooling(4)(row, return_attention_scores=True)[1]
-        assert places.shape == row.shape[:2]
-    ids = np.array([[3, 4, 0], [5, 0, 0]])
-    embedded = keras.layers.Embedding(9, 6, mask_zero=True)(ids)
-    weights = AdditiveAttention(4)(embedded, embedded, return_attention_scores=True)[1]
-    assert not ops.convert_to_numpy(weights)[1, :, 1:].any()  # mask_zero is honoured
-    pooling = AttentionPooling(4)
-    pooled = ops.convert_to_numpy(pooling(rows, mask=mask))  # and not the last step, of padding
-    noisy = np.where(mask[..., None], rows, 7)
-    np.testing.assert_allclose(ops.convert_to_numpy(pooling(noisy, mask=mask)), pooled, atol=1e-5)
-    half = AdditiveAttention(4, dtype="mixed_bfloat16")(rows, rows)
-    assert keras.backend.standardize_dtype(half.dtype) == "bfloat16"
-    document = np.array([[[3, 4], [0, 0]]])
-    assert np.any(document != 0, axis=-1).tolist() == [[True, False]]  # the mask of sentences
-    with pytest.raises((TypeError, ValueError)):
-        AdditiveAttention(ops.ones((2, 3)))  # tensors go into the call
-
-
-WORDS = """padding|mask_zero|variable|ragged|2-D|hierarchical|strings|Bahdanau|Luong|many-to-one
-tagger|query|all 1|AttentionWrapper|monotonic|pointer|coverage|mixed precision|heat map|guided
-inference|beam search|scheduled sampling|stateful|Unknown layer|SavedModel|REST|ONNX|blank lines"""
-
-
-@pytest.mark.parametrize("word", WORDS.replace("\n", "|").split("|"))
-def test_the_words_of_questions_lead_to_a_heading_that_is_there(word):
-    text = (GUIDES.parent / "questions.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("|") and word in line]
-    assert rows
-    anchors = {
-        re.sub(r"[^a-z ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"## (.+)", text)
-    }
-    for row in rows:
-        assert re.search(r"\(#([a-z-]+)\)", row)[1] in anchors
+    parts = [array(halves[name]) for name in ("first", "second")]
+    assert_close(np.concatenate(parts, axis=1), array(halves["together"]), 1e-4)
 
 
 @pytest.mark.tensorflow
-def test_the_layers_of_keras_give_the_same_after_the_move():
-    names, further = run("from-multihead.md")
-    before, after = (ops.convert_to_numpy(names[name]) for name in ("before", "after"))
-    assert before.std() > 0.01
-    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
-    pairs = ops.convert_to_numpy(names["weights_before"]), ops.convert_to_numpy(names["weights"])
-    np.testing.assert_allclose(*pairs, rtol=1e-4, atol=1e-5)
-    assert [one.shape for one in further["model"].outputs] == [(None, None, 50), (None, None, None)]
-
-
-@pytest.mark.tensorflow
-def test_layers_of_pypi_give_the_same_after_the_move():
-    for guide in ("from-keras-attention.md", "from-keras-self-attention.md"):
-        (names,) = run(guide)
+def test_layers_give_the_same_after_the_move():
+    """What a guide names `before…` is what it names `after…`."""
+    multihead, further = run("from-multihead.md")
+    assert [x.shape for x in further["model"].outputs] == [(None, None, 50), (None, None, None)]
+    assert_close(array(multihead["weights"]), array(multihead["weights_before"]), 1e-4)
+    guides = [run(f"from-keras-{kind}attention.md")[0] for kind in ("", "self-")]
+    for names in (multihead, *guides):
         moved = [name for name in names if name.startswith("before")]
-        assert len(moved) > 1
+        assert len(moved) >= (1 if names is multihead else 2)
         for name in moved:
-            after = ops.convert_to_numpy(names[name.replace("before", "after")])
+            after = array(names[name.replace("before", "after")])
             assert after.std() > 0.01
-            before = ops.convert_to_numpy(names[name])
-            np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
+            assert_close(after, array(names[name]), 1e-4)
 
 
 @pytest.mark.tensorflow
@@ -235,7 +182,7 @@ def test_the_decoder_of_opennmt_trains_and_searches():
     (names,) = run("from-opennmt.md")
     assert names["logits"].shape == (3, 4, 11)
     assert names["found"].ids.shape[:2] == (3, 1)
-    assert (ops.convert_to_numpy(names["found"].lengths) <= 9).all()
+    assert (array(names["found"].lengths) <= 9).all()
 
 
 def test_the_ideas_behind_the_speed_change_no_result(monkeypatch):
