@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from training.command.files import read_json
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pieces import SENTENCEPIECE, Samplers, SubwordSampler, model_of
@@ -158,21 +159,18 @@ class Batches:
         return counted.prefetch(_PREFETCH).with_options(options)
 
 
-def read_batches(
-    config: Config, folder: Path, tokenizers: Sequence[Mapping[str, Any]] = ()
-) -> tuple[Batches, Batches]:
+def read_batches(config: Config, folder: Path) -> tuple[Batches, Batches]:
     """Return the batches for training and those of the dev set, of a run's token ids.
 
-    `tokenizers`, what the files of both sides hold, are for training with `subword_sampling`.
     Raises CorpusError where the ids of the run, or of its prepared corpus, are damaged.
     """
     own = Prepared(folder)
     ids = own if own.count else corpus.prepared(config.data)
     samplers: Samplers = (None, None)
-    if (alpha := config.subword_sampling) and tokenizers:
+    if alpha := config.subword_sampling:
         samplers = [
             SubwordSampler(model_of(state), alpha) if state["kind"] == SENTENCEPIECE else None
-            for state in tokenizers
+            for state in map(read_json, own.tokenizers)
         ]
     batching = Batching.of(config)
     rows = ids.rows(config.train_limit, config.seed)

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from training.command.errors import RunError
-from training.command.files import read_json
 from training.config.schema import Config, load_config
 from training.data.batches import Batch, read_batches
 from training.fit.distributed import ALONE, Processes
@@ -49,8 +48,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         from training.fit.sharded import ShardedModel
 
         model = ShardedModel(model.input, model.output, name=model.name)
-    tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
-    pairs, dev = read_batches(config, files.tokens, tokenizers)
+    pairs, dev = read_batches(config, files.tokens)
     config = as_reckoned(config, pairs)
     compile_model(model, config, pairs.statistics.steps_per_epoch)
     judge = make_judge(model)

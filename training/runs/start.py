@@ -224,8 +224,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     """Make the batches of token ids, or of the examples to train with and of dev."""
     source, target = sides
     if isinstance(data, Prepared):
-        states = source.tokenizer.state(), target.state()
-        pairs, dev_pairs = read_batches(config, data.path, states)
+        pairs, dev_pairs = read_batches(config, data.path)
         dev, digest = data.texts("dev"), data.manifest["digest"]
         unusable = data.manifest["unusable"] + dev.unusable
     else:
