@@ -187,13 +187,13 @@ def test_weights_that_are_not_finite_are_not_exported(run, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_one_line_and_nothing_is_left(run, tmp_path):
+def test_a_full_disk_is_one_line_and_nothing_is_left(event_run, tmp_path):
     (tmp_path / "models").mkdir()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
         with pytest.raises((UserError, OSError)) as caught:
-            export([run], tmp_path / "models" / "x", beam_width=1, num_results=1)
+            export([event_run], tmp_path / "models" / "x")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "\n" not in str(caught.value)

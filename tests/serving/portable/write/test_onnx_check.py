@@ -16,6 +16,7 @@ from serving.export.__main__ import main as export_command
 from serving.portable.read import LocalTranslator
 from serving.portable.write.graph import FILE
 from tests.serving.conftest import TEXT_RUN
+from training.decode.texts import make_translator
 
 
 @pytest.fixture
@@ -31,6 +32,12 @@ def test_an_export_is_ready_to_use(version, capsys):
     assert "--run expected an ONNX export" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def translators():
+    """The run's own, by their settings: one is compiled for all cases."""
+    return {}
+
+
 EXAMPLES = ["elle", "la pomme"]
 OWN = [text.decode() for text in TEXTS]
 
@@ -43,7 +50,7 @@ OWN = [text.decode() for text in TEXTS]
         ("int8", EXAMPLES, False),  # texts of the check's own are unlike what a pronouncer learned
     ],
 )
-def test_it_is_compared_with_its_run(version, monkeypatch, weights, wrong, same):
+def test_it_is_compared_with_its_run(version, translators, monkeypatch, weights, wrong, same):
     manifest = json.loads((version / "manifest.json").read_text())
     manifest["settings"]["weights"] = weights
     if wrong is EXAMPLES:
@@ -55,7 +62,11 @@ def test_it_is_compared_with_its_run(version, monkeypatch, weights, wrong, same)
         answers = zip(translate(self, texts), texts, strict=True)
         return [dataclasses.replace(x, text="?") if text in wrong else x for x, text in answers]
 
+    def make(runs, settings):
+        return translators.setdefault(settings, make_translator(runs, settings))
+
     monkeypatch.setattr(LocalTranslator, "translate", falsify)
+    monkeypatch.setattr("training.decode.texts.make_translator", make)
     assert bool(check_folder(version, run=TEXT_RUN)) == (not same)
 
 
