@@ -23,6 +23,7 @@ from tests.conftest import made_once
 from tests.serving.page.models import save_predictor, save_reader, save_unsure
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import load_preset, override
+from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 
@@ -327,12 +328,23 @@ TINY_IMAGES = [
 ]
 
 
+def bend(made, scale, **biases):
+    """Draw weights so large that answers differ, and bias what is said: `end`, `unknown`."""
+    rng = np.random.default_rng(3)
+    for weight in made.model.trainable_weights:
+        weight.assign(rng.normal(0, scale, weight.shape))
+    decoder = made.model.get_layer("decoder")
+    output = getattr(decoder, "output_layer", None) or made.model.get_layer("output")
+    bias = np.zeros(output.bias.shape)
+    bias[[PAD_ID, UNK_ID, START_ID, END_ID]] = -30, biases.get("unknown", -30), -30, biases["end"]
+    output.bias.assign(bias)
+    save_best(made.files, made.model)
+    return load_run(made.path)
+
+
 def _drawn_reader(settings, path):
-    """Write a run with weights so large that it is sure of what it reads."""
-    run, rng = untrained(override(load_preset("digits"), settings), path), np.random.default_rng(3)
-    for weight in run.model.trainable_weights:
-        weight.assign(rng.normal(0, 0.5, weight.shape))
-    save_best(run.files, run.model)
+    """Write a run that is sure of what it reads."""
+    bend(untrained(override(load_preset("digits"), settings), path), 0.5, end=0)
 
 
 @pytest.fixture(scope="session")

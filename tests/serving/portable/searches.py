@@ -8,20 +8,18 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tests.serving.conftest import TEXT_RUN, TEXT_SETTINGS
+from tests.serving.conftest import TEXT_RUN, TEXT_SETTINGS, bend
 from tests.training.conftest import tiny_config, untrained
 from tests.training.test_copying import SETTINGS as NAMES
 from tests.training.test_copying import names_task
 from training.config.schema import Config, load_preset, override
 from training.data import corpus
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
+from training.data.store import END_ID, PAD_ID, UNK_ID
 from training.decode.search import search
 from training.decode.settings import SearchSettings
 from training.decode.windows import spelling_of
-from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 
-SPECIAL = (PAD_ID, UNK_ID, START_ID)
 WHOLE = 13  # letters of the longest words that nearly all of training has
 ODD = ["", "zzz ★ \ufffd", "a\x00b", "the " * 40, "\u200b"]
 
@@ -54,21 +52,6 @@ class Case(NamedTuple):
     def names_words(self):
         """Whether a word that the vocabulary lacks may be said."""
         return self.run.config.copy or self.search.replaces_unknown
-
-
-def bend(made, scale, **biases):
-    """Draw weights so large that answers differ, and bias what is said: `end`, `unknown`."""
-    rng = np.random.default_rng(3)
-    for weight in made.model.weights:
-        if "float" in weight.dtype:
-            weight.assign(rng.normal(0, scale, weight.shape))
-    decoder = made.model.get_layer("decoder")
-    output = getattr(decoder, "output_layer", None) or made.model.get_layer("output")
-    bias = np.zeros(output.bias.shape)
-    bias[[*SPECIAL, END_ID]] = -30, biases.get("unknown", -30), -30, biases["end"]
-    output.bias.assign(bias)
-    save_best(made.files, made.model)
-    return load_run(made.path)
 
 
 def phrases(folder):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from serving.check.onnx import check_folder
 from serving.client import SignatureNotFoundError
-from serving.export.modules import INPUTS, Exported, ExportedReader, traced
+from serving.export.modules import Exported, ExportedReader, traced
 from serving.export.version import export
 from serving.portable.engine.pack import pack
 from serving.portable.read import LocalReader, LocalTranslator
@@ -58,9 +58,12 @@ def version(case, tmp_path_factory):
 def signatures(case):
     """Those of the SavedModel that answer otherwise than one another."""
     module = Exported([case.run], case.search)
-    names = ["nbest", "align", "score"] if module.scores else ["nbest", "align"]
-    specs = {name: dict.fromkeys(INPUTS[name], ((None,), "string")) for name in names}
-    return {name: traced(getattr(module, name), specs[name]) for name in names}
+    strings = (None,), "string"
+    text = {"text": strings}
+    found = {name: traced(getattr(module, name), text) for name in ("nbest", "align")}
+    if module.scores:
+        found["score"] = traced(module.score, {**text, "translation": strings})
+    return found
 
 
 def by_keras(case, version, signatures):
