@@ -105,7 +105,7 @@ test-guides: $(STAMP)  ## run the commands of the guide to own data as they stan
 # Formulas are operations of Keras: TensorFlow's tests hold them to NumPy, `test_agreement` holds all backends to
 # the same values and gradients. These hold what a backend does in its own way: derivatives, loops, compilers, exports.
 OF_BACKENDS = $(addprefix tests/keras_attention/, backend fast/test_additive.py fast/test_switch.py search/test_search.py \
-  $(patsubst %,test_%.py,agreement distributions guides jax_export layers masks onnx pointer \
+  $(patsubst %,test_%.py,agreement distributions exports guides layers masks pointer \
   states threads)) tests/backends tests/test_readme.py
 
 # Most tests build small functions and run them once: compiling quickly is all, and each only once.

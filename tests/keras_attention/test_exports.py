@@ -1,0 +1,237 @@
+"""Models exported to ONNX, LiteRT or from JAX say what they say here, at lengths not traced."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import PointerGenerator, SinePositionEncoding, fast_paths, greedy_search
+from tests.keras_attention import zoo
+from tests.keras_attention.helpers import array, assert_close, normal
+
+# Exporters warn of one another, and of parts of themselves.
+pytestmark = pytest.mark.filterwarnings("ignore")
+BACKEND = keras.backend.backend()
+from_tensorflow, from_jax, from_torch = (
+    pytest.mark.skipif(name != BACKEND, reason=f"exports from {name}")
+    for name in ("tensorflow", "jax", "torch")
+)
+
+
+def opened(path):
+    """A function from inputs to what ONNX Runtime says of a file."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path))
+    names = [x.name for x in session.get_inputs()]
+    return lambda inputs: session.run(None, dict(zip(names, inputs, strict=True)))
+
+
+def exported(model, inputs, path):
+    """A function from inputs to what ONNX Runtime says of the model."""
+    model(inputs if len(inputs) > 1 else inputs[0])
+    model.export(str(path), format="onnx", verbose=False)
+    return opened(path)
+
+
+def agrees(run, model, inputs):
+    expected = array(model(inputs if len(inputs) > 1 else inputs[0]))
+    np.testing.assert_allclose(run(inputs)[0], expected, rtol=1e-5, atol=3e-6)
+
+
+def widths(name):
+    return [6] if name == "positions" else [shape[-1] for shape in zoo.shapes(name)]
+
+
+def model_of(name, *lengths):
+    """A model of the layer's first output, for inputs of these lengths, None if unknown."""
+    sizes = enumerate(zip(lengths, widths(name), strict=False))
+    inputs = [keras.Input(size, name=f"input_{n}") for n, size in sizes]
+    if name == "positions":
+        return keras.Model(inputs, SinePositionEncoding()(*inputs))
+    return keras.Model(inputs, zoo.call(name, zoo.LAYERS[name](), inputs)[0])
+
+
+def arrays(rng, name, batch, *lengths):
+    return [normal(rng, batch, *size) for size in zip(lengths, widths(name), strict=False)]
+
+
+@from_torch
+@pytest.mark.parametrize("name", ["additive", "general entmax", "location", "local_p", "pooling"])
+def test_attention_to_all_at_once_is_exported_for_every_length(rng, tmp_path, name):
+    model = model_of(name, None, None)
+    run = exported(model, arrays(rng, name, 3, 2, 3), tmp_path / "model.onnx")
+    for sizes in ((3, 5, 3), (2, 1, 7), (3, 2, 1)):
+        agrees(run, model, arrays(rng, name, *sizes))
+
+
+@from_torch
+@pytest.mark.parametrize(
+    "name",
+    [
+        "coverage",
+        "location_sensitive",
+        "monotonic",
+        "chunkwise",
+        "rnn luong",
+        "rnn heads",
+        "hoisted",
+    ],
+)
+def test_what_goes_step_by_step_needs_known_steps_and_takes_every_memory(rng, tmp_path, name):
+    model = model_of(name, None, None)
+    model(arrays(rng, name, 3, 2, 3))
+    with pytest.raises(ValueError, match=r"expected a known number of steps .* Received: an unkn"):
+        model.export(str(tmp_path / "open.onnx"), format="onnx", verbose=False)
+    model = model_of(name, 3, None)
+    run = exported(model, arrays(rng, name, 3, 3, 3), tmp_path / "model.onnx")
+    for length in (1, 5, 13):
+        agrees(run, model, arrays(rng, name, 3, 3, length))
+
+
+@from_torch
+def test_a_pointer_generator_is_exported_for_every_length(rng, tmp_path):
+    shapes = (None, 7), (None, 5), (None, None), (None,)
+    symbols = [keras.Input(s, dtype="int32" if len(s) == 1 else "float32") for s in shapes]
+    model = keras.Model(symbols, PointerGenerator()(*symbols))
+
+    def inputs(batch, steps, places):
+        weights = rng.dirichlet(np.ones(places), size=(batch, steps)).astype("float32")
+        ids = rng.integers(0, 5 + places, size=(batch, places)).astype("int32")
+        return [normal(rng, batch, steps, 7), normal(rng, batch, steps, 5), weights, ids]
+
+    run = exported(model, inputs(2, 3, 5), tmp_path / "model.onnx")
+    for sizes in ((3, 5, 7), (1, 1, 2)):
+        agrees(run, model, inputs(*sizes))
+
+
+@from_torch
+def test_a_search_takes_all_steps_whatever_the_traced_input_took(rng, tmp_path):
+    import torch
+
+    size, end = 7, 2
+
+    class Search(torch.nn.Module):
+        def __init__(self, limited):
+            super().__init__()
+            self.limited = limited
+
+        def forward(self, start):
+            table = torch.log_softmax(torch.arange(size * size).reshape(size, size) % 5 * 0.7, -1)
+            return greedy_search(
+                lambda tokens, state: (table[tokens.long()], None, state),
+                (),
+                batch_size=start.shape[0],
+                start_id=start,
+                end_id=end,
+                max_length=start * 0 + 5 if self.limited else 7,
+                return_attention_weights=False,
+            ).ids
+
+    starts = [torch.tensor([n], dtype=torch.int32) for n in range(size)]
+    expected = [Search(False)(start).numpy() for start in starts]
+    counts = [ids.shape[1] for ids in expected]
+    assert min(counts) < max(counts)
+    path = str(tmp_path / "search.onnx")
+    first = starts[int(np.argmin(counts))]
+    torch.onnx.export(Search(False), (first,), path, input_names=["start"], dynamo=False)
+    run = opened(path)
+    for start, ids in zip(starts, expected, strict=True):
+        (result,) = run([start.numpy()])
+        assert result.shape == (1, 7)
+        np.testing.assert_array_equal(result[:, : ids.shape[1]], ids)
+        assert not result[:, ids.shape[1] :].any()
+    with pytest.raises(ValueError, match="takes max_length steps, and expected a number"):
+        torch.onnx.export(Search(True), (first,), path, input_names=["start"], dynamo=False)
+
+
+@from_tensorflow
+@pytest.mark.parametrize(
+    "chosen",
+    [["additive", "rnn heads"], pytest.param([*zoo.LAYERS], marks=pytest.mark.slow)],
+    ids=len,
+)
+def test_layers_are_exported_from_tensorflow_for_every_length_and_mask(rng, tmp_path, chosen):
+    """One model of several layers: the exporter takes its seconds once."""
+    pytest.importorskip("tf2onnx", reason="pip install tf2onnx, which the extra dev has")
+    steps, places = keras.Input((None,), dtype="bool"), keras.Input((None,), dtype="bool")
+    symbols, outputs, names = [steps, places], [], []
+    for name in chosen:
+        inputs = [keras.Input((None,) * (len(x) - 1) + x[-1:]) for x in zoo.shapes(name)]
+        masks = zip(zoo.masks(name), [places] if len(inputs) == 1 else [steps, places], strict=True)
+        found = zoo.call(name, zoo.LAYERS[name](), inputs, **{key: x for key, x in masks if key})
+        symbols, outputs = [*symbols, *inputs], [*outputs, *found]
+        names += [name] * len(found)
+    sequence = keras.Input((None, 6))
+    weights = keras.ops.softmax(sequence @ keras.ops.swapaxes(sequence, 1, 2))
+    ids = keras.Input((None,), dtype="int32")
+    outputs.append(SinePositionEncoding()(sequence, mask=places))
+    outputs.append(PointerGenerator()(sequence, 2 * sequence, weights, ids))
+    model = keras.Model([*symbols, sequence, ids], outputs)
+
+    def inputs_of(batch, count, length):
+        allowed = [np.arange(n) < rng.integers(1, n + 1, (batch, 1)) for n in (count, length)]
+        allowed[1][0] = False  # nothing to attend to
+        sizes = {zoo.TQ: count, zoo.TV: length}
+        forms = [shape for name in chosen for shape in zoo.shapes(name)]
+        drawn = [normal(rng, batch, *(sizes[n] for n in x[:-1]), x[-1]) for x in forms]
+        ids = rng.integers(0, 6 + length, (batch, length), "int32")
+        return [*allowed, *drawn, normal(rng, batch, length, 6), ids]
+
+    run = exported(model, inputs_of(2, 3, 5), tmp_path / "model.onnx")
+    for sizes in ((2, 3, 5), (3, 1, 7), (1, 4, 2)):
+        inputs = inputs_of(*sizes)
+        found = zip([*names, "positions", "pointer"], run(inputs), model(inputs), strict=True)
+        for name, ours, wanted in found:
+            np.testing.assert_allclose(ours, wanted, atol=1e-6, err_msg=f"{name} {sizes}")
+
+
+# LiteRT, by its own operations alone.
+
+
+def converted(model, path):
+    """A function from inputs to the answer of LiteRT without TensorFlow's operations."""
+    import tensorflow as tf
+
+    builtin = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS]}
+    with fast_paths(False):
+        model.export(str(path), format="litert", verbose=False, target_spec=builtin)
+    run = tf.lite.Interpreter(str(path)).get_signature_runner()
+    names = [x.name for x in model.inputs]
+    return lambda inputs: [*run(**dict(zip(names, inputs, strict=True))).values()]
+
+
+AT_ONCE = ("additive", "normalized_additive", "general", "general entmax", "location")
+
+
+@pytest.mark.slow
+@from_tensorflow
+@pytest.mark.parametrize("name", [*AT_ONCE, "local_m", "local_p", "pooling", "positions"])
+def test_what_attends_to_all_at_once_runs_in_litert_at_every_length(rng, tmp_path, name):
+    model = model_of(name, None, None)
+    run = converted(model, tmp_path / "model.tflite")
+    for sizes in ((3, 2, 5), (2, 5, 7), (1, 1, 2), (2, 3, 1)):
+        agrees(run, model, arrays(rng, name, *sizes))
+
+
+@pytest.mark.slow
+@from_tensorflow
+@pytest.mark.parametrize("name", ["coverage", "rnn bahdanau", "hoisted"])
+def test_loops_are_refused_by_litert_without_operations_of_tensorflow(tmp_path, name):
+    with pytest.raises(Exception, match="TensorListReserve"):
+        converted(model_of(name, None, None), tmp_path / "model.tflite")
+
+
+@from_jax
+@pytest.mark.parametrize("name", zoo.thinned(n for n in zoo.LAYERS if n != "hoisted"))
+def test_sizes_may_be_unknown_when_jax_exports(rng, name):
+    import jax
+    from jax import export
+
+    layer, shapes = zoo.built(name), zoo.shapes(name)
+    batch, *lengths = export.symbolic_shape("b, t, s")
+    free = [(batch, *lengths[n : n + len(x) - 1], x[-1]) for n, x in enumerate(shapes)]
+    found = export.export(jax.jit(lambda *inputs: zoo.call(name, layer, inputs)))(
+        *[jax.ShapeDtypeStruct(shape, "float32") for shape in free]
+    )
+    inputs = [x[:, :2] if x.ndim == 3 else x for x in zoo.arrays(name, rng, 3)]
+    assert_close(list(found.call(*inputs)), array(zoo.call(name, layer, inputs)))
