@@ -63,8 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model", type=Path, required=True, metavar="DIR", help="models/NAME, or a version of it")
     text = (
-        "text files with a text a line, .gz or not; folders or files of PNG or JPEG images; .csv, "
-        ".gz or not, a row for each visit; may be given several times"
+        'text files with a text a line, or .jsonl of objects with a "text", .gz or not; folders or '
+        "files of PNG or JPEG images; .csv, .gz or not, a row for each visit; may be given several "
+        "times"
     )
     add("--input", dest="inputs", action="append", required=True, metavar="GLOB", help=text)
     add("--output", type=folder_to_write, required=True, metavar="DIR", help="of the answers")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import glob
 import gzip
+import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from serving.api.histories import TIME, Table, history_columns, padded_columns, 
 from serving.api.image_files import INPUT, is_image
 from training.command.errors import UserError
 
-_ENDINGS = (".txt", ".csv")  # which names of outputs do without
+_ENDINGS = (".jsonl", ".txt", ".csv")  # which names of outputs do without
 
 
 def find(patterns: Sequence[str], output: Path) -> list[list[Path]]:
@@ -113,25 +114,42 @@ class InputKind:
 
 
 class Texts(InputKind):
-    """Lines of a file, .gz or not, without their ends and a byte-order mark."""
+    """Lines of a file, .gz or not, or texts of JSON lines, whose other fields are kept."""
 
     signature, input = "translate", "text"
     outputs = ("translation", "score", "truncated", "unknown")
 
     def items(self, files: Sequence[Path]) -> Iterator[Item]:
-        """Yield the lines of a file."""
+        """Yield the lines of a file, without their ends and a byte-order mark."""
         (path,), mark = files, codecs.BOM_UTF8
+        read = self._object if path.name.removesuffix(".gz").endswith(".jsonl") else self._line
         with open_file(path, "rb", path.suffix == ".gz") as file:
             try:
                 for line in file:
                     try:
-                        text = line.removeprefix(mark).rstrip(b"\r\n").decode("utf-8")
-                        yield Item(text, len(text))
+                        yield read(line.removeprefix(mark).rstrip(b"\r\n").decode("utf-8"))
                     except UnicodeDecodeError as error:
                         yield Item(error=f"not UTF-8: {error.reason} at byte {error.start}")
                     mark = b""
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise UserError(f"{path} cannot be read: {error}") from None
+
+    @staticmethod
+    def _line(text: str) -> Item:
+        return Item(text, len(text))
+
+    def _object(self, line: str) -> Item:
+        try:
+            record = json.loads(line)
+            text = record["text"]
+        except (ValueError, RecursionError, KeyError, TypeError):
+            text = None
+        if not isinstance(text, str):
+            return Item(error='not a JSON object with a "text"')
+        answers = {*self.outputs, "model_version", "error"}
+        kept = {name: value for name, value in record.items() if name not in answers}
+        text = text.encode("utf-8", "replace").decode()  # a lone surrogate
+        return Item(text, len(text), kept)
 
 
 @dataclass(frozen=True)

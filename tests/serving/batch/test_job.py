@@ -99,6 +99,18 @@ def test_a_bad_line_has_its_reason(job, tmp_path):
     assert "not UTF-8" in bad["error"]
 
 
+def test_json_lines_keep_what_they_had(job, tmp_path):
+    bad = ["[" * 99_999, "[1]", '"text"', '{"txt": "x"}', '{"text": 7}', "7"]
+    good = ['{"id": 1, "text": "one", "score": 3}', '{"text": "\\ud800", "id": 2}']
+    (tmp_path / "a.jsonl").write_text("\n".join([*good, *bad]))
+    done = answer_input(job, upper, [tmp_path / "a.jsonl"])
+    assert (done.lines, done.bad) == (8, 6)
+    one, two, *others = read(job.output / "a.jsonl")
+    assert (one["id"], one["text"], one["translation"], two["id"]) == (1, "one", "ONE", 2)
+    assert one["score"] != 3
+    assert {each["error"] for each in others} == {'not a JSON object with a "text"'}
+
+
 @pytest.mark.parametrize("kind", [Texts(), Events()])
 def test_a_file_that_is_not_whole_is_named_in_one_line(kind, job, tmp_path):
     text = "id,time\n" + "".join(f"{number},{number}\n" for number in range(9000))
