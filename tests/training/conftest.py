@@ -13,17 +13,9 @@ from training.fit.train import DevSet, train
 from training.runs.run import load_run
 
 TINY = [
-    "train_limit=600",
-    "validation_limit=20",
-    "source_vocab_size=300",
-    "target_vocab_size=300",
-    "encoder_units=11",
-    "decoder_units=13",
-    "embedding_size=7",
-    "readout_units=7",
-    "attention_units=5",
-    "batch_size=50",
-    "epochs=2",
+    *("train_limit=600", "validation_limit=20", "source_vocab_size=300", "target_vocab_size=300"),
+    *("encoder_units=11", "decoder_units=13", "embedding_size=7", "readout_units=7"),
+    *("attention_units=5", "batch_size=50", "epochs=2"),
 ]
 
 
@@ -41,12 +33,12 @@ def no_pictures():
 
 
 @contextlib.contextmanager
-def without_steps():
+def without_steps(loss=1.0):
     """Within this a training has all but its steps and scores, which take longest."""
-
     score = {"val_perplexity": 2.0, "bleu": 1.0, "chrf": 1.0}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keras.Model, "fit", lambda *_, **__: SimpleNamespace(history={"loss": [1.0]}))
+        fitted = SimpleNamespace(history={"loss": [loss]})
+        patch.setattr(keras.Model, "fit", lambda *_, **__: fitted)
         patch.setattr(DevSet, "score", lambda dev: score)
         yield
 

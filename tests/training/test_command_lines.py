@@ -15,10 +15,9 @@ from training.command.options import main_guard
 RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
 
 
-def run(*words, **settings):
-    return subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, check=False, **settings
-    )
+def run(*words, program=sys.executable, **variables):
+    environment = {**os.environ, **variables}
+    return subprocess.run([program, *words], capture_output=True, text=True, env=environment)
 
 
 def test_an_interrupted_command_ends_with_130(monkeypatch, capsys):
@@ -38,8 +37,7 @@ def test_an_interrupted_command_ends_with_130(monkeypatch, capsys):
 def test_a_command_that_is_interrupted_while_it_is_imported_has_no_trace(module, tmp_path):
     (tmp_path / "argparse.py").write_text("raise KeyboardInterrupt")
     (tmp_path / "difflib.py").write_text("raise KeyboardInterrupt")
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"}
-    done = run("-m", module, env=environment)
+    done = run("-m", module, PYTHONPATH=f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
     assert (done.returncode, done.stderr) == (130, "\nInterrupted.\n")
 
 
@@ -88,35 +86,25 @@ def test_a_closed_standard_output_and_error_end_no_command(tmp_path):
         "        file.write('kept')\n"
         "main_guard(main)"
     )
-    done = subprocess.run(
-        ["bash", "-c", 'exec "$0" -c "$1" >&- 2>&-', sys.executable, code],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run("-c", 'exec "$0" -c "$1" >&- 2>&-', sys.executable, code, program="bash")
     assert done.returncode == 0
     assert file.read_text() == "kept"
 
 
 def test_a_full_disk_under_the_standard_output_is_one_line():
-    done = subprocess.run(
-        ["bash", "-c", 'exec "$0" -m training.phrasebook > /dev/full', sys.executable],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("-c", 'exec "$0" -m training.phrasebook > /dev/full', sys.executable)
+    done = run(*words, program="bash")
     assert done.returncode == 1
     assert done.stderr.startswith("error: No space left on device: standard output; free some")
     assert done.stderr.count("\n") == 1
 
 
 def test_letters_without_an_encoding_are_escaped():
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    words = ("-m", "training.phrasebook", "--pair", "en-zh", "--count", "3")
-    done = run(*words, env=environment)
+    phrasebook = ("-m", "training.phrasebook", "--pair", "en-zh", "--count")
+    done = run(*phrasebook, "3", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "\\u" in done.stdout
-    done = run("-m", "training.phrasebook", "--count", "é", env=environment)
+    done = run(*phrasebook, "é", PYTHONIOENCODING="ascii")
     assert done.returncode == 2
     assert "\\xe9" in done.stderr
     assert "Traceback" not in done.stderr

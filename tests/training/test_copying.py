@@ -175,12 +175,8 @@ def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_ru
     (source, _), *_ = names_task(np.random.default_rng(3), 1)
     model = copying_run.model
     ids = copying_run.source_tokenizer.tokenize(tf.constant([source])).to_tensor().numpy()
-    found = search(
-        [model],
-        ids,
-        SearchSettings(beam_width=1, length_penalty=0.0),
-        return_attention_weights=True,
-    )
+    greedy = SearchSettings(beam_width=1, length_penalty=0.0)
+    found = search([model], ids, greedy, return_attention_weights=True)
     said = np.array(found.ids)[:, 0]
     assert (said >= copying_run.target_tokenizer.vocab_size).sum() == 3
     target = np.concatenate([[[2]], said[:, :-1]], axis=1).astype("int32")

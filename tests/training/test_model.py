@@ -58,9 +58,8 @@ def test_search_says_what_the_training_model_finds_most_probable(variant):
     rng = np.random.default_rng(3)
     source = ids(rng, 3, 6, SOURCE_VOCAB)
     source[1, 4:] = 0
-    found = search(
-        [model], source, SearchSettings(beam_width=1), max_length=9, return_attention_weights=True
-    )
+    options = {"max_length": 9, "return_attention_weights": True}
+    found = search([model], source, SearchSettings(beam_width=1), **options)
     said, lengths = np.array(found.ids)[:, 0], np.array(found.lengths)[:, 0]
     target = np.concatenate([np.full((3, 1), START_ID), said[:, :-1]], axis=1).astype("int32")
     logits = np.array(model({"source": source, "target": target}, training=False))
@@ -114,11 +113,8 @@ def test_padding_the_source_changes_nothing(attention):
     rng = np.random.default_rng(4)
     source, target = ids(rng, 2, 5, SOURCE_VOCAB), ids(rng, 2, 3, TARGET_VOCAB)
     padded = np.pad(source, [(0, 0), (0, 4)])
-    assert_allclose(
-        model({"source": source, "target": target}),
-        model({"source": padded, "target": target}),
-        atol=1e-5,
-    )
+    answers = [model({"source": each, "target": target}) for each in (source, padded)]
+    assert_allclose(*answers, atol=1e-5)
 
 
 def test_the_loss_for_looking_twice_is_added_to_that_of_the_tokens():
@@ -193,10 +189,7 @@ def test_tied_embeddings_have_no_output_layer():
         ("attention=additiv", "attention expected one of none, additive, normalized_additive"),
         ("attention_options=half_width=3", "half_width"),
         ("distribution=hardmax", "distribution expected one of softmax"),
-        (
-            "attention=dot decoder_units=5",
-            "attention = dot: MultiplicativeAttention expected query",
-        ),
+        ("attention=dot decoder_units=5", "dot: MultiplicativeAttention expected query"),
         ("attention=general attention_heads=3", "a width that num_heads=3 divides"),
     ],
 )

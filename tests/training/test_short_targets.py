@@ -29,11 +29,11 @@ def test_a_larger_vocabulary_is_a_unigram_model_and_one_of_no_room_too():
     words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(FEW_WORDS + 1)]
     lines = [" ".join(rng.choices(words, k=8)) for _ in range(2 * FEW_WORDS)]
     few = [source for source, _ in SUMS]
-    for text, size, model_type in (
+    for text, size, model_type in [
         (lines, 1500, "unigram"),
         (few, 22, "unigram"),
         (few, 300, "bpe"),
-    ):
+    ]:
         model = train_sentencepiece(text, size)
         assert model == train_sentencepiece(text, size, model_type=model_type)
 

@@ -9,7 +9,7 @@ import pytest
 from training.presets.options import choose, configuration, default_output
 from training.presets.recognise import crossed, recognise
 
-RNG = random.Random(7)
+RNG, NO_SPLITS = random.Random(7), {"dev": None, "test": None}
 
 
 def word(letters, most=11):
@@ -39,6 +39,8 @@ NUMBERS = [str(n) for n in RNG.sample(range(100, 1000), len(WORDS))]
 GERMAN = [f"{DIGITS[int(a)]}hundert{DIGITS[int(c)]}und{DIGITS[int(b)]}zig" for a, b, c in NUMBERS]
 RIGHT = [" ".join(RNG.choices(WORDS[:41], k=4)) for _ in WORDS]
 NOISY = [text.replace(RNG.choice("abcde"), RNG.choice("fgh"), 1) for text in RIGHT]
+LABELS = [text[:1] for text in WORDS]
+THAI = [chr(0xE01) * len(sentence) for sentence in SENTENCES]  # which has no spaces
 TAGS = [" ".join(RNG.choice(["DET", "NOUN", "VERB"]) for _ in range(7)) for _ in WORDS]
 
 
@@ -61,16 +63,19 @@ def chosen(sources, targets):
         (PHONES, WORDS, ("g2p-medium", [*LETTERS, *LOW])),
         (NUMBERS, GERMAN, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),  # crossed within words
         (NOISY, RIGHT, ("g2p-low", [])),  # as many words, but letters tell them
-        (
-            WORDS,
-            [text[:1] for text in WORDS],
-            ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE]),
-        ),  # labels
+        (WORDS, LABELS, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),
         (WORDS * 66, WORDS * 66, ("g2p-high", [*LETTERS, "epochs=30"])),
         (SENTENCES, TAGS, (None, ["target_tokenizer=symbols", "metric=symbols"])),
+        # Sentences, large alphabets and few pairs
+        (WORDS, SENTENCES, (None, [])),
+        (IDEOGRAPHS, WORDS, (None, [])),
+        (WORDS, IDEOGRAPHS, (None, [])),
+        (WORDS[:199], PHONES[:199], (None, [])),
+        (DATES, SENTENCES, (None, [])),
+        (SENTENCES, THAI, (None, [])),
     ],
 )
-def test_words_are_short_strings(sources, targets, found):
+def test_words_are_short_strings_and_sentences_are_not(sources, targets, found):
     assert chosen(sources, targets) == found
 
 
@@ -171,35 +176,17 @@ def test_places_that_are_crossed_are_counted(targets, share):
     assert points > 1
 
 
-@pytest.mark.parametrize("times", [1, 10, 66])
-def test_letters_that_change_places_are_not_learned_in_order(tmp_path, times):
+def configured(tmp_path, sources, targets, *settings):
+    """The configuration that training chooses for a file of pairs."""
     file = tmp_path / "words.tsv"
-    file.write_text("".join(f"{word}\t{word[::-1]}\n" for word in WORDS * times))
-    options = argparse.Namespace(preset=None, data=f"tsv:{file}", dev=None, test=None, settings=[])
-    assert configuration(options).attention == "additive"
-
-
-@pytest.mark.parametrize(
-    ("sources", "targets"),
-    [
-        (WORDS, SENTENCES),
-        (IDEOGRAPHS, WORDS),
-        (WORDS, IDEOGRAPHS),
-        (WORDS[:199], PHONES[:199]),
-        (DATES, SENTENCES),
-        (SENTENCES, [chr(0xE01) * len(sentence) for sentence in SENTENCES]),  # Thai has no spaces
-    ],
-)
-def test_sentences_large_alphabets_and_few_pairs_are_not(sources, targets):
-    assert chosen(sources, targets) == (None, [])
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(sources, targets, strict=True)))
+    data = f"tsv:{file}"
+    return configuration(argparse.Namespace(preset=None, data=data, **NO_SPLITS, settings=settings))
 
 
 def test_short_targets_of_long_sources_are_named(tmp_path, capsys):
-    long = [f"{sentence} {sentence}" for sentence in SENTENCES]
-    file = tmp_path / "words.tsv"
-    file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(long, WORDS, strict=True)))
-    options = argparse.Namespace(preset=None, data=f"tsv:{file}", dev=None, test=None, settings=[])
-    assert configuration(options).target_tokenizer == "sentencepiece"
+    config = configured(tmp_path, [f"{text} {text}" for text in SENTENCES], WORDS)
+    assert config.target_tokenizer == "sentencepiece"
     assert "--set target_tokenizer=letters would spell the targets" in capsys.readouterr().out
 
 
@@ -233,18 +220,18 @@ def test_the_kind_and_the_settings_follow_a_tokenizer_that_is_set(
 
 
 def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
-    file = tmp_path / "words.tsv"
-    file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(SYLLABLES, PHONES, strict=True)))
-    options = argparse.Namespace(
-        preset=None, data=f"tsv:{file}", dev=None, test=None, settings=["epochs=3"]
-    )
-    config = configuration(options)
+    config = configured(tmp_path, SYLLABLES, PHONES, "epochs=3")
     assert (config.source_tokenizer, config.target_tokenizer) == ("letters", "symbols")
-    assert (config.data, config.epochs, config.metric) == (f"tsv:{file}", 3, "symbols")
+    assert (config.data, config.epochs) == (f"tsv:{tmp_path}/words.tsv", 3)
     said = capsys.readouterr().out
     assert "learned as strings to symbols, with the settings of" in said
     assert "--set keep_by=score" in said
     assert "--set epochs=" not in said
+
+
+@pytest.mark.parametrize("times", [1, 10, 66])
+def test_letters_that_change_places_are_not_learned_in_order(tmp_path, times):
+    assert configured(tmp_path, WORDS * times, BACKWARDS * times).attention == "additive"
 
 
 @pytest.mark.parametrize(
@@ -252,9 +239,7 @@ def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
     [(["epochs=8"], 2), (["epochs=5"], 0), ([], 8), (["epochs=8", "average_epochs=5"], 5)],
 )
 def test_the_mean_of_the_last_epochs_is_of_a_third_at_most(settings, count):
-    options = argparse.Namespace(
-        preset="g2p-low", data=None, dev=None, test=None, settings=settings
-    )
+    options = argparse.Namespace(preset="g2p-low", data=None, **NO_SPLITS, settings=settings)
     assert configuration(options).average_epochs == count
 
 

@@ -37,6 +37,7 @@ def test_a_users_own_flags_of_tensorflow_stay(monkeypatch, own):
     assert os.environ["TF_XLA_FLAGS"] == own
 
 
+@pytest.mark.slow
 def test_tensorflow_has_its_flags_and_finds_its_programs(cache):
     """XLA ends the process at a flag that it does not know."""
     code = (

@@ -97,17 +97,6 @@ def test_few_pairs_and_one_long_pair_are_reckoned_as_they_are_trained(rng, pairs
     assert padded < 0.5 or pairs < 100  # the others do not get the width of the longest
 
 
-def test_two_million_pairs_have_some_shapes_of_multiples_of_four(rng):
-    for longest, tokens in ((60, 9), (100, 23)):
-        source, target = (np.clip(rng.poisson(tokens, 2_000_000), 1, longest) for _ in range(2))
-        options = {"max_source_length": longest, "max_target_length": longest}
-        plan = Plan(batching(10, batch_size=512, **options), (source, target))
-        assert 3 <= len(plan.shapes) <= 6
-        assert not (plan.shapes % 4).any()
-        line = plan.reckoned.line(plan.shapes)
-        assert line.startswith(f"{len(plan.shapes)} shapes, "), line
-
-
 def test_one_line_says_what_was_chosen_and_why(rng):
     source, target = np.full(9_000, 10), np.full(9_000, 15)
     plan = Plan(batching(150, batch_size=300), (source, target))

@@ -67,12 +67,7 @@ def test_detokenize_gives_every_character_back(tokenizers, name):
 
 
 def test_a_text_is_cleaned_in_the_graph_as_training_cleans_it(rng):
-    letters = [chr(code) for code in range(0x3100) if code != 0x180E] + [
-        "\ufeff",
-        "a",
-        " ",
-        "\u0301",
-    ]
+    letters = [*(chr(code) for code in range(0x3100) if code != 0x180E), *"\ufeffa \u0301"]
     odd = [letter for letter in letters if letter.isspace()] * 9
     drawn = ["".join(rng.choice([*letters, *odd], 30)) for _ in range(997)]
     lines = drawn + [unicodedata.normalize("NFD", line) for line in drawn]
@@ -156,12 +151,8 @@ def test_words_are_split_at_spaces_elisions_punctuation_and_chinese_characters(t
     assert split("Aujourd'hui, est-il là ?") == "Aujourd'hui , est - il là ?"
     assert split("我有3个apple，好。") == "我 有 3 个 apple ， 好 。"
     assert split("") == ""
-    assert token_strings(tokenizers["words"], "the green apple.") == [
-        "▁the",
-        "▁green",
-        "▁apple",
-        ".",
-    ]
+    pieces = token_strings(tokenizers["words"], "the green apple.")
+    assert pieces == ["▁the", "▁green", "▁apple", "."]
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "characters", "letters"])
@@ -171,10 +162,7 @@ def test_a_vocabulary_grows_with_the_alphabet_and_says_so(kind, capsys):
     tokenizer = train_tokenizer(kind, lines, 50)
     assert tokenizer.vocab_size >= 4 + 307
     assert round_trip(tokenizer, lines) == lines
-    message = (
-        f"A vocabulary has {tokenizer.vocab_size} tokens, not 50: its text has so many characters."
-    )
-    assert message in capsys.readouterr().err
+    assert f"has {tokenizer.vocab_size} tokens, not 50: its text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["words", "symbols"])
@@ -183,8 +171,7 @@ def test_words_that_a_vocabulary_leaves_out_are_counted(kind, capsys):
     assert tokenizer.vocab_size == 6
     strings = [token.removeprefix("▁") for token in token_strings(tokenizer, "a b c d")]
     assert strings == ["a", "b", "<unk>", "<unk>"]  # the most frequent stay
-    message = f"A vocabulary of 6 tokens leaves out 2 of 4 {kind}, 25.0% of the text."
-    assert message in capsys.readouterr().err
+    assert f"leaves out 2 of 4 {kind}, 25.0% of the text" in capsys.readouterr().err
 
 
 def test_what_cannot_be_learnt_is_one_clear_line():
@@ -192,10 +179,7 @@ def test_what_cannot_be_learnt_is_one_clear_line():
         (("words", [" ", ""], 100), "expected text"),
         (("sentencepiece", ENGLISH, 4), "more than 4. Received: 4"),
         (("words", ENGLISH, 4), "more than 4. Received: 4"),
-        (
-            ("syllables", ENGLISH, 100),
-            "sentencepiece, words, characters, letters, symbols. Received: 'syll",
-        ),
+        (("syllables", ENGLISH, 100), "letters, symbols. Received: 'syll"),
     ]:
         with pytest.raises(ValueError, match=message) as error:
             train_tokenizer(*arguments)
@@ -224,10 +208,8 @@ def brute_force_words(words, pieces):
 
 
 def test_pieces_belong_to_the_word_at_their_characters(tokenizers):
-    assert word_of_piece(["green", "apples"], ["▁gr", "een", "▁", "app", "les"]) == [
-        *[0, 0],
-        *[-1, 1, 1],
-    ]
+    cut = ["▁gr", "een", "▁", "app", "les"]
+    assert word_of_piece(["green", "apples"], cut) == [0, 0, -1, 1, 1]
     rng = random.Random(5)
     for line in ENGLISH + FRENCH + CHINESE:
         words = split_words(tokenizers["words"], line)

@@ -117,24 +117,21 @@ def test_the_digest_is_that_of_all_files_that_are_read(text, tmp_path):
     prepared = write_tokens(tmp_path / "c", config)
     hashes = [hashlib.sha256(file.read_bytes()).digest() for file in (text, extra, dev)]
     assert prepared.manifest["digest"] == hashlib.sha256(b"".join(hashes)).hexdigest()
-    assert (
-        Texts.of(config).stamped()["digest"]
-        == Texts.of(config).stamped(prepared.manifest)["digest"]
-        == prepared.manifest["digest"]
-    )
+
+    def digest(*manifest):
+        return Texts.of(config).stamped(*manifest)["digest"]
+
+    assert digest() == digest(prepared.manifest) == prepared.manifest["digest"]
     for file in (extra, dev):
         file.write_text(file.read_text().replace("Twice", "Once"))
-        assert Texts.of(config).stamped(prepared.manifest)["digest"] != prepared.manifest["digest"]
+        assert digest(prepared.manifest) != prepared.manifest["digest"]
         shutil.copyfile(text, file)
-        assert Texts.of(config).stamped(prepared.manifest)["digest"] == prepared.manifest["digest"]
+        assert digest(prepared.manifest) == prepared.manifest["digest"]
     dev.unlink()
     with pytest.raises(CorpusError, match=r"Cannot read .*dev\.tsv: No such file"):
-        Texts.of(config).stamped(prepared.manifest)
-    named = tiny_config("train_limit=53")
-    assert (
-        Texts.of(named).stamped()["digest"]
-        == write_tokens(tmp_path / "n", named).manifest["digest"]
-    )
+        digest(prepared.manifest)
+    config = tiny_config("train_limit=53")  # of a named corpus
+    assert digest() == write_tokens(tmp_path / "n", config).manifest["digest"]
 
 
 def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 
 from keras_attention import AdditiveAttention, AttentionRNN
 from tests.keras_attention.helpers import array, assert_close, normal
+from training.decode.constant.products import product, shortlist
 from training.decode.constant.step import has_constant_step
 
 pytestmark = pytest.mark.tensorflow
@@ -23,8 +24,6 @@ def rounded(x):
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_a_product_in_float32_is_exact(rng, with_bias, single):
-    from training.decode.constant.products import product
-
     x, kernel, bias = normal(rng, B, INPUTS), normal(rng, INPUTS, UNITS), normal(rng, UNITS)
     found = array(product(kernel, bias if with_bias else None, "float32", single)(x))
     assert_close(found, x.astype("float64") @ kernel + with_bias * bias)
@@ -32,8 +31,6 @@ def test_a_product_in_float32_is_exact(rng, with_bias, single):
 
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_a_product_is_that_of_rounded_factors(rng, with_bias):
-    from training.decode.constant.products import product
-
     x, kernel, bias = normal(rng, B, INPUTS), normal(rng, INPUTS, UNITS), normal(rng, UNITS)
     exact = rounded(x).astype("float64") @ rounded(kernel) + with_bias * rounded(bias)
     found = array(product(kernel, bias if with_bias else None)(x))
@@ -45,8 +42,6 @@ def test_a_product_is_that_of_rounded_factors(rng, with_bias):
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])  # flat, and with all the mass on one token
 def test_a_shortlist_has_the_best_logits_in_float32(rng, scale):
-    from training.decode.constant.products import shortlist
-
     size, k = 2503, 6
     x, kernel, bias = normal(rng, B, UNITS), scale * normal(rng, UNITS, size), normal(rng, size)
     logits = x.astype("float64") @ rounded(kernel) + bias
@@ -68,17 +63,13 @@ def test_a_shortlist_has_the_best_logits_in_float32(rng, scale):
 
 
 def test_cells_that_are_not_known_are_not_supported():
-    assert not has_constant_step(
-        AttentionRNN(keras.layers.GRUCell(3, reset_after=False), AdditiveAttention(4))
-    )
-    stack = keras.layers.StackedRNNCells([keras.layers.LSTMCell(3)] * 2)
-    assert not has_constant_step(AttentionRNN(stack, AdditiveAttention(4)))
-    assert not has_constant_step(
-        AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4), gate=True)
-    )
-    assert not has_constant_step(
-        AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4), units=5, readout="deep")
-    )
-    assert not has_constant_step(
-        AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4, num_heads=2))
-    )
+    lstm, additive = keras.layers.LSTMCell, AdditiveAttention
+    stack = keras.layers.StackedRNNCells([lstm(3)] * 2)
+    for rnn in (
+        AttentionRNN(keras.layers.GRUCell(3, reset_after=False), additive(4)),
+        AttentionRNN(stack, additive(4)),
+        AttentionRNN(lstm(3), additive(4), gate=True),
+        AttentionRNN(lstm(3), additive(4), units=5, readout="deep"),
+        AttentionRNN(lstm(3), additive(4, num_heads=2)),
+    ):
+        assert not has_constant_step(rnn)

@@ -68,10 +68,8 @@ def test_what_is_encoded_once_is_searched_as_if_it_were_read_again(rng):
     model = make_model(rng, **MODELS["gru, tied"])
     source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
     source[1, 2:] = 0
-    steps, asked = (
-        constant_steps([model], 2, "float32"),
-        SearchSettings(beam_width=2, num_results=2),
-    )
+    steps = constant_steps([model], 2, "float32")
+    asked = SearchSettings(beam_width=2, num_results=2)
     source = ops.convert_to_tensor(source)
     found = search([model], encode(steps, source), asked, steps=steps)
     expected = search([model], source, asked, steps=steps)

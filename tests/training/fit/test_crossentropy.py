@@ -68,8 +68,7 @@ def test_large_logits_do_not_overflow():
 
 
 def test_a_batch_of_padding_alone_has_no_loss():
-    labels, logits = np.zeros((2, 3), "int32"), np.ones((2, 3, V), "float32")
-    assert float(TokenCrossentropy()(labels, logits)) == 0.0
+    assert TokenCrossentropy()(np.zeros((2, 3), "int32"), np.ones((2, 3, V), "float32")) == 0
 
 
 def mean_divergence(labels, first, second):

@@ -32,10 +32,7 @@ def test_other_tokenizers_than_those_of_the_run_to_start_from_are_refused(tiny_r
     output, data = tmp_path / "run", tmp_path / "pairs.tsv"
     said = f"^{side}_tokenizer expected words, as .*tiny has it. Received: characters$"
     data.write_text("no pair\n")  # which would be refused later
+    config = tiny_config(f"{side}_tokenizer=characters", f"data=tsv:{data}")
     with pytest.raises(ConfigError, match=said):
-        train(
-            tiny_config(f"{side}_tokenizer=characters", f"data=tsv:{data}"),
-            output,
-            init=tiny_run.path,
-        )
+        train(config, output, init=tiny_run.path)
     assert not output.exists()

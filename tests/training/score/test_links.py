@@ -22,13 +22,9 @@ def test_links_are_read_of_words_as_in_a_loop(rng):
 
 
 def test_the_diagonal_runs_from_the_first_words_to_the_last():
-    split = Split(["a b c", "a", ""], [["x y z u v"], ["x y"], ["x"]])
-    split = Split(
-        split.sources,
-        split.references,
-        [text.split() for text in split.sources],
-        [texts[0].split() for texts in split.references],
-    )
+    sources, targets = ["a b c", "a", ""], ["x y z u v", "x y", "x"]
+    words = ([text.split() for text in side] for side in (sources, targets))
+    split = Split(sources, [[text] for text in targets], *words)
     first, second, third = links.diagonal(split)
     assert {(0, 0), (1, 2), (2, 4)} <= first
     assert len(first) == 5

@@ -107,23 +107,8 @@ def test_cells_are_read_by_one_rule_in_tables_and_histories():
     numbers = {"1": 1, "-1": -1, "+1.5": 1.5, ".5": 0.5, "5.": 5, "1e3": 1e3, "1E-3": 1e-3}
     numbers |= {"1e30": 1e30, "0001": 1}
     missing = ["", "NA", "n/a", "N/A", "null", "-", "?", "missing", "None", "NaN", "#N/A", "."]
-    none = [
-        "1e31",
-        "inf",
-        "1_000",
-        "1,5",
-        "1 000",
-        "<0.5",
-        "0x1",
-        "١",
-        "１",
-        "high",
-        "1e",
-        "e1",
-        "+",
-        "12%",
-        "true",
-    ]
+    none = ["1e31", "inf", "1_000", "1,5", "1 000", "<0.5", "0x1", "١", "１"]
+    none += ["high", "1e", "e1", "+", "12%", "true"]
     wanted = {**numbers, **dict.fromkeys(missing, math.nan), **dict.fromkeys(none)}
     for cell, number in wanted.items():
         if cell not in missing:
@@ -150,9 +135,8 @@ def test_a_cell_without_a_number_leaves_its_column_one_of_numbers(cell, counted,
 def test_categories_may_be_signs_other_scripts_or_declared_numbers(tmp_path):
     for first, second in ("+-", "男女", "éè"):
         path = write(tmp_path, WIDE.replace(",f,", f",{first},").replace(",m,", f",{second},"))
-        assert read_table(path).values[:, 1:].tolist()[-1] == [
-            float(first > second), float(second > first)
-        ]  # fmt: skip
+        order = [float(first > second), float(second > first)]
+        assert read_table(path).values[:, 1:].tolist()[-1] == order
     path = write(tmp_path, WIDE, ABOUT + 'categories = ["bili"]\n')
     assert read_table(path).schema.columns["bili"] == ["1.5", "2", "4.5"]
 
@@ -161,10 +145,8 @@ def test_blank_rows_are_skipped_by_training_and_client_alike(tmp_path):
     for blank in ("\n", ",,,,\n", " , ,,,\n", "\n,,,,\n\n"):
         path = write(tmp_path, WIDE + blank)
         assert len(read_table(path).times) == 4
-        assert [len(h["time"]) for h in client.read_table(path, "patient", "day").values()] == [
-            3,
-            1,
-        ]
+        histories = client.read_table(path, "patient", "day").values()
+        assert [len(history["time"]) for history in histories] == [3, 1]
 
 
 def test_of_two_values_at_one_time_the_known_one_holds(tmp_path, capsys):
@@ -180,14 +162,6 @@ def test_of_two_values_at_one_time_the_known_one_holds(tmp_path, capsys):
     assert said in capsys.readouterr().err
     text = LONG.replace("a,10,died,0\n", "a,10,died,0\na,10,died,NA\n")
     assert read_table(write(tmp_path, text, LONG_ABOUT)).labels.tolist() == [0, 1, 1]
-
-
-def test_a_column_that_training_had_may_not_be_absent(tmp_path):
-    schema = read_table(write(tmp_path, WIDE)).schema
-    for header in ("patient,day,Bili,sex,died", "patient,day,bili ,gender,died"):
-        path = write(tmp_path, WIDE.replace("patient,day,bili,sex,died", header))
-        with pytest.raises(CorpusError, match=r"has no column '(bili|sex)'; it has patient, day"):
-            read_table(path, schema)
 
 
 @pytest.mark.parametrize(
@@ -252,13 +226,19 @@ def test_a_table_is_read_in_the_columns_of_the_run_that_goes_on_or_is_begun_from
         np.testing.assert_array_equal(events_of_dev @ [1, -1, 7], 0)  # time, ast, bili
 
 
-def test_what_was_never_seen_in_training_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("bili,sex", "Bili,sex", "has no column 'bili'; it has patient, day"),
+        ("bili,sex", "bili ,gender", "has no column 'sex'; it has patient, day"),
+        ("b,3,2,m", "b,3,2,x", "line 4: sex was never 'x' in training; known are f, m"),
+        ("b,3,2,m", "b,3,high,m", r"line 4: expected bili to be a number.* Received: high"),
+    ],
+)
+def test_what_was_not_so_in_training_is_named(old, new, said, tmp_path):
     schema = read_table(write(tmp_path, WIDE)).schema
-    other = write(tmp_path, WIDE.replace("b,3,2,m", "b,3,2,x"))
-    with pytest.raises(CorpusError, match="line 4: sex was never 'x' in training; known are f, m"):
-        read_table(other, schema)
-    other = write(tmp_path, WIDE.replace("b,3,2,m", "b,3,high,m"))
-    with pytest.raises(CorpusError, match=r"line 4: expected bili to be a number.* Received: high"):
+    other = write(tmp_path, WIDE.replace(old, new))
+    with pytest.raises(CorpusError, match=said):
         read_table(other, schema)
     (tmp_path / "visits.toml").unlink()
     with pytest.raises(CorpusError, match=r"needs .*visits.toml beside it"):

@@ -1,4 +1,5 @@
 import io
+import itertools
 import struct
 import zlib
 
@@ -85,21 +86,12 @@ def test_odd_images_are_read_as_by_another_library(channels):
 
 BROKEN = {
     "empty": (lambda p: b"", "is neither PNG nor JPEG"),
-    "huge": (lambda p: huge_png(), "has 20000 x 20000 pixels: expected at least 1 and at most 16,"),
+    "huge": (lambda p: huge_png(), "has 20000 x 20000 pixels: expected at least 1"),
     "half a JPEG": (lambda p: encode(p, "jpeg")[:-100], "is cut off"),
     "half a PNG": (lambda p: encode(p)[:-100], "is cut off"),
-    "CMYK": (
-        lambda p: encode(Image.fromarray(p).convert("CMYK"), "jpeg"),
-        "expected a JPEG in gray or RGB. Received: CMYK",
-    ),
-    "a JPEG without content": (
-        lambda p: b"\xff\xd8\xff\xe0" + b"\0" * 90 + b"\xff\xd9",
-        "cannot be decoded",
-    ),
-    "a PNG with holes": (
-        lambda p: encode(p)[:60] + b"\0" * 40 + encode(p)[100:],
-        "cannot be decoded",
-    ),
+    "CMYK": (lambda p: encode(Image.fromarray(p).convert("CMYK"), "jpeg"), "expected a JPEG in gr"),
+    "no content": (lambda p: b"\xff\xd8\xff\xe0" + b"\0" * 90 + b"\xff\xd9", "cannot be decoded"),
+    "holes": (lambda p: encode(p)[:60] + b"\0" * 40 + encode(p)[100:], "cannot be decoded"),
 }
 
 
@@ -130,12 +122,9 @@ def test_images_are_moved_in_training_alone():
     places = set()
     for image, row in zip(moved, rows, strict=True):
         wide = np.pad(values[row], ((2, 2), (2, 2), (0, 0)), mode="edge")
-        places |= {
-            (y, x)
-            for y in range(5)
-            for x in range(5)
-            if (wide[y : y + 7, x : x + 11] == image).all()
-        }
+        for y, x in itertools.product(range(5), range(5)):
+            if (wide[y : y + 7, x : x + 11] == image).all():
+                places.add((y, x))
     assert len(places) > 1
     assert moved.shape == (4, 7, 11, 1)
 
