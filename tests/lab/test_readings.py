@@ -54,24 +54,6 @@ def test_symmetrised_links_are_those_of_both_directions(rng):
     assert linked(weights, "threshold", 0.3, 0, "union") == expected
 
 
-def test_random_weights_are_joined_as_in_a_loop():
-    rng = np.random.default_rng(7)
-    weights = rng.dirichlet(np.ones(11), size=7)
-    source, target = rng.integers(-1, 4, 11), rng.integers(-1, 3, 7)
-    joined = np.full((3, 4), -1.0)
-    for word in set(target.tolist()) - {-1}:
-        for other in set(source.tolist()) - {-1}:
-            rows = [t for t in range(7) if target[t] == word]
-            columns = [s for s in range(11) if source[s] == other]
-            joined[word, other] = sum(weights[t, s] for t in rows for s in columns) / len(rows)
-    expected = {(s, t) for t in range(3) for s in range(4) if joined[t, s] >= 0.2}
-    assert 0 < len(expected) < 12
-    received = read(weights, source, target, "threshold", 0.2)
-    assert received == expected
-    best = {(int(joined[t].argmax()), t) for t in range(3) if (joined[t] >= 0).any()}
-    assert read(weights, source, target, "argmax") == best
-
-
 def test_grow_diag_adds_neighbours_of_words_without_a_link_only():
     # Target word 1 looks at word 1, which looks back; 0 and 2 look there too, 3 at word 0.
     weights = np.array(

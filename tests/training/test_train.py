@@ -55,7 +55,6 @@ def test_resuming_a_finished_run_changes_nothing(tiny_run, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--preset", "phrasebook-en-fr", "--data", "tsv:/nowhere/a.tsv"], "/nowhere/a.tsv"),
         (["--preset", "phrasebook-en-fr", "--resume"], "expected no --preset beside --output"),
         (["--data", "tsv:\udcff.tsv"], r"--data expected text of Unicode. Received: 'tsv:\udcff"),
         (["--preset", "phrasebook-en-fr", "--dev", "0.1"], "phrasebook-en-fr has splits"),

@@ -25,11 +25,10 @@ def test_the_real_files_have_the_recorded_checksums():
 
 
 @real
-@pytest.mark.parametrize("language", ["fr", "zh"])
-def test_the_split_rule_gives_the_real_tatoeba_splits(language):
+def test_the_split_rule_gives_the_real_tatoeba_splits():
     lines = []
     for split in ("train", "dev"):
-        with gzip.open(REAL / f"tatoeba-en-{language}/{split}.tsv.gz", "rt", newline="\n") as file:
+        with gzip.open(REAL / f"tatoeba-en-zh/{split}.tsv.gz", "rt", newline="\n") as file:
             lines.append(file.read().split("\n")[:-1])
     rows = download.split_tatoeba(lines[0] + lines[1])
     assert rows == {"train": lines[0], "dev": lines[1], "test": []}

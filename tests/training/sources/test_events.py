@@ -50,19 +50,15 @@ def plain_features(times, values, statistics):
     return np.array(rows)
 
 
-def test_features_are_those_of_a_loop_over_events():
-    data = random_histories()
-    statistics = statistics_of(data)
-    batch = last_events(data, 16).select(np.arange(7)[:, None], 16).padded()
-    layer = EventFeatures()
+def features(data, most):
+    """What a layer makes of the last events of all histories."""
+    layer, count = EventFeatures(), len(data.labels)
+    batch = last_events(data, most).select(np.arange(count)[:, None], most).padded()
     layer.build(batch.shape)
     layer.adapt(data)
     found = layer(batch).numpy()
     assert found.shape == layer.compute_output_shape(batch.shape)
-    for row, (start, end) in enumerate(zip(data.starts, data.ends, strict=True)):
-        wanted = plain_features(data.times[start:end], data.values[start:end], statistics)
-        np.testing.assert_allclose(found[row, : end - start], wanted, atol=2e-5)
-        assert not found[row, end - start :].any()
+    return found
 
 
 def test_statistics_are_those_of_known_numbers_in_the_examples():
@@ -89,12 +85,8 @@ def test_what_is_known_of_a_yes_is_told_from_what_is_not():
     ends, labels = np.array([2, 4]), np.zeros(2, "float32")
     people = np.array(["a", "b"])
     data = Histories(schema, np.arange(4.0), values, ends - 2, ends, labels, people)
-    layer = EventFeatures()
-    batch = last_events(data, 4).select(np.arange(2)[:, None], 4).padded()
-    layer.build(batch.shape)
-    layer.adapt(data)
     # The number, whether it is known yet, whether it is missing at this event.
-    assert layer(batch).numpy()[:, 1, :3].tolist() == [[0, 1, 1], [0, 0, 1]]
+    assert features(data, 4)[:, 1, :3].tolist() == [[0, 1, 1], [0, 0, 1]]
 
 
 def test_one_outlier_does_not_make_the_others_alike():
@@ -108,18 +100,14 @@ def test_one_outlier_does_not_make_the_others_alike():
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 16])
-def test_of_a_long_history_the_last_events_are_read_with_what_was_known_before(most):
+def test_features_are_those_of_a_loop_over_events_with_what_was_known_before_the_last(most):
     data = random_histories()
-    statistics = statistics_of(data)
-    batch = last_events(data, most).select(np.arange(7)[:, None], most).padded()
-    layer = EventFeatures()
-    layer.build(batch.shape)
-    layer.adapt(data)
-    found = layer(batch).numpy()
+    statistics, found = statistics_of(data), features(data, most)
     for row, (start, end) in enumerate(zip(data.starts, data.ends, strict=True)):
         wanted = plain_features(data.times[start:end], data.values[start:end], statistics)[-most:]
         wanted[0, -2] = 0.0  # the time since an event that is not read
         np.testing.assert_allclose(found[row, : len(wanted)], wanted, atol=2e-5)
+        assert not found[row, len(wanted) :].any()
 
 
 @pytest.mark.parametrize("most", [2, 3, 16])
