@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,9 +22,7 @@ def run(*words, program=sys.executable, **variables):
 
 
 def test_an_interrupted_command_ends_with_130(monkeypatch, capsys):
-    def interrupted(*words):
-        raise KeyboardInterrupt
-
+    interrupted = Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr("training.runs.run.load_translators", interrupted)
     with pytest.raises(SystemExit) as ended:
         main_guard(lambda: translate.main(["--run", str(RUN)]))

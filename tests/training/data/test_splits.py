@@ -74,12 +74,11 @@ def test_dev_is_large_enough_where_no_share_is_chosen(tmp_path, count, least, mo
     assert least <= len(expected) <= most
     config = Config(data=f"tsv:{path}")
     train, prepared = learned(config, tmp_path / "ids")
-    assert (
-        prepared.texts("dev").sources == load_split(Texts.of(config), "dev")[0].sources == expected
-    )
-    assert load_split(Texts.of(config), "train")[0].pairs() == train
+    texts = Texts.of(config)
+    assert prepared.texts("dev").sources == load_split(texts, "dev")[0].sources == expected
+    assert load_split(texts, "train")[0].pairs() == train
     assert len(train) + len(expected) == count  # nothing is lost
-    sample, read = load_split(Texts.of(config), "dev", limit=1)
+    sample, read = load_split(texts, "dev", limit=1)
     assert read == {"data": f"tsv:{path}", "split": "dev"}
     assert set(sample.sources) < {*expected}
 
@@ -121,10 +120,8 @@ def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp
     config = Config(data="phrasebook-en-fr", dev=f"tsv:{pairs}", train_limit=13)
     train, ids = learned(config, tmp_path / "named")
     assert (len(train), len(ids.texts("dev").sources)) == (13, 998)
-    assert load_split(Texts.of(config), "test", limit=7)[1] == {
-        "data": "phrasebook-en-fr",
-        "split": "test",
-    }
+    _, read = load_split(Texts.of(config), "test", limit=7)
+    assert read == {"data": "phrasebook-en-fr", "split": "test"}
 
 
 def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, tmp_path):
@@ -154,10 +151,8 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
     extra = tmp_path / "extra.tsv"
     extra.write_text("The day after tomorrow.\t後天。\nNo.\t否。\n", encoding="utf-8")
     config = Config(data="tatoeba-en-zh", extra_data=f"tsv:{extra}")
-    assert learned(config, tmp_path / "ids")[0] == [
-        ("Hi.", "你好。"),
-        ("The day after tomorrow.", "后天。"),
-    ]
+    pairs_of_both = [("Hi.", "你好。"), ("The day after tomorrow.", "后天。")]
+    assert learned(config, tmp_path / "ids")[0] == pairs_of_both
     config = Config(data=f"tsv:{pairs}", extra_data="tatoeba-en-zh")  # its training split
     assert learned(config, tmp_path / "beside")[0][-1] == ("Hi.", "你好。")
 

@@ -90,9 +90,8 @@ print(sampler.draw(ids, 7).values.tolist())
 
 def test_another_process_draws_the_same(run, tmp_path):
     """So that a run which goes on sees what it would have seen."""
-    _, (_, target), _ = run
     path = tmp_path / "model"
-    path.write_bytes(model(target))
+    path.write_bytes(model(run[1][1]))
     ids = Sequences.of(np.arange(5, 105), np.full(20, 5))
     drawn = SubwordSampler(path.read_bytes(), 0.2).draw(ids, 7).values.tolist()
     command = [sys.executable, "-c", SCRIPT, str(path)]
@@ -132,19 +131,17 @@ def test_epochs_have_the_same_texts_in_other_subwords(run):
             for ids in sides
         ]
 
+    def assert_same(batches, others):
+        for (inputs, labels), (other_inputs, other_labels) in zip(batches, others, strict=True):
+            np.testing.assert_array_equal(inputs["source"], other_inputs["source"])
+            np.testing.assert_array_equal(labels, other_labels)
+
     first, second = (list(drawn.epoch(number)) for number in (1, 2))
-    again = drawn.dataset(1).as_numpy_iterator()
     assert texts(first) == texts(plain.epoch(1))
     assert texts(second) == texts(plain.epoch(2)) != texts(first)
-    for (inputs, labels), (others, other_labels) in zip(first, again, strict=True):
-        np.testing.assert_array_equal(inputs["source"], others["source"])
-        np.testing.assert_array_equal(labels, other_labels)
+    assert_same(first, drawn.dataset(1).as_numpy_iterator())
+    assert_same(dev.epoch(), plain_dev.epoch())
     tokens = [sum(int((labels != PAD_ID).sum()) for _, labels in x) for x in (first, second)]
     fewest = sum(int((labels != PAD_ID).sum()) for _, labels in plain.epoch(1))
     assert min(tokens) > 1.02 * fewest
     assert tokens[0] != tokens[1]
-    for (inputs, labels), (others, other_labels) in zip(
-        dev.epoch(), plain_dev.epoch(), strict=True
-    ):
-        np.testing.assert_array_equal(inputs["source"], others["source"])
-        np.testing.assert_array_equal(labels, other_labels)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -135,11 +136,8 @@ def test_the_digest_is_that_of_all_files_that_are_read(text, tmp_path):
 
 
 def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_path, monkeypatch):
-    def interrupt(*args):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as changed:
-        changed.setattr(tokens, "encode_block", interrupt)
+        changed.setattr(tokens, "encode_block", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             prepare_corpus(tmp_path / "c", configured(text), processes=0)
     assert not any(tmp_path.iterdir())
@@ -163,10 +161,7 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     class BuiltError(Exception):
         """The data were as they were."""
 
-    def build(*args):
-        raise BuiltError
-
-    monkeypatch.setattr(texts, "make_model", build)
+    monkeypatch.setattr(texts, "make_model", Mock(side_effect=BuiltError))
     corpus = prepare_corpus(tmp_path / "c", configured(text), processes=0)
     config = tiny_config("train_limit=97", f"data=prepared:{corpus.path}")
     assert prepare_run(config, tmp_path / "run")["train"] == 97
@@ -200,9 +195,7 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
         open_run(files, override(config, ["extra_data=phrasebook-en-fr"]))
     with pytest.raises(ConfigError, match="expected no extra_data: put all texts into one file"):
         prepare_corpus(tmp_path / "new", configured(text, "extra_data=phrasebook-en-fr"))
-    with pytest.raises(
-        ConfigError, match=r"a prepared corpus expected texts\. Received: prepared:"
-    ):
+    with pytest.raises(ConfigError, match=r"a prepared corpus expected texts\. Received: prep"):
         prepare_corpus(tmp_path / "new", config)
     again = prepare_corpus(tmp_path / "d", configured(text), processes=0, tokenizers=corpus.path)
     for ours, theirs in zip(again.tokenizers, corpus.tokenizers, strict=True):
@@ -215,15 +208,14 @@ def test_a_corpus_is_prepared_without_tensorflow(text, tmp_path):
     """Neither it nor Keras, 600 MB, is imported; what they would check of a key is not needed."""
     words = ["--preset", "tatoeba-en-fr", "--data", f"tsv:{text}", "--corpus", str(tmp_path / "c")]
     words += ["--set", "source_vocab_size=300", "--set", "target_vocab_size=300"]
-    code = (
+    script = tmp_path / "script.py"
+    script.write_text(
         "import sys\n"
         "from training import prepare\n"
         "if __name__ == '__main__':\n"
         "    prepare.main(sys.argv[1:])\n"
         "    assert not {'keras', 'tensorflow'} & set(sys.modules)\n"
     )
-    script = tmp_path / "script.py"
-    script.write_text(code)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     subprocess.run([sys.executable, script, *words, "--workers", "1"], env=environment, check=True)
     assert Prepared(tmp_path / "c").count > 400

@@ -61,10 +61,8 @@ def test_words_are_runs_of_letters_and_as_probable_as_their_least_probable_token
     for row in range(len(ids)):
         said = [token.decode() for token in tokens[row].numpy()]
         wanted, sure = expected_words(kind, said, log_probs[row])
-        count = len(wanted)
-        assert [word.decode() for word in words[row].numpy()] == wanted + [""] * (
-            len(words[row]) - count
-        )
+        count, found = len(wanted), [word.decode() for word in words[row].numpy()]
+        assert found == wanted + [""] * (len(found) - count)
         np.testing.assert_allclose(probabilities[row, :count], sure, rtol=1e-5)
         assert not probabilities[row, count:].numpy().any()
         text = tokenizer.detokenize(ids[row : row + 1])[0].numpy().decode()
@@ -73,11 +71,8 @@ def test_words_are_runs_of_letters_and_as_probable_as_their_least_probable_token
 
 def test_no_word_is_empty_where_a_text_begins_with_a_lone_space_or_has_hidden_tokens():
     said = tf.constant([["▁", "給", "", "▁a", "b"], ["", "▁", "▁", "a", "給"]])
-    words, least = words_of(
-        subwords(), said, tf.constant([[-1.0, -2, -9, -3, -1], [-9.0, -1, -1, -4, -2]])
-    )
-    assert [[word.decode() for word in row] for row in words.numpy()] == [
-        ["給", " ab"],
-        [" a", "給"],
-    ]
+    log_probs = tf.constant([[-1.0, -2, -9, -3, -1], [-9.0, -1, -1, -4, -2]])
+    words, least = words_of(subwords(), said, log_probs)
+    found = [[word.decode() for word in row] for row in words.numpy()]
+    assert found == [["給", " ab"], [" a", "給"]]
     np.testing.assert_allclose(least, np.exp([[-2.0, -3.0], [-4.0, -2.0]]), rtol=1e-6)

@@ -2,6 +2,7 @@
 
 import shutil
 import warnings
+from unittest.mock import Mock
 
 import pytest
 import tensorflow as tf
@@ -28,13 +29,12 @@ def flip(file):
     file.write_bytes(content)
 
 
+PRESET = ["--preset", "new/config.toml"]
 COMMANDS = {
     "evaluate": lambda run: evaluate.main(["--run", run, "--limit", "5"]),
     "translate": lambda run: translate.main(["--run", run, "in.txt"]),
     "export": lambda run: export(["--run", run, "--output", "models/tiny"]),
-    "init": lambda run: train.main(
-        ["--preset", "new/config.toml", "--init", run, "--output", "other"]
-    ),
+    "init": lambda run: train.main([*PRESET, "--init", run, "--output", "other"]),
 }
 
 
@@ -79,9 +79,7 @@ def test_weights_of_another_model_are_one_line_without_warnings(folder):
 def test_a_model_too_large_for_the_memory_is_one_line(folder, monkeypatch):
     message = "OOM when allocating tensor with shape[5,3000000000] and type float on\nCPU:0"
 
-    def full(*args, **kwargs):
-        raise tf.errors.ResourceExhaustedError(None, None, message)
-
+    full = Mock(side_effect=tf.errors.ResourceExhaustedError(None, None, message))
     monkeypatch.setattr("training.model.seq2seq.build_seq2seq", full)
     with pytest.raises(UserError, match=r"[a-z]+_units = \d+ does not fit.*shape\[5,3000000000\]$"):
         COMMANDS["evaluate"]("new")

@@ -3,6 +3,7 @@
 import os
 import shutil
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -27,10 +28,7 @@ class BuiltError(Exception):
 def built(monkeypatch):
     """Training stops before its model is built, which takes seconds."""
 
-    def build(*args):
-        raise BuiltError
-
-    monkeypatch.setattr(texts, "make_model", build)
+    monkeypatch.setattr(texts, "make_model", Mock(side_effect=BuiltError))
 
 
 @pytest.fixture
@@ -84,19 +82,16 @@ def test_no_target_is_longer_than_its_bound(slope):
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
     files, _ = begun
-    tokenized = []
-    encode = writing.encode_block
-    monkeypatch.setattr(
-        writing, "encode_block", lambda *more: tokenized.append("train") or encode(*more)
-    )
+    encode = Mock(wraps=writing.encode_block)
+    monkeypatch.setattr(writing, "encode_block", encode)
     ids = files.tokens / "train.source.values.npy"
     written = ids.read_bytes()
 
     def resume():
-        tokenized.clear()
+        encode.reset_mock()
         with pytest.raises(BuiltError):
             texts.resume(files.path)
-        return len(tokenized)
+        return encode.call_count
 
     assert resume() == 0
     ids.write_bytes(written[:-2])  # what is damaged is made anew
