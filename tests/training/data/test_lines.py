@@ -63,7 +63,7 @@ def test_quotes_of_texts_stay(tmp_path, capsys):
     path = write(tmp_path / "pairs.tsv", "".join(f"{a}\t{b}\n" for a, b in pairs))
     assert read_split(f"tsv:{path}").pairs() == pairs
     assert (surveyed(f"tsv:{path}").notes, capsys.readouterr().out) == ((), "")
-    pairs = [('"I came.', "Je vins."), ("I saw.", "Je vis."), ('I won."', "Je vaincs.")]
+    pairs = [("One", "Un"), ('"I came.', "Je vins."), ("I saw.", "Je vis."), ('I won."', "Fini.")]
     write(path, "".join(f"{a}\t{b}\n" for a, b in pairs))
     assert read_split(f"tsv:{path}").pairs() == pairs  # not what is between the quotes as one
 

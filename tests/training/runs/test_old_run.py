@@ -10,24 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from training import evaluate, translate
+from training import evaluate
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "old_run"
 EXPECTED = json.loads((FIXTURE / "expected.json").read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+def test_it_translates_and_scores_as_it_did(tmp_path, monkeypatch, capsys):
     shutil.copytree(FIXTURE, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_it_translates_and_scores_as_it_did(folder, capsys):
-    (folder / "in.txt").write_text("\n".join(EXPECTED["sources"]))
-    translate.main(["--run", "run", "--beam-width", "2", "in.txt"])
-    assert capsys.readouterr().out.splitlines() == EXPECTED["translations"]
-    evaluate.main(["--run", "run", "--data", "tsv:pairs.tsv", "--beam-width", "2"])
+    words = ["--run", "run", "--data", "tsv:pairs.tsv", "--beam-width", "2"]
+    evaluate.main([*words, "--hypotheses", "out.txt"])
+    said = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
+    assert said[: len(EXPECTED["sources"])] == EXPECTED["translations"]
     scores = json.loads(capsys.readouterr().out.splitlines()[-1])
     for key, value in EXPECTED["evaluation"].items():
         assert scores[key] == pytest.approx(value)
