@@ -25,7 +25,7 @@ def tiny_run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DevSet, "draw", draw)
         patch.setattr("training.runs.card.draw_curves", draw_curves)
-        train(tiny_config(), path)
+        train(tiny_config("train_limit=200", "warmup_steps=0", "learning_rate=1e-2"), path)
     return load_run(path)
 
 
