@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -71,17 +72,16 @@ main_guard(main)
 """
 
 
-def sentences(rng, count):
-    lengths = rng.integers(1, 13, count)
-    return Sequences.of(rng.integers(4, 23, lengths.sum()), lengths)
-
-
 def make_run(path, config=CONFIG):
     """A prepared run of random tokens, in which dev divides by no batch and no device."""
     rng, files = np.random.default_rng(7), RunFiles(path)
-    path.mkdir()
-    train, dev = ((sentences(rng, count), sentences(rng, count)) for count in (137, 47))
-    files.tokens.mkdir()
+    files.tokens.mkdir(parents=True)
+
+    def sentences(count):
+        lengths = rng.integers(1, 13, count)
+        return Sequences.of(rng.integers(4, 23, lengths.sum()), lengths)
+
+    train, dev = ((sentences(count), sentences(count)) for count in (137, 47))
     for name, pair in (("train", train), ("dev", dev)):
         for side, each in zip(("source", "target"), pair, strict=True):
             each.save(files.tokens, f"{name}.{side}")
@@ -232,33 +232,16 @@ print(json.dumps(found))
 
 def loops(text):
     """Loops in a compiled module, and all-reduces within and outside of them."""
-    import re
-
-    computations, name = {}, None
-    for line in text.splitlines():
-        if head := re.match(r"(?:ENTRY )?%?([\w.\-]+) .*\{$", line):
-            name = head[1]
-            computations[name] = []
-        elif name:
-            computations[name].append(line)
-    called = {
-        name: set(
-            re.findall(
-                r"(?:body|condition|to_apply|calls|\w+_computations?)=\{?%?([\w.\-]+)",
-                "\n".join(body),
-            )
-        )
-        for name, body in computations.items()
-    }
-    bodies = set(re.findall(r"\bbody=%?([\w.\-]+)", text))
-    inside, found = set(), list(bodies)
+    computations = dict(re.findall(r"^(?:ENTRY )?%?([\w.-]+) [^\n]*{\n(.*?)^}", text, re.M | re.S))
+    bodies = set(re.findall(r"\bbody=%?([\w.-]+)", text))
+    inside, found = set(), set(bodies)
     while found:
-        if (name := found.pop()) not in inside:
-            inside.add(name)
-            found += called.get(name, ())
+        name = found.pop()
+        inside.add(name)
+        found |= computations.keys() & set(re.findall(r"[\w.-]+", computations[name])) - inside
     counts = [0, 0]
     for name, body in computations.items():
-        counts[name not in inside] += sum(" all-reduce" in line for line in body)
+        counts[name not in inside] += sum(" all-reduce" in line for line in body.splitlines())
     return len(bodies), *counts
 
 

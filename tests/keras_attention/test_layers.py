@@ -146,7 +146,7 @@ def test_batches_and_lengths_may_be_any_and_no_sentences_have_no_gradient(rng, n
         specs = [tf.TensorSpec([None] * len(x) + [x[-1]]) for x in zoo.shapes(name)]
         specs += [tf.TensorSpec([None, None], "bool")] * len(masks)
 
-        @tf.function(input_signature=specs)
+        @tf.function(input_signature=specs, autograph=False)
         def run(*arrays):
             with tf.GradientTape() as tape:
                 outputs = call(*arrays)

@@ -83,7 +83,7 @@ def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng):
 
     decoder = Decoder(rng)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
     def run(columns):
         def step(tokens, state):
             log_probs, weights, state = decoder.step(tokens, state)
