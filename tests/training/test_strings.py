@@ -139,11 +139,11 @@ def test_words_in_another_form_are_spelled_not_subwords():
 
 
 def test_names_that_come_again_are_copied_too():
-    """Each comes some six times, so that hardly any is new in a tenth held out."""
-    names = [RNG.sample(WORDS[:97], 2) for _ in WORDS]
+    """Each comes some three times, so that few are new in a tenth held out."""
+    names = [RNG.sample(WORDS[:193], 2) for _ in WORDS]
     pairs = [(f"who told {a} of {b}", f"asked: a person of whom {a} has {b}") for a, b in names]
     traits = recognise(pairs)
-    assert traits.target.new < 0.01
+    assert traits.target.new < 0.05
     assert traits.copied > 0.8
     assert choose(traits, len(pairs)).settings[:3] == LETTERS
     months = ["Mai", "Juni", "Juli", "August", "Lenz", "Herbst", "Ostern", "Advent"]
