@@ -90,22 +90,23 @@ def test_weights_of_several_heads_count_as_their_mean(rng, name):
     assert_close(found, expected)
 
 
-def test_padding_does_not_change_the_loss_of_a_model(rng):
+@pytest.mark.parametrize("name", FORMULAS)
+def test_padding_does_not_change_the_loss_of_a_model(rng, name):
     """The masks go on to the loss, with the outputs or by name."""
     embedding = keras.layers.Embedding(7, 6, mask_zero=True)
     decoder = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(5))
     ids = [keras.Input((None,), dtype="int32") for _ in range(2)]
     target, source = map(embedding, ids)
     outputs, weights = decoder(target, source, return_attention_scores=True)
-    passed = losses.AttentionLoss("coverage", weight=0.5)(outputs, weights, memory_mask=ids[1] != 0)
+    passed = losses.AttentionLoss(name, weight=0.5)(outputs, weights, memory_mask=ids[1] != 0)
     model = keras.Model(ids, [passed, weights])
     randomize(model, rng)
     given = [mask * rng.integers(1, 7, mask.shape) for mask in alignment(rng)[1:]]
     for padding in (0, 3):
         _, weights = array(model([np.pad(x, [[0, 0], [0, padding]]) for x in given]))
-        expected = [coverage(weights[b, :t, :s]) for b, (t, s) in enumerate(LENGTHS)]
+        expected = [FORMULAS[name](weights[b, :t, :s]) for b, (t, s) in enumerate(LENGTHS)]
         assert_close(model.losses, [0.5 * np.mean(expected)])
-    eager = losses.AttentionLoss("coverage")(decoder(*map(embedding, given)), alignment(rng)[0])
+    eager = losses.AttentionLoss(name)(decoder(*map(embedding, given)), alignment(rng)[0])
     assert_close(eager._keras_mask, given[0] != 0)
 
 
