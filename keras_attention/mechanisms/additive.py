@@ -8,8 +8,9 @@ import keras
 from keras import KerasTensor, ops
 
 from keras_attention import backend
-from keras_attention.attention import Attention, Tensor
+from keras_attention.attention import Attention
 from keras_attention.layer import keeps
+from keras_attention.shapes import Tensor
 
 
 def additive_score(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:

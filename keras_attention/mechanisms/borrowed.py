@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_attention.attention import Attention, Tensor
+from keras_attention.attention import Attention
 from keras_attention.layer import keeps
+from keras_attention.shapes import Tensor
 
 # The methods beside `queries`, `keys` and `compute_scores`.
 _OTHERS = ("call", "prepare", "step", "attend_all", "attend", "weigh", "draw_noise", "average")

@@ -7,10 +7,11 @@ from typing import Any
 import keras
 from keras import KerasTensor, ops
 
-from keras_attention.attention import Memory, Noise, Tensor
+from keras_attention.attention import Memory, Noise
 from keras_attention.backend import project
 from keras_attention.layer import keeps
 from keras_attention.mechanisms.additive import AdditiveAttention
+from keras_attention.shapes import Tensor
 
 
 class HistoryAttention(AdditiveAttention):

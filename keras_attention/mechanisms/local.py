@@ -8,10 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.attention import Attention, Memory, Noise, Tensor
+from keras_attention.attention import Attention, Memory, Noise
 from keras_attention.backend import gather_in_rows, project
 from keras_attention.mechanisms.borrowed import BorrowedScore
-from keras_attention.shapes import both, first_place
+from keras_attention.shapes import Tensor, both, first_place
 
 
 @keras.saving.register_keras_serializable("keras_attention")

@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.attention import Attention, Memory, Noise, Tensor
+from keras_attention.attention import Attention, Memory, Noise
 from keras_attention.mechanisms.borrowed import BorrowedScore, has_score_alone
-from keras_attention.shapes import both
+from keras_attention.shapes import Tensor, both
 
 
 @keras.saving.register_keras_serializable("keras_attention")

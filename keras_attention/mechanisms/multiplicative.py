@@ -7,7 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.attention import Attention, Tensor
+from keras_attention.attention import Attention
+from keras_attention.shapes import Tensor
 
 SCORES = ("dot", "scaled_dot", "general")
 

@@ -8,11 +8,11 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.attention import Attention, Memory, Noise, Tensor
+from keras_attention.attention import Attention, Memory, Noise
 from keras_attention.fast.gates import join
 from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells
-from keras_attention.shapes import fits
+from keras_attention.shapes import Tensor, fits
 
 ORDERS = ("bahdanau", "luong")
 READOUTS = ("vector", "deep")

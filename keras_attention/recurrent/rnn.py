@@ -8,12 +8,12 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.attention import Attention, Memory, Tensor
+from keras_attention.attention import Attention, Memory
 from keras_attention.fast import loop
 from keras_attention.layer import expect_known_length
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell, State
-from keras_attention.shapes import blank_where_masked, keep_where
+from keras_attention.shapes import Tensor, blank_where_masked, keep_where
 
 
 @keras.saving.register_keras_serializable("keras_attention")
