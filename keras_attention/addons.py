@@ -3,8 +3,7 @@
 An `AttentionWrapper` attends after its cell and feeds the context to the next step: it is
 `AttentionRNN(cell, attention, order="luong", input_feeding=True)`, whatever the mechanism. With
 `attention_layer_size=n` add `units=n, activation=None`: the attentional vector of Addons is linear.
-Without it the output here is `[c_t; s_t]`, and Addons returns one of the two. The guide
-"From TensorFlow Addons" has an example.
+Without it the output here is `[c_t; s_t]`, and Addons returns one of the two.
 """
 
 from __future__ import annotations

@@ -238,8 +238,7 @@ class Attention(AveragingLayer):
         one_step = len(query.shape) == 2
         query_mask = self._checked_mask("query_mask", query_mask, query.shape[:-1])
         value_mask = self._checked_mask("value_mask", value_mask, value.shape[:-1])
-        key_mask = self._checked_mask("key_mask", key_mask, value.shape[:-1])
-        value_mask = both(value_mask, key_mask)
+        value_mask = both(value_mask, self._checked_mask("key_mask", key_mask, value.shape[:-1]))
         if attention_mask is not None:
             shape = (*query.shape[:-1], flat_length(value.shape))
             attention_mask = self._checked_attention_mask(attention_mask, shape)

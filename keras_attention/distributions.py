@@ -53,8 +53,7 @@ def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
     With few positions an exponential for each pair costs a GPU nothing. An infinite one makes the
     weight 0.
     """
-    # XLA knows it at compilation, and keeps one branch.
-    few = ops.convert_to_tensor(ops.shape(scores)[-1] <= PAIRED)
+    few = ops.convert_to_tensor(ops.shape(scores)[-1] <= PAIRED)  # XLA keeps one branch
 
     @ops.custom_gradient
     def weigh(scores: Tensor) -> tuple[Tensor, Any]:
