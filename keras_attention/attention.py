@@ -236,9 +236,12 @@ class Attention(AveragingLayer):
         """Attend; arguments and result as the class says."""
         self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
         one_step = len(query.shape) == 2
-        query_mask = self._checked_mask("query_mask", query_mask, query.shape[:-1])
+        if query_mask is not None:
+            query_mask = self._checked_mask("query_mask", query_mask, query.shape[:-1])
         value_mask = self._checked_mask("value_mask", value_mask, value.shape[:-1])
-        value_mask = both(value_mask, self._checked_mask("key_mask", key_mask, value.shape[:-1]))
+        if key_mask is not None:
+            key_mask = self._checked_mask("key_mask", key_mask, value.shape[:-1])
+            value_mask = both(value_mask, key_mask)
         if attention_mask is not None:
             shape = (*query.shape[:-1], flat_length(value.shape))
             attention_mask = self._checked_attention_mask(attention_mask, shape)
@@ -296,7 +299,8 @@ class Attention(AveragingLayer):
         Arguments are those of `weigh`; the mask is combined with the memory's.
         """
         if memory.mask is not None:
-            mask = both(ops.expand_dims(memory.mask, 1), mask)
+            visible = ops.expand_dims(memory.mask, 1)
+            mask = visible if mask is None else ops.logical_and(visible, mask)
         if mask is not None and self.num_heads > 1:
             mask = ops.expand_dims(mask, 1)
         scores = self.compute_scores(query, memory.key)
@@ -340,16 +344,19 @@ class Attention(AveragingLayer):
             ValueError: for a value of another rank, a key or a mask that does not fit it, and if
                 the layer is not built.
         """
-        self._expect_built()
+        if not self.built:
+            self._refuse_unbuilt()
         self._expect_dense(value, key, mask)
         if not hasattr(value, "shape") or isinstance(value, Memory):
             self._refuse("a tensor to prepare", f"a {type(value).__name__}")
         self._check_shapes(None, value.shape, None if key is None else key.shape)
         mask = getattr(value, "_keras_mask", None) if mask is None else mask
         mask = self._checked_mask("mask", mask, value.shape[:-1])
-        value = flat_memory(ops.cast(value, self.compute_dtype))
+        value = ops.cast(value, self.compute_dtype)
+        value = flat_memory(value) if len(value.shape) == 4 else value
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
-        return Memory(self.split_heads(value), self.keys(key, mask), mask)
+        value = self.split_heads(value) if self.num_heads > 1 else value
+        return Memory(value, self.keys(key, mask), mask)
 
     def step(
         self,

@@ -230,10 +230,9 @@ class BaseLayer(keras.layers.Layer):
         symbols = {n.removesuffix("_shape"): keras.KerasTensor(s) for n, s in shapes.items() if s}
         return tree.map_structure(lambda x: x.shape, self.output_spec(**symbols))
 
-    def _expect_built(self) -> None:
-        """Raise a ValueError for a layer without weights."""
+    def _refuse_unbuilt(self) -> None:
         expected = "to be called, or build(...) with shapes, before it takes single steps"
-        self._expect(self.built, expected, "a layer without weights")
+        self._refuse(expected, "a layer without weights")
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

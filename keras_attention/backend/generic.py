@@ -37,15 +37,13 @@ class Settings(NamedTuple):
         exporting: whether traced functions must run without XLA.
         training: whether a layer is called for training, so that gradients may follow.
         products: dtype of the products in the loops of `fast.loop`; None for the cell's dtype.
-        traced_for: "cpu" or "gpu" while TensorFlow traces a step of `scan` or `unfold`.
-        checkpoints: the values of that step that `checkpointed` makes, on a GPU.
+        checkpoints: the values of the traced step that `checkpointed` makes, on a GPU.
     """
 
     fast: bool = True
     exporting: bool = False
     training: bool = False
     products: str | None = None
-    traced_for: str = ""
     checkpoints: Any = None
 
 
@@ -213,7 +211,7 @@ def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
 
 def in_gpu_loop() -> bool:
     """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
-    return settings.get().traced_for == "gpu"
+    return False
 
 
 def wanted_device() -> str:

@@ -144,7 +144,7 @@ class _Loop:
         self, state: Any, inputs: Any, checkpoints: _Checkpoints
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Take a step: the states after it, and its outputs."""
-        with within(traced_for="gpu", checkpoints=checkpoints):
+        with within(checkpoints=checkpoints):
             outputs, new = self._step(
                 tree.pack_sequence_as(self._inputs, list(inputs)),
                 tree.pack_sequence_as(self._state, list(state)),

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -23,10 +25,28 @@ except ImportError:
     GraphOrParentsInXlaContext = None
 
 
+# Whether a step of `scan` or `unfold` is being traced, and for which device.
+_step_device: ContextVar[str] = ContextVar("step_device", default="")
+
 SMALL = 2**16  # products that one thread computes before two threads have divided them
 # Sizes `B · Tq · Tv · units` up to which additive scores are the formula; twice that under XLA.
 LARGEST_FORMULA = 2**20
 USUAL_BATCH = 64  # stands for an unknown batch size
+
+
+@contextlib.contextmanager
+def _tracing_steps(gpu: bool) -> Iterator[None]:
+    """Say within a `with` block that a step is traced, and whether for XLA on a GPU."""
+    token = _step_device.set("gpu" if gpu else "cpu")
+    try:
+        yield
+    finally:
+        _step_device.reset(token)
+
+
+def in_gpu_loop() -> bool:
+    """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
+    return _step_device.get() == "gpu"
 
 
 def under_xla() -> bool:
@@ -49,7 +69,7 @@ def for_gpu() -> bool:
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
     if for_gpu():
-        found = gpu_scan.scan(step, state, inputs, output_dtypes)
+        found = gpu_scan.scan(_tracing_steps(gpu=True)(step), state, inputs, output_dtypes)
         if found is not None:
             return found
     rows = tree.flatten(inputs)
@@ -71,7 +91,7 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
         return t + 1, new, written
 
     first = tf.constant(0), flat_state, flat_outputs
-    with generic.within(traced_for="cpu"):
+    with _tracing_steps(gpu=False):
         _, last, outputs = tf.while_loop(
             lambda t, *_: t < length, body, first, maximum_iterations=length
         )
@@ -104,7 +124,7 @@ def unfold(
     # The step is traced once, before the loop: the loop needs the shapes of its outputs.
     @tf.function(**PLAIN_GRAPH)
     def traced(t: Tensor, *flat_state: Tensor) -> tuple[Any, list[Tensor]]:
-        with generic.within(traced_for="gpu" if for_gpu() else "cpu"):
+        with _tracing_steps(for_gpu()):
             output, new = step(t, pack(flat_state))
         return output, flatten(new)
 
@@ -170,7 +190,7 @@ def is_concrete(x: Tensor) -> bool:
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return additive scores without the formula's tensor: see `generic.additive`."""
-    if tf.executing_eagerly() or generic.settings.get().traced_for:
+    if tf.executing_eagerly() or _step_device.get():
         return None
     compiled = under_xla()
     size = generic.count_hidden(query, key, USUAL_BATCH if training or compiled else 0)

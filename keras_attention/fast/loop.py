@@ -194,7 +194,8 @@ def run_attending(
     results, last = backend.scan(step, first, steps, dtypes)
     trace.steps = results["trace"]
     outputs, weights = trace["vector"] if feeding else _pairs(trace), results["weights"]
-    outputs, weights = blank_where_masked(mask, (outputs, weights))
+    if mask is not None:
+        outputs, weights = blank_where_masked(mask, (outputs, weights))
     return outputs, weights, last._replace(cell=[ops.cast(x, dtype) for x in last.cell])
 
 

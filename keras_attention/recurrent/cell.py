@@ -206,7 +206,8 @@ class AttentionCell(BaseLayer):
 
     def prepare(self, value: Tensor, key: Tensor | None = None, mask: Any = None) -> Memory:
         """Prepare a memory for `step`: see `Attention.prepare`."""
-        self._expect_built()
+        if not self.built:
+            self._refuse_unbuilt()
         memory = self.attention.prepare(value, key, mask)
         width = value.shape[-1]
         if width != self.context_size:
@@ -255,7 +256,8 @@ class AttentionCell(BaseLayer):
         Raises:
             ValueError: for a memory that was not prepared, inputs or a state of another form.
         """
-        self._expect_built()
+        if not self.built:
+            self._refuse_unbuilt()
         self.attention.expect_memory(memory)
         if not fits(inputs.shape, (None, self.input_width)):
             expected = f"inputs (rows, {self.input_width}) of one step"

@@ -66,10 +66,10 @@ def gates(cell: Any) -> Gates | None:
     Keras's loop runs cells with a `call` of their own, dropout, a regularizer of outputs, no bias,
     or the reset gate before the product.
     """
-    kind = next((kind for kind, base in KINDS.items() if isinstance(cell, base)), None)
-    if kind is None or cell.dropout or cell.recurrent_dropout:
+    found = [(kind, base) for kind, base in KINDS.items() if isinstance(cell, base)]
+    if not found or cell.dropout or cell.recurrent_dropout:
         return None
-    base = KINDS[kind]
+    kind, base = found[0]
     plain = keeps(cell.call, base.call) and type(cell).__call__ is base.__call__
     plain = plain and cell.use_bias and cell.activity_regularizer is None
     if not plain or (kind == "gru" and not cell.reset_after):

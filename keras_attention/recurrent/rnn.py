@@ -92,9 +92,10 @@ class AttentionRNN(AttentionCell):
         expect_known_length(self, inputs)
         prepared = self._prepared(inputs.shape, memory, memory_mask)
         state = self.initial_state(prepared, initial_state)
-        rows = ops.cast(inputs, self.compute_dtype)
-        inputs_mask = self._checked_mask("inputs_mask", inputs_mask, inputs.shape[:2])
-        mask = None if inputs_mask is None else ops.transpose(inputs_mask)
+        rows, mask = ops.cast(inputs, self.compute_dtype), None
+        if inputs_mask is not None:
+            inputs_mask = self._checked_mask("inputs_mask", inputs_mask, inputs.shape[:2])
+            mask = ops.transpose(inputs_mask)
         arguments = ops.transpose(rows, (1, 0, 2)), mask, prepared, state, training
         cells = [keras_cells.hoisted(cell) for cell in keras_cells.parts(self.cell)]
         gates = None if None in cells else cells
@@ -105,12 +106,15 @@ class AttentionRNN(AttentionCell):
             outputs, weights, state = self._run_hoisted(gates, *arguments)
         else:
             outputs, weights, state = self._run_stepwise(*arguments)
-        rows = blank_where_masked(inputs_mask, rows)
+        if inputs_mask is not None:
+            rows = blank_where_masked(inputs_mask, rows)
         if not self.return_sequences:
             outputs, rows = (_last_valid(x, inputs_mask) for x in (outputs, rows))
             inputs_mask = None if inputs_mask is None else ops.any(inputs_mask, axis=1)
         if not self.input_feeding:  # one product for all steps, after the loop
-            outputs = blank_where_masked(inputs_mask, self._read_out(outputs, rows))
+            outputs = self._read_out(outputs, rows)
+            if inputs_mask is not None:
+                outputs = blank_where_masked(inputs_mask, outputs)
         return self._returned(outputs, weights, state, return_attention_scores)
 
     # Three ways to run, with one result: the outputs `(B, T, ·)`, which are `[c_t; s_t]` without
