@@ -167,7 +167,8 @@ def test_layers_give_the_same_after_the_move():
     multihead, further = run("from-multihead.md")
     assert [x.shape for x in further["model"].outputs] == [(None, None, 50), (None, None, None)]
     assert_close(array(multihead["weights"]), array(multihead["weights_before"]), 1e-4)
-    guides = [run(f"from-keras-{kind}attention.md")[0] for kind in ("", "self-")]
+    pages = "from-keras-attention.md", "from-keras-self-attention.md"
+    guides = [run(page)[0] for page in pages]
     for names in (multihead, *guides):
         moved = [name for name in names if name.startswith("before")]
         assert len(moved) >= (1 if names is multihead else 2)

@@ -203,7 +203,7 @@ def test_methods_say_what_they_take_and_return():
         one = kind("localhost:1", "m", retries=0)
         for method in (kind.translate, one.translate):
             assert inspect.iscoroutinefunction(method) == waits
-            assert inspect.getdoc(method).startswith("The best translation of each text")
+            assert inspect.getdoc(method).startswith("Return the best translation of each text")
         assert str(inspect.signature(one.score)) == (
             "(texts: 'Sequence[str]', translations: 'Sequence[str]') -> 'list[Score]'"
         )
