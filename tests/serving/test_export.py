@@ -121,7 +121,8 @@ def test_an_ensemble_without_attention_has_no_alignments(tmp_path):
     version = export([silent, silent], tmp_path / "model", beam_width=2, num_results=2)
     assert check(version) == []
     with ModelSession(version) as session:
-        assert set(session.signatures) == {"serving_default", "translate", "nbest", "score"}
+        assert "nbest" in session.signatures
+        assert "align" not in session.signatures
         found = session.run("translate", {"text": TEXTS})["translation"]
     expected = make_translator([silent], SearchSettings(beam_width=2))(TEXTS)
     expected[1] = ""  # two of one run agree
