@@ -29,8 +29,8 @@ class ShardedModel(keras.Model):
     gradients are added up once.
 
     The loss is that of one device with the whole batch: the mean over tokens that are not padding,
-    and losses that layers add, which are means over rows. Rows of padding count for nothing.
-    Dropout draws other numbers on each device.
+    and losses that layers add, which are means over the rows that are not padding. Dropout draws
+    other numbers on each device.
     """
 
     def train_step(self, state: tuple, data: tuple) -> tuple[dict[str, Tensor], tuple]:
@@ -46,7 +46,7 @@ class ShardedModel(keras.Model):
             there = (y != PAD_ID).astype("float32")
             counts = jnp.stack([there.sum(), there.max(axis=1).sum()])  # of tokens, and of rows
             totals = jax.lax.psum(counts, AXIS)
-            share, row_share = counts[0] / totals[0], len(y) / totals[1]
+            share, row_share = counts / totals
             others = own_seeds(others, is_seed, 1)
 
             def loss_of(weights: list) -> tuple[Tensor, tuple[Tensor, list]]:
