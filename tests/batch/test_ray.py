@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from serving.batch.__main__ import main
-from tests.serving.conftest import add_version, save_upper
+from tests.serving.conftest import add_version
+from tests.serving.saved_models import save_upper
 
 ROOT = Path(__file__).parents[2]
 FILES, LINES = 11, 3001

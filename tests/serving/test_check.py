@@ -11,7 +11,7 @@ from keras_attention import AdditiveAttention, exporting
 from serving.check import __main__ as check
 from serving.check.graph import check_graph, read_meta_graph
 from serving.check.version import check_version
-from tests.serving.conftest import save_upper
+from tests.serving.saved_models import save_upper
 
 X = tf.TensorSpec([None], tf.float32, name="x")
 

@@ -21,8 +21,9 @@ from serving.batch.job import (
     start,
     sweep,
 )
-from tests.serving.conftest import add_version, save_upper
+from tests.serving.conftest import add_version
 from tests.serving.page.models import save_predictor
+from tests.serving.saved_models import save_upper
 from training.command.errors import UserError
 from training.sources.kinds import SOURCE_KINDS
 
