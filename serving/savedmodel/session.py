@@ -6,6 +6,7 @@ TensorFlow Serving, and everything in this package that must behave like it, loa
 release the GIL. Importing this module registers the ops of tensorflow_text.
 """
 
+import contextlib
 import ctypes
 import json
 import sys
@@ -283,7 +284,8 @@ class ModelSession:
         """Make running requests fail as CANCELLED before their next op. No others can follow."""
         with self._lock:
             if self._session:
-                _checked(_tf.TF_CloseSession, self._session)
+                with contextlib.suppress(StatusError):
+                    _checked(_tf.TF_CloseSession, self._session)
 
     def close(self) -> None:
         """Free the session. No run may be under way or follow."""
@@ -291,8 +293,9 @@ class ModelSession:
             session, self._session = self._session, None
         if session is None:
             return
-        _checked(_tf.TF_CloseSession, session)
-        _checked(_tf.TF_DeleteSession, session)
+        for end in (_tf.TF_CloseSession, _tf.TF_DeleteSession):
+            with contextlib.suppress(StatusError):  # the graph is freed all the same
+                _checked(end, session)
         _tf.TF_DeleteGraph(self._graph)
 
     def _output(self, name: str) -> _Output:
