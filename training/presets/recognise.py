@@ -7,7 +7,7 @@ import random
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import punctuation
 from typing import NamedTuple
 
@@ -101,7 +101,7 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     pairs = random.Random(0).sample(pairs, min(len(pairs), _MOST))
     parts = [(_parts(source), _parts(target)) for source, target in pairs]
     source, target = (_side(texts) for texts in zip(*parts, strict=True))
-    share_copied = max(_copied(pairs, below) for below in (1, RARE))
+    share_copied = _copied(pairs)
     alike = sum(len(text.split()) == len(said.split()) for text, said in pairs) / len(pairs)
     traits = Traits(source, target, share_copied, alike, None)
     if target.closed and target.mean < 2:  # a label has no order
@@ -173,22 +173,37 @@ def crossed(
     return other / max(total, 1), points / max(len(data), 1)
 
 
-def _copied(pairs: Sequence[tuple[str, str]], rare: int) -> float:
-    """Return the share of pairs that copy; `rare`: uses, below which a word is one to copy."""
-    held, known = pairs[::10], Counter[str]()
-    for number, (_, text) in enumerate(pairs):
+def _copied(pairs: Sequence[tuple[str, str]]) -> float:
+    """Return the share of pairs that copy words: new ones, or rare ones, whichever is more."""
+    held, known = [], Counter[str]()
+    for number, (text, said) in enumerate(pairs):
+        words = _WORD.findall(said.lower())
         if number % 10:
-            known.update(_WORD.findall(text.lower()))
+            known.update(words)
+        else:
+            held.append((words, [word for word in words if _made_of(word, text.lower())]))
+    return max(_share_copied(held, known, uses) for uses in (1, RARE))
+
+
+def _share_copied(
+    held: Sequence[tuple[list[str], list[str]]], known: Mapping[str, int], uses: int
+) -> float:
+    """Return the share of held-out pairs that copy, where their rare words mostly are copies.
+
+    Args:
+        held: words of each target, and those of them that its source explains.
+        known: uses of each word in the other targets.
+        uses: of a word, below which it is rare.
+    """
     copied = few = explained = 0
-    for text, said in ((text.lower(), _WORD.findall(said.lower())) for text, said in held):
-        unseen = [word for word in said if known[word] < rare]
-        there = [word for word in said if _made_of(word, text)]
-        numbers = {word for word in said if any(map(str.isdigit, word))}
-        long = numbers.union(word for word in said if len(word) >= LEAST_COPIED)
+    for words, there in held:
+        rare = [word for word in words if known[word] < uses]
+        numbers = {word for word in words if any(map(str.isdigit, word))}
+        long = numbers.union(word for word in words if len(word) >= LEAST_COPIED)
         copied += 0 < len(long) == len(long.intersection(there)) or any(
-            word in unseen or word in numbers for word in there
+            word in rare or word in numbers for word in there
         )
-        few, explained = few + len(unseen), explained + sum(word in there for word in unseen)
+        few, explained = few + len(rare), explained + sum(word in there for word in rare)
     return copied / len(held) if explained >= MOST_COPY * few else 0.0
 
 
