@@ -82,7 +82,6 @@ def test_settings_take_the_type_of_their_key():
         ("keep_by=bleu", "keep_by expected one of auto, score, perplexity"),
         ("join=0.5 batch_size=1", "join expected batch_size of 2 or more. Received: 1"),
         ("source=events attention=dot", "expected none or additive for source = events. Rec"),
-        (f"subword_sampling=0.1 {WORDS}", "sentencepiece on a side. Received: words and words"),
         ("copy=true", "copy expected source_tokenizer of whole words"),
         ("copy=true source_tokenizer=words", "copy expected target_tokenizer of whole words"),
         (f"copy=true {WORDS} label_smoothing=0.1", "copy expected label_smoothing = 0.0. Received"),

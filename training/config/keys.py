@@ -188,12 +188,6 @@ class Text(Recurrent):
         least=0,
         below=1,
     )
-    subword_sampling: float = key(
-        0.0,
-        "subword regularisation: the power of the probabilities by which subwords are drawn, "
-        "such as 0.2; 0 for none",
-        least=0,
-    )
     batch_tokens: int = key(
         0,
         "tokens of the longer side in a batch, padding included, in place of batch_size; 0 "

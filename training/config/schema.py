@@ -87,12 +87,6 @@ class Config(Target, Events, Image, Text, Shared):
             )
         if self.join and self.batch_size < 2:
             raise ConfigError(f"join expected batch_size of 2 or more. Received: {self.batch_size}")
-        kinds = self.source_tokenizer, self.target_tokenizer
-        if self.subword_sampling and "sentencepiece" not in kinds:
-            raise ConfigError(
-                "subword_sampling expected sentencepiece on a side. "
-                f"Received: {' and '.join(kinds)}"
-            )
 
     def _check_needs(self) -> None:
         for setting, needs in NEEDS.items():

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training.command.files import read_json
 from training.config.schema import Config
 from training.data import corpus
-from training.data.pieces import SENTENCEPIECE, Samplers, SubwordSampler, model_of
 from training.data.plan import Batching, InOrder, Plan
 from training.data.prepared import Prepared
 from training.data.store import END_ID, PAD_ID, START_ID, Sequences
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 Batch = tuple[dict[str, Any], Any]
 _PREFETCH = 8  # batches that are made ahead
-_ROUGH = 8  # multiple of the widths where few shapes are wanted and subwords are drawn
 
 
 class Batches:
@@ -32,15 +29,11 @@ class Batches:
     `target` begins with START and `labels`, the same tokens one step earlier, end with END. Images
     and events are `source` as their rows are read; for labels there is no `target`.
 
-    With samplers the subwords of a pair are drawn anew each time that it is seen. Widths are those
-    of the subwords given: the drawn ones may be more.
-
     Args:
         batching: the settings.
         source: of the examples: `Sequences`, or examples of one size.
         target: token ids, or labels float32 `(n,)`.
         rows: examples to learn from; None for all.
-        samplers: of the subwords of sources and targets.
         shapes: of the batches for training, see `InOrder`.
 
     Raises UserError where no example is left.
@@ -54,10 +47,9 @@ class Batches:
         *,
         training: bool,
         rows: np.ndarray | None = None,
-        samplers: Samplers = (None, None),
         shapes: np.ndarray | None = None,
     ) -> None:
-        self.source, self.target, self.samplers = source, target, samplers
+        self.source, self.target = source, target
         texts = isinstance(target, Sequences)
         if isinstance(target, Sequences):
             lengths = source.lengths, target.lengths
@@ -104,34 +96,27 @@ class Batches:
     def epoch(self, number: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch."""
         rows, *batches = self.plan.epoch(number)
-        for start, size, joined, widths, seed in zip(*batches, strict=True):
-            yield self.batch(rows[start : start + size].reshape(-1, joined), widths, seed)
+        for start, size, joined, widths in zip(*batches, strict=True):
+            yield self.batch(rows[start : start + size].reshape(-1, joined), widths)
 
-    def batch(self, rows: np.ndarray, widths: np.ndarray, seed: int) -> Batch:
+    def batch(self, rows: np.ndarray, widths: np.ndarray) -> Batch:
         """Make a batch.
 
         Args:
             rows: `(B, k)`, k pairs for each example, -1 for none; without any the labels are
                 padding alone.
             widths: least widths of source and labels.
-            seed: of the subwords, where these are drawn.
         """
         settings = self.plan.batching
-        multiple = _ROUGH if any(self.samplers) and settings.batch_shapes else 1
         if isinstance(self.source, Sequences):
             chosen = self.source.select(rows, settings.max_source_length)
-            if sampler := self.samplers[0]:
-                chosen = sampler.draw(chosen, int(seed))
-            source = chosen.padded(max(1, int(widths[0])), multiple)
+            source = chosen.padded(max(1, int(widths[0])))
         else:
             source = self.source.read(rows[:, 0])
         if isinstance(self.target, np.ndarray):
             return {"source": source}, self.target[rows[:, 0]]
         target = self.target.select(rows, settings.max_target_length)
-        if sampler := self.samplers[1]:
-            target = sampler.draw(target, int(seed))
-        width = max(int(widths[1]), int(target.lengths.max(initial=0)) + 1)
-        ids = target.padded(-(-width // multiple) * multiple - 1)
+        ids = target.padded(int(widths[1]) - 1)
         edge = np.full((len(ids), 1), PAD_ID, np.int32)
         start = np.where(rows[:, :1] < 0, edge, START_ID)  # an empty row has nothing to learn
         inputs, labels = np.hstack([start, ids]), np.hstack([ids, edge])
@@ -146,7 +131,7 @@ class Batches:
             """Describe an array whose first `lengths` axes differ from batch to batch."""
             return tf.TensorSpec([*[None] * lengths, *array.shape[lengths:]], array.dtype)
 
-        inputs, labels = self.batch(np.zeros((1, 1), np.int32), np.zeros(2, np.int32), 1)
+        inputs, labels = self.batch(np.zeros((1, 1), np.int32), np.zeros(2, np.int32))
         lengths = {"source": 2 if isinstance(self.source, Sequences) else 1, "target": 2}
         specs = {name: spec(array, lengths[name]) for name, array in inputs.items()}
         dataset = tf.data.Dataset.from_generator(
@@ -166,14 +151,8 @@ def read_batches(config: Config, folder: Path) -> tuple[Batches, Batches]:
     """
     own = Prepared(folder)
     ids = own if own.count else corpus.prepared(config.data)
-    samplers: Samplers = (None, None)
-    if alpha := config.subword_sampling:
-        samplers = [
-            SubwordSampler(model_of(state), alpha) if state["kind"] == SENTENCEPIECE else None
-            for state in map(read_json, own.tokenizers)
-        ]
     batching = Batching.of(config)
     rows = ids.rows(config.train_limit, config.seed)
-    pairs = Batches(batching, *ids.sides(), training=True, rows=rows, samplers=samplers)
+    pairs = Batches(batching, *ids.sides(), training=True, rows=rows)
     dev = Batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
     return pairs, dev

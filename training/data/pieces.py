@@ -1,25 +1,17 @@
-"""SentencePiece models without TensorFlow, segmentations drawn anew, the files of tokenizers."""
+"""SentencePiece models, without TensorFlow, and the files of tokenizers."""
 
 from __future__ import annotations
 
 import base64
-import bisect
-import functools
 import io
-import itertools
 import json
-import math
-import random
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from training.command.errors import ConfigError
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID, Sequences
+from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 
 SENTENCEPIECE = "sentencepiece"
 # SentencePiece cuts the names of its own pieces out of texts: no text has these, with a space.
@@ -113,77 +105,3 @@ def print_growth(vocab_size: int, size: int) -> None:
         f"A vocabulary has {size:,} tokens, not {vocab_size:,}: its text has so many characters.",
         file=sys.stderr,
     )
-
-
-_WORD = re.compile("▁?[^▁]+|▁")
-_UNIGRAM = 1  # in the model's trainer_spec
-_WORDS = 1 << 16  # whose pieces are remembered
-
-
-class SubwordSampler:
-    """Draws a segmentation of each sentence, in place of its most probable one.
-
-    A segmentation is drawn with its probability in a unigram model to the power of `alpha`
-    (subword regularisation, Kudo 2018, arXiv 1804.10959, section 3.2): a model learns words from
-    parts of several lengths. Sentences with an unknown piece stay as they are: their text does not
-    follow from their ids. Raises ConfigError for a BPE model, which texts of few words have.
-
-    SentencePiece draws too, but in each process otherwise: a resumed run would see other subwords.
-    """
-
-    def __init__(self, model: bytes, alpha: float) -> None:
-        from sentencepiece import sentencepiece_model_pb2
-
-        proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-        if proto.trainer_spec.model_type != _UNIGRAM:
-            raise ConfigError("subword_sampling expected a text of more words. Received: BPE's")
-        self._alpha = alpha
-        self._strings = [each.piece for each in proto.pieces]
-        self._ids = {self._strings[i]: i for i in range(END_ID + 1, len(self._strings))}
-        self._scores = {each.piece: each.score for each in proto.pieces[END_ID + 1 :]}
-        self._longest = max(map(len, self._ids))
-        self._lattice = functools.lru_cache(_WORDS)(self._make_lattice)
-
-    def draw(self, sentences: Sequences, seed: int) -> Sequences:
-        """Return the same sentences in pieces that the seed draws."""
-        rng = random.Random(seed)
-        ends, drawn = sentences.starts + sentences.lengths, list[list[int]]()
-        for start, end in zip(sentences.starts, ends, strict=True):
-            ids = sentences.values[start:end].tolist()
-            if UNK_ID not in ids:  # pieces do not go beyond a word
-                words = _WORD.findall("".join(self._strings[i] for i in ids))
-                ids = [piece for word in words for piece in self._walk(word, rng)]
-            drawn.append(ids)
-        values = np.fromiter(itertools.chain.from_iterable(drawn), np.int32)
-        return Sequences.of(values, np.fromiter(map(len, drawn), np.int32))
-
-    def _walk(self, word: str, rng: random.Random) -> list[int]:
-        """Draw the pieces of a word from its end on."""
-        lattice, ids, end = self._lattice(word), list[int](), len(word)
-        while end:
-            sums, pieces = lattice[end]
-            piece = pieces[bisect.bisect(sums, rng.random() * sums[-1], hi=len(sums) - 1)]
-            ids.append(piece)
-            end -= len(self._strings[piece])
-        return ids[::-1]
-
-    def _make_lattice(self, word: str) -> list[tuple[list[float], list[int]]]:
-        """Return the pieces that end at each place, and the sums of their probabilities.
-
-        The probability of a piece is that of all ways to it: forward filtering, backward sampling.
-        """
-        logs, lattice = [0.0], [(list[float](), list[int]())]
-        for end in range(1, len(word) + 1):
-            starts = range(max(0, end - self._longest), end)
-            parts = [(start, word[start:end]) for start in starts if word[start:end] in self._ids]
-            ways = [logs[start] + self._alpha * self._scores[piece] for start, piece in parts]
-            top = max(ways, default=-math.inf)
-            sums = list(
-                itertools.accumulate(math.exp(way - top) for way in ways if top > -math.inf)
-            )
-            logs.append(top + math.log(sums[-1]) if sums else -math.inf)
-            lattice.append((sums, [self._ids[piece] for _, piece in parts]))
-        return lattice
-
-
-Samplers = Sequence[SubwordSampler | None]  # of sources and targets

@@ -74,7 +74,6 @@ class Epoch(NamedTuple):
     joined: np.ndarray  # how many pairs make an example of each batch, `(steps,)`
     # least widths of source and labels, `(steps, 2)`; 0 where the longest example decides
     widths: np.ndarray
-    seeds: np.ndarray  # of what is drawn for each batch, `(steps,)`
 
 
 class InOrder:
@@ -105,7 +104,7 @@ class InOrder:
             widths = shapes[fits.argmax(1)].astype(np.int32)
         self.batching, self.shapes = batching, shapes
         ones, rows = np.ones(len(starts), np.int32), np.arange(count, dtype=np.int32)
-        self._epoch = Epoch(rows, starts, np.minimum(size, count - starts), ones, widths, ones)
+        self._epoch = Epoch(rows, starts, np.minimum(size, count - starts), ones, widths)
         tokens = int(source.sum()), int(target.sum()) + count
         self.statistics = Statistics(count, 0, *tokens, len(starts))
 
@@ -200,9 +199,9 @@ class Plan:
             made.append(self._batches(rows, 1, rng))
         rows, sizes, joins, widths = (np.concatenate(each) for each in zip(*made, strict=True))
         starts = np.cumsum(sizes) - sizes
-        seeds = rng.integers(1, 2**31, len(sizes))
+        rng.integers(1, 2**31, len(sizes))  # batches stay in the order of recorded trainings
         order = rng.permutation(len(sizes))
-        return Epoch(rows, *(each[order] for each in (starts, sizes, joins, widths, seeds)))
+        return Epoch(rows, *(each[order] for each in (starts, sizes, joins, widths)))
 
     def _make_buckets(self) -> None:
         """Choose widths, and number all pairs of lengths in the order of batches."""

@@ -62,13 +62,12 @@ class Sequences:
         values = self.values[np.arange(first.size) + first]
         return replace(Sequences.of(values, lengths.sum(axis=1)), padding=self.padding)
 
-    def padded(self, width: int = 1, multiple: int = 1) -> np.ndarray:
+    def padded(self, width: int = 1) -> np.ndarray:
         """Pad sequences, which must lie one after another, to one array `(n, width, …)`.
 
-        The width is at least `width`, and a multiple of `multiple`. Token ids are int32.
+        It is wider than `width` where a sequence is longer. Token ids are int32.
         """
-        width = max(width, int(self.lengths.max(initial=0)))
-        places = np.arange(-(-width // multiple) * multiple)
+        places = np.arange(max(width, int(self.lengths.max(initial=0))))
         shape = (len(self.lengths), places.size, *self.values.shape[1:])
         dtype = np.int32 if self.values.dtype.kind in "iu" else self.values.dtype
         ids = np.full(shape, self.padding, dtype)
