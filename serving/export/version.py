@@ -25,7 +25,6 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import exporting
-from serving.check.graph import count_not_finite
 from serving.export.modules import (
     WARMUP_TEXTS,
     Exported,
@@ -39,6 +38,7 @@ from training.command.files import LOCK, locked_folder, move, remove, remove_emp
 from training.command.progress import ReportStage
 from training.data.splits import Texts, load_split
 from training.decode.search import check_search
+from training.runs.checkpoints import check_finite
 from training.runs.files import kept, read_history
 from training.runs.run import Run
 from training.sources.kinds import SOURCE_KINDS
@@ -129,7 +129,9 @@ def export(
     it. Where the export fails, nothing is left of it. Raises UserError if a weight is not finite,
     or the files cannot be written.
     """
-    check_finite(runs)
+    for run in runs:
+        refusal = f"{run.path} cannot be exported; train with a lower learning rate or clip_norm"
+        check_finite(run.model, refusal)
     settings = ExportSettings(**keywords)
     check_search(replace(settings, precision="float32"), runs)
     with _aside(output) as aside:
@@ -213,17 +215,6 @@ def _number(aside: Path, name: str, manifest: dict[str, Any]) -> Path:
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
                 raise
-
-
-def check_finite(runs: Sequence[Run]) -> None:
-    """Raise a UserError where a weight is NaN or infinite."""
-    for run in runs:
-        for weight in run.model.weights:
-            if wrong := count_not_finite(keras.ops.convert_to_numpy(weight)):
-                raise UserError(
-                    f"{run.path} cannot be exported: {wrong:,} values of its weight {weight.path} "
-                    "are not finite; train it again, with a lower learning rate or clip_norm"
-                )
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from serving.api.disconnects import unless_gone
 from serving.api.histories import TIME, parse_table
 from serving.api.results import split_sentences
 from serving.client import (
@@ -84,7 +85,7 @@ def answering(
         try:
             body = await read(request) if read else None
             client = request.app.state.clients[kind]
-            answer = await _unless_gone(request, function(client, body))
+            answer = await unless_gone(request, function(client, body))
             try:
                 return JSONResponse(answer)
             except ValueError:
@@ -143,25 +144,6 @@ def rounded(numbers: Iterable[float]) -> list[float]:
 def found_hypotheses(hypotheses: Iterable[Hypothesis]) -> list[Answer]:
     """Return the hypotheses of a search that found any: it fills up with scores of -inf."""
     return [{"text": x.text, "score": x.score} for x in hypotheses if x.score > -math.inf]
-
-
-async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Do the work of a request that has been read; stop it when the browser goes away.
-
-    Raises ClientDisconnect if it has gone.
-    """
-
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(gone())
-    await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-    watching.cancel()
-    if not working.done():
-        working.cancel()
-        raise ClientDisconnect
-    return working.result()
 
 
 async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:

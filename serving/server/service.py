@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from serving.api.disconnects import unless_gone
 from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
@@ -246,17 +247,8 @@ class Rest:
                 body += chunk
                 if len(body) > most:
                     raise HTTPException(_TOO_LARGE, f"The body is larger than {most} bytes")
-            answer = asyncio.ensure_future(self.service.workers.run(work, call, len(body)))
-            # After a body comes nothing but the end of the connection.
-            gone = asyncio.ensure_future(request.receive())
-            try:
-                await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-                if not answer.done():
-                    raise ClientDisconnect
-                return _json(answer.result())
-            finally:
-                answer.cancel()
-                gone.cancel()
+            answer = self.service.workers.run(work, call, len(body))
+            return _json(await unless_gone(request, answer))
 
     async def _status(self, request: Request) -> Response:
         return _json(_text(self.service.models.status(*_choice_of_path(request))))

@@ -88,6 +88,14 @@ def test_rows_of_rest_that_change_places_are_told(version, protocol_server, monk
     assert all(difference.startswith("REST: signature") for difference in differences)
 
 
+def test_what_rest_refuses_is_told_in_its_words(version, protocol_server):
+    target, rest = addresses(protocol_server)
+    _, differences = compare(version, Server(target, "nobody", rest))
+    (line, *_) = [each for each in differences if each.startswith("REST: signature")]
+    assert "404" in line
+    assert "Servable not found for request: Specific(nobody, 1)" in line
+
+
 def test_the_command_says_that_all_is_alike(version, shared_server, capsys):
     assert check.main([str(version), "--against", f"localhost:{shared_server.port}"]) == 0
     assert "requests alike" in capsys.readouterr().out

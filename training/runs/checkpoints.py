@@ -18,6 +18,7 @@ from training.command.files import aside_of, check_space, read_json, replacing, 
 from training.runs.files import Record, RunFiles, sha256
 
 KEPT = 2  # checkpoints: where the newer is damaged, the older is there
+_NOT_SAVED = "the model is not saved; train with a lower learning rate or clip_norm"
 _WEIGHTS, _SEEDS, _PROGRESS = "training.weights.h5", "seeds.npz", "progress.json"
 
 
@@ -28,7 +29,7 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
     history. It is written aside and renamed: a crash leaves it whole or not there, and the one
     before stays until then. Raises RunError where a weight is not finite; nothing is written then.
     """
-    check_finite(model)
+    check_finite(model, _NOT_SAVED)
     with replacing(files.checkpoint(len(history))) as aside:
         aside.mkdir(parents=True)
         _save(model, aside / _WEIGHTS)
@@ -63,12 +64,13 @@ def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True)
     raise RunError(f"no checkpoint in {files.checkpoints} can be read")
 
 
-def check_finite(model: keras.Model) -> None:
-    """Raise a RunError where one of the model's weights is not finite."""
+def check_finite(model: keras.Model, refusal: str) -> None:
+    """Raise a RunError with the `refusal` where one of the model's weights is not finite."""
     for weight in model.weights:
         # In NumPy: of several processes one alone may ask.
-        if not np.isfinite(ops.convert_to_numpy(weight)).all():
-            raise RunError(f"{weight.path} has values that are not finite: it is not saved")
+        values = ops.convert_to_numpy(weight)
+        if wrong := values.size - np.isfinite(values).sum():
+            raise RunError(f"{wrong:,} values of {weight.path} are not finite: {refusal}")
 
 
 def save_best(files: RunFiles, model: keras.Model) -> None:
@@ -121,7 +123,7 @@ def random_states(model: keras.Model) -> list[keras.Variable]:
 
 def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
     """Write the model's weights, without the optimizer's, whole or not at all."""
-    check_finite(model)
+    check_finite(model, _NOT_SAVED)
     aside = aside_of(file)
     _save(_bare(model), aside)
     files.put(aside, file)

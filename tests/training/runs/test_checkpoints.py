@@ -134,9 +134,9 @@ def test_weights_that_are_not_finite_are_never_written(files, value):
     best = files.best.read_bytes()
     kernel = model.weights[0]
     kernel.assign(np.where(np.arange(6).reshape(3, 2) == 5, value, 1.0))
-    with pytest.raises(RunError, match="kernel has values that are not finite"):
+    with pytest.raises(RunError, match=r"^1 values of .*kernel are not finite"):
         save_checkpoint(files, model, records(4))
-    with pytest.raises(RunError, match="kernel has values that are not finite"):
+    with pytest.raises(RunError, match=r"^1 values of .*kernel are not finite"):
         save_best(files, model)
     assert list(files.all_checkpoints()) == [2, 3]
     assert files.best.read_bytes() == best
