@@ -93,7 +93,7 @@ def _check_xla(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     return []
 
 
-def count_not_finite(array: np.ndarray) -> int:
+def _count_not_finite(array: np.ndarray) -> int:
     """How many values are NaN or infinite; none where the dtype has no such values."""
     dtype = tf.dtypes.as_dtype(array.dtype) if array.dtype != object else tf.string
     if not (dtype.is_floating or dtype.is_complex):
@@ -118,7 +118,7 @@ def check_weights(version_dir: Path, meta_graph: meta_graph_pb2.MetaGraphDef) ->
     for node in nodes_of(graph):
         if node.op == "Const" and node.attr["value"].tensor.ByteSize() >= _KERNEL_BYTES:
             arrays[f"constant {node.name}"] = tf.make_ndarray(node.attr["value"].tensor)
-    wrong = {name: count_not_finite(array) for name, array in arrays.items()}
+    wrong = {name: _count_not_finite(array) for name, array in arrays.items()}
     return [
         f"weights not finite: {name} has {count:,} of {arrays[name].size:,} values"
         for name, count in wrong.items()

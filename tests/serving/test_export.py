@@ -179,9 +179,7 @@ def test_weights_that_are_not_finite_are_not_exported(run, tmp_path, monkeypatch
     words = ["--run", str(run.path), "--output", str(tmp_path / "models" / "x")]
     try:
         weight.assign(np.where(np.arange(weight.shape[1]) == 3, value, before))
-        with pytest.raises(
-            UserError, match=rf"{len(before)} values of its weight .*kernel are not"
-        ):
+        with pytest.raises(UserError, match=rf"{len(before)} values of .*kernel are not"):
             script.main(words)
     finally:
         weight.assign(before)
