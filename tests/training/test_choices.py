@@ -66,9 +66,11 @@ def test_rows_and_ways_out_follow_what_is_set(settings, name, said, way_out):
 def test_a_dry_run_prints_the_rows_of_the_page_and_leaves_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pairs = "".join(f"{n:04}X{n % 7}\t{n % 7} parts of number {n:04}\n" for n in range(300))
-    (tmp_path / "own.tsv").write_text(pairs)
+    (tmp_path / "own.tsv").write_text(pairs + "no tab\n" * 30)
     train.main(["--data", "tsv:own.tsv", "--dry-run"])
-    rows = re.findall(r"^  (\w[\w ]{0,9}) ", capsys.readouterr().out, re.MULTILINE)
+    said = capsys.readouterr().out
+    assert " pairs, 30 lines without a pair left out  --set" in re.sub(" {3,}", "  ", said)
+    rows = re.findall(r"^  (\w[\w ]{0,9}) ", said, re.MULTILINE)
     names = [name.strip() for name in rows]
     example = PAGE.split("```")[1]
     expected = re.findall(r"^  (\w[\w ]{0,9}) ", example, re.MULTILINE)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from training.data.rules import Notes, split_entry
 
 NEARLY_ALL = 0.99
+WHOLE = "two files, as parallel:SOURCE,TARGET, are read as they are"
 QUOTED = "columns are in quotes, which are not read"
 UNREAD = "whose numbers as in word(2), probabilities and comments are not read"
 MOST_WRONG = 1000  # texts with quotes of another form, after which no more are counted
@@ -21,6 +22,7 @@ LARGEST_ALPHABET = 250  # of phones
 _QUOTED = re.compile(r'"(?<=[\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|$)')
 _HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines that show whether a file is a dictionary
 _SEPARATORS = {
+    **{"braces of JSON": r"^\s*[\[{].*[\]}],?$"},
     **{"semicolons": ";", "commas": ",", "bars": r"\|", "spaces": r"\S(?:  +|\u3000)\S|^\S+ \S+$"},
     **{"letters \\t": r"\\t", "arrows": "[=-]>|→", "equals signs": "=", "dashes": " [-–—] "},
 }
@@ -57,14 +59,14 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
     tabless = [line for line in lines if "\t" not in line.strip()]
     if dictionary := _dictionary(lines):
         if any(dictionary.entry(line) != split_entry(line) for line in lines):
-            notes.append(f"{name}: a pronouncing dictionary, {UNREAD}")
+            notes.append(f"{name}: a pronouncing dictionary, {UNREAD}; {WHOLE}")
     elif len(tabless) > MOST_OTHERWISE * len(lines):
         for separator, sign in _SEPARATORS.items():
             if sum(bool(re.search(sign, line.rstrip())) for line in tabless) > 0.9 * len(tabless):
                 form = Form(separator=separator)
                 break
     if quoted := quotes.are_form():
-        notes.append(f"{name}: {QUOTED}")
+        notes.append(f"{name}: {QUOTED}; {WHOLE}")
     elif returns > 0:
         notes.append(f"{name}: {returns:,} CR within lines end none, and are read as spaces")
     header = _is_other(lines, dictionary is not None)
@@ -146,4 +148,5 @@ def _is_other(lines: Sequence[str], dictionary: bool) -> bool:
 
 def is_header(columns: Sequence[str]) -> bool:
     """Whether the columns of a first line are names of columns."""
-    return len(columns) > 1 and {column.lower() for column in columns[:2]} <= _HEADER
+    words = re.findall(r"[^\W_]+", " ".join(columns[:2]).lower())
+    return len(columns) > 1 and all(columns[:2]) and {*words} <= _HEADER

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.data.columns import Form, form_of, is_header
-from training.data.pair_files import MARKS, CorpusError, Split, open_data
-from training.data.rules import LATIN1, UTF16, encoding_hint
+from training.data.pair_files import CorpusError, Split, open_data
+from training.data.rules import LATIN1, MARKS, NUL, PACKED, encoding_hint
 from training.data.specs import Spec
 
 BLOCK_BYTES = 4 << 20
@@ -80,7 +80,7 @@ class Skipped:
         paths = spec.paths
         place = " and ".join(map(str, paths))
         total, unusable = self.usable + self.unusable, self.unusable
-        hints = {"not UTF-8": LATIN1, _NUL: f" without NUL characters, {UTF16}"}
+        hints = {"not UTF-8": LATIN1, _NUL: NUL}
         for reason, hint in hints.items():
             if self.reasons[reason] > MOST_UNREADABLE * total:
                 line = self.first[reason]
@@ -126,7 +126,8 @@ def notes_on(first: Block) -> tuple[str, ...]:
     """Return which parts of a file are not read, and a first line that looks like a header."""
     head = first._replace(data=first.data[: first.data.index(b"\n") + 1])
     headers = [
-        f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair"
+        f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair: if it is a header, "
+        "delete it"
         for _, columns in columns_of(head, Skipped())
         if first.form.header or is_header(columns)
     ]
@@ -179,9 +180,9 @@ def read_split(spec: Spec, form: Form | None = None) -> Split:
 
 
 def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """Return the file; raise CorpusError for UTF-16, NUL bytes, or lines that end in CR alone."""
+    """Return the file; raise CorpusError for no UTF-8 at once, or lines that end in CR alone."""
     start = file.peek(4096)[:4096]
-    if start.startswith(MARKS) or b"\0" in start:
+    if start.startswith((*MARKS, *PACKED)) or b"\0" in start:
         raise CorpusError(f"{path}, line 1: expected UTF-8 text{encoding_hint(start)}")
     if b"\n" not in start and b"\r" in start.rstrip():
         raise CorpusError(f"{path}: lines end in CR alone: expected LF, or CR and LF")
@@ -338,7 +339,7 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
     notes = notes_on(first) if spec.paths else ()
     if spec.form == "tsv" and _has_further_columns(block):
-        notes = (*notes, f"{spec}: columns after the second are not read")
+        notes = (*notes, f"{spec}: columns after the second are not read: cut -f chooses others")
     return Survey(lines, block, notes)
 
 

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import UserError
-from training.data.rules import encoding_hint
+from training.data.rules import MARKS, encoding_hint
 
 Links = frozenset[tuple[int, int]]
-MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class CorpusError(UserError):
@@ -124,6 +123,8 @@ def open_data(path: Path) -> Iterator[io.BufferedReader]:
             yield stack.enter_context(io.BufferedReader(file, 1 << 20))
     except damaged as error:
         reason = getattr(error, "strerror", None) or error
+        if isinstance(error, gzip.BadGzipFile):
+            reason = f"{reason}: rename it where it is not packed"
         raise CorpusError(f"Cannot read {path}: {reason}") from None
 
 

@@ -158,7 +158,8 @@ class Plan:
         if not self.rows.size:
             raise UserError(
                 f"None of {len(rows)} sentence pairs is usable: expected at most {longest[0]} "
-                f"source and {longest[1]} target tokens, and at least one"
+                f"source tokens (max_source_length), {longest[1]} target tokens "
+                "(max_target_length), and at least one"
             )
         self._groups = [group for group in _JOINED if group <= batching.batch_size]
         self.shapes: np.ndarray | None = None

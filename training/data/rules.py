@@ -61,12 +61,25 @@ TIME = "time"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 
-# Other encodings than UTF-8, for messages
-UTF16 = "as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it (of UTF-32 -f UTF-32)"
+# Other encodings than UTF-8, and files that are no text, by their first bytes, for messages
+NUL = " without NUL characters: tr -d '\\000' leaves them out"
+UTF16 = (
+    " without NUL characters, as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it "
+    "(of UTF-32 -f UTF-32)"
+)
 LATIN1 = (
     ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it; else name its encoding, "
     "such as CP1252, GBK or SHIFT-JIS"
 )
+MARKS = (b"\xff\xfe", b"\xfe\xff")
+PACKED = {
+    b"\x1f\x8b": ": it is packed by gzip, and is unpacked where its name ends in .gz",
+    b"(\xb5/\xfd": ": it is packed by Zstandard: unzstd unpacks it",
+    b"BZh91AY": ": it is packed by bzip2: bunzip2 unpacks it",
+    b"\xfd7zXZ": ": it is packed by xz: unxz unpacks it",
+    b"PK\x03\x04": ": it is a ZIP archive, as spreadsheets are: save it as text in UTF-8",
+    b"\xd0\xcf\x11\xe0": ": it is of an office program: save it as text in UTF-8",
+}
 
 # Notes of pronouncing dictionaries, which are no part of words and phones.
 COMMENT = re.compile(r"^(?:;;;|##|(?:#|;|//) ).*|\s+(?:#|//)(?=\s*\S).*")
@@ -92,9 +105,13 @@ def goes_on(text: str) -> bool:
 
 
 def encoding_hint(data: bytes) -> str:
-    """Return the remedy for bytes that are no UTF-8, for the end of a message."""
-    wide = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]
-    return f" without NUL characters, {UTF16}" if wide else LATIN1
+    """Return the remedy for the bytes of a file that are no UTF-8, for the end of a message."""
+    if packed := [hint for mark, hint in PACKED.items() if data.startswith(mark)]:
+        return packed[0]
+    nuls, start = data.count(b"\0", 0, 4096), data[:4096]
+    if data.startswith(MARKS) or nuls > len(start) / 100:
+        return UTF16
+    return NUL if nuls else LATIN1
 
 
 def clean(text: str) -> str:

@@ -43,6 +43,7 @@ def print_choices(
     """Print the settings of a run that begins; `chosen`: whether its tokenizers are new ones."""
     units = SOURCE_KINDS[config.source].unit
     left = f", {origin.dropped:,} left out as too long or empty" if origin.dropped else ""
+    left += f", {origin.unusable:,} lines without a pair left out" if origin.unusable else ""
     texts = SOURCE_KINDS[config.source].tokens
     longest = f"--set max_{'source' if texts else 'target'}_length=N" if target else ""
     print_choice("learned", f"{origin.train:,} {units}{left}", longest)

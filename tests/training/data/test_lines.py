@@ -1,11 +1,14 @@
 """Lines of files, held to what Python's csv module and unicodedata make of them, and to lists."""
 
+import bz2
 import csv
 import gzip
 import io
+import lzma
 import os
 import random
 import time
+import zipfile
 
 import pytest
 
@@ -79,6 +82,35 @@ def test_other_encodings_are_one_clear_line(tmp_path, encoding):
         assert f"iconv -f {'UTF-16' if encoding.startswith('utf') else 'LATIN1'}" in one_line(error)
 
 
+def in_archive(data):
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        archive.writestr("sheet1.xml", data)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (gzip.compress, "packed by gzip, and is unpacked where its name ends in .gz"),
+        (bz2.compress, "packed by bzip2: bunzip2 unpacks it"),
+        (lzma.compress, "packed by xz: unxz unpacks it"),
+        (in_archive, "a ZIP archive, as spreadsheets are: save it as text"),
+        (lambda data: data + b"a\0b\tc\n", r"without NUL characters: tr -d '\000'"),
+        (lambda data: b"\0" + data, r"without NUL characters: tr -d '\000'"),
+    ],
+)
+def test_files_that_are_no_text_are_called_what_they_are(tmp_path, made, said):
+    data = made("".join(f"{a}\té{b}\n" for a, b in PAIRS).encode())
+    path = write(tmp_path / "pairs.tsv", data)
+    for read in (read_split, surveyed, sample_pairs):
+        with pytest.raises(CorpusError) as error:
+            read(f"tsv:{path}")
+        assert said in one_line(error)
+    (tmp_path / "pairs.tsv.gz").write_bytes(b"a\tb\n")
+    with pytest.raises(CorpusError, match=r"Not a gzipped file.*rename it where it is not packed"):
+        read_split(f"tsv:{tmp_path / 'pairs.tsv.gz'}")
+
+
 def test_a_line_ends_with_a_line_feed_alone(tmp_path):
     separators = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
     sources = [f"a{separator}b" for separator in separators]
@@ -143,7 +175,8 @@ def test_a_large_file_without_pairs_is_not_read_whole(tmp_path, content):
 
 def test_a_third_column_is_said_or_refused(tmp_path):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i}\tt{i}\tCC {i}\n" for i in range(97)))
-    assert surveyed(f"tsv:{path}").notes == (f"tsv:{path}: columns after the second are not read",)
+    (note,) = surveyed(f"tsv:{path}").notes
+    assert note.startswith(f"tsv:{path}: columns after the second are not read: cut -f")
     assert surveyed(f"multiref:{path}").notes == ()
     rows = [f"lemma{i % 13}\tform{i}\tV;{i % 7}\n" for i in range(91)]
     write(path, "".join(rows))
@@ -209,6 +242,17 @@ def test_dictionaries_are_read_without_their_notes(tmp_path, capsys, name, times
     assert sample_pairs(f"tsv:{path}")[1] == LEXICON * times
 
 
+@pytest.mark.parametrize("pair", [("word(2)", "W ER D"), ('"a"', '"b ""c"""')])
+def test_two_files_are_read_as_they_are(tmp_path, capsys, pair):
+    rows = [pair, ("ab", "A B"), ("ba", "B A")] if "word" in pair[0] else [pair] * 3
+    path = write(tmp_path / "pairs.tsv", "".join(f"{a}\t{b}\n" for a, b in rows * 40))
+    assert pair not in read_split(f"tsv:{path}").pairs()
+    assert "parallel:SOURCE,TARGET, are read as they are" in capsys.readouterr().out
+    files = [write(tmp_path / str(n), "".join(f"{row[n]}\n" for row in rows * 40)) for n in (0, 1)]
+    assert read_split(f"parallel:{files[0]},{files[1]}").pairs() == rows * 40
+    assert capsys.readouterr().out == ""
+
+
 def test_texts_like_notes_stay_where_there_is_no_dictionary(tmp_path, capsys):
     pairs = [(f"f({i})", f"Nummer {i} # von vielen, ;;; {i}") for i in range(300)]
     path = write(tmp_path / "pairs.tsv", "".join(f"{a}\t{b}\n" for a, b in pairs))
@@ -233,6 +277,7 @@ def test_texts_like_notes_stay_where_there_is_no_dictionary(tmp_path, capsys):
         ("a house → une maison {}", "arrows"),
         ("a house = une maison {}", "equals signs"),
         ("a house – une maison {}", "dashes"),
+        ('{{"en": "a house, {}", "fr": "une maison"}}', "braces of JSON"),
     ],
 )
 def test_other_separators_are_told(tmp_path, line, name):
@@ -251,6 +296,7 @@ def test_other_separators_are_told(tmp_path, line, name):
     [
         *("source\ttarget", '"Word"\t"Phones"', "en\tfr", "English\tFrench", "Quelle\tZiel"),
         *("anglais\tfrançais", "src_text\ttgt_text", "en_US\tcy_GB", "#source\ttarget", "0\t1"),
+        "Source text\tTarget sentence",
     ],
 )
 def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
