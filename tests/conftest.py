@@ -18,6 +18,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
+    # Files of slow tests first: workers take whole files, and the last one decides when all end.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
         return
     for item in items:
