@@ -22,6 +22,7 @@ from training.data.rules import (
     category_of,
     encoding_hint,
     input_name,
+    number_hint,
     parse_number,
     table_notes,
     table_rows,
@@ -59,7 +60,7 @@ class Table(dict[str, dict[str, list[str]]]):
                             missing.setdefault(column, []).append((line, cell))
         cells_of_time = itertools.chain.from_iterable(each[TIME] for each in self.values())
         times = [time for cell in cells_of_time if (time := parse_number(cell)) is not None]
-        yield from table_notes(self.name, missing, times)
+        yield from table_notes(self.name, self, missing, times)
 
 
 def read_table(path: str | Path, person: str, time: str) -> Table:
@@ -167,7 +168,8 @@ def history_columns(
         raise ValueError("the time of an event is missing")
     for time, after in itertools.pairwise(numbers[TIME]):
         if after < time:
-            raise ValueError(f"the times of a history go back, from {time:g} to {after:g}")
+            back = f"go back, from {time:g} to {after:g}"
+            raise ValueError(f"the times of a history {back}: sort its events by time")
     if absent := dict.fromkeys(name.partition("__")[0] for name in names if name not in numbers):
         raise ValueError(
             f"a history has no {', '.join(absent)}, which the model reads; it has "
@@ -232,5 +234,6 @@ def _number(column: str, cell: float | str | None) -> float:
         with suppress(ValueError, TypeError, OverflowError):
             number = float(cell)
     if number is None or abs(number) > MOST_NUMBER:
-        raise ValueError(f"expected {column} to be a number, -1e30 to 1e30. Received: {cell!r}")
+        wanted = f"a number, -1e30 to 1e30{number_hint(text)}"
+        raise ValueError(f"expected {column} to be {wanted}. Received: {cell!r}")
     return number

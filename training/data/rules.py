@@ -167,6 +167,29 @@ def category_of(cell: str) -> str:
     return unicodedata.normalize("NFC", whole[1] if whole else cell)
 
 
+def alike(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return pairs of texts that differ in form alone, as F and f, 1.5 and 1.50 or 7 and 007."""
+    forms: dict[str | float, str] = {}
+    pairs = []
+    for text in texts:
+        number = parse_number(category_of(text))
+        folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+        first = forms.setdefault(folded if number is None else number, text)
+        if first != text:
+            pairs.append((first, text))
+    return pairs
+
+
+def number_hint(cell: str) -> str:
+    """Return how a cell that is no number could be one, "" where that is not known."""
+    hints = {
+        r"[-+]?\d+,\d+": " with a decimal point",
+        r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*": ", such as days since the first date",
+        r"[<>≤≥~].*": ", or missing",
+    }
+    return next((hint for form, hint in hints.items() if re.fullmatch(form, cell)), "")
+
+
 def table_rows(lines: Iterable[str], table: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line and cells of the header of a table in CSV, and of each row that is not blank.
 
@@ -191,15 +214,23 @@ def table_rows(lines: Iterable[str], table: str) -> Iterator[tuple[int, list[str
 
 
 def table_notes(
-    table: str, missing: Mapping[str, Sequence[tuple[int, str]]], times: Sequence[float]
+    table: str,
+    ids: Iterable[str],
+    missing: Mapping[str, Sequence[tuple[int, str]]],
+    times: Sequence[float],
 ) -> Iterator[str]:
-    """Yield a line for each column with cells taken as missing, and one where times are rounded.
+    """Yield lines for ids that look alike, cells taken as missing by column, and rounded times.
 
     Args:
         table: the table's name.
+        ids: each once.
         missing: of each column the lines and texts of those cells but SILENT ones.
         times: those of all events, one history after another.
     """
+    if pairs := alike(ids):
+        (first, other), *_ = pairs
+        two = f"{first!r} and {other!r} are two"
+        yield f"{table}: {len(pairs)} ids are others in form alone: {two}"
     for column, cells in missing.items():
         (line, text), count = min(cells), len(cells)
         counted = "1 cell is" if count == 1 else f"{count} cells are"

@@ -169,6 +169,9 @@ def test_of_two_values_at_one_time_the_known_one_holds(tmp_path, capsys):
     [
         (WIDE.replace("died", "dead"), ABOUT, "has no column 'died', the outcome of .*it has pat"),
         (WIDE.replace("a,20", "a,5"), ABOUT, "line 5: the time of a goes back from 10 to 5"),
+        (WIDE.replace("b,3", "b,3.1.2020"), ABOUT, "line 4: .* as days since .*: 3.1.2020"),
+        (WIDE.replace("4.5", '"4,5"'), ABOUT, "line 5: .* with a decimal point.*: 4,5"),
+        (WIDE, "id = patient", 'cannot read .*: expected id = "patient", time ='),
         (WIDE.replace("a,10", "a,soon"), ABOUT, "line 3: expected day to be a number.*soon"),
         (WIDE.replace("f,0", "f,2"), ABOUT, "line 3: expected died to be 0, 1 or missing.*: 2"),
         (WIDE.replace("b,3,2,m,1", "b,3"), ABOUT, "line 4: expected 5 columns. Received: 2"),
@@ -309,6 +312,7 @@ def test_tables_are_refused_by_training_and_client_alike(text, encoding, said, t
         ("1,0,a b", "2,1,a  b", "'a  b' and 'a b' are two categories of sex"),
         ("1,0,1.5", "2,1,1.50", "'1.5' and '1.50' are two categories of sex"),
         ("1,0,f", "1.0,1,m", "1 ids are others in form alone: '1' and '1.0' are two"),
+        ("p,0,f", "P,1,m", "1 ids are others in form alone: 'p' and 'P' are two"),
     ],
 )
 def test_categories_and_ids_that_differ_in_form_alone_are_two_and_told(
@@ -325,12 +329,24 @@ def test_what_a_table_is_taken_for_is_told_as_in_training(tmp_path, capsys):
     cells = ["1.5", "unknown", "", "?", "2", "NA", "3"]
     sexes = ["f", "m", "null", "NA", "", "N/A", "unknown"]  # of which the last one is a category
     pairs = enumerate(zip(cells, sexes, strict=True))
-    rows = [f"p{n % 2},{1_700_000_000 + n},{x},{sex},{n % 2}\n" for n, (x, sex) in pairs]
+    rows = [f"{'pP'[n % 2]},{1_700_000_000 + n},{x},{sex},{n % 2}\n" for n, (x, sex) in pairs]
     path = write(tmp_path, "patient,day,bili,sex,died\n" + "".join(rows))
     names = ["time", *read_table(path).schema.inputs()]
     wanted = sorted(capsys.readouterr().err.splitlines())
-    begins = [line.removeprefix(f"{path}: ")[:28] for line in wanted]
-    assert begins == ["2 cells are taken as missing"] * 2 + ["5 of 7 times are rounded, to"]
-    assert wanted[1].endswith("in sex: line 4, 'null'")
+    begins = [line.removeprefix(f"{path}: ")[:15] for line in wanted]
+    assert begins == ["1 ids are other", *["2 cells are tak"] * 2, "5 of 7 times ar"]
+    assert wanted[2].endswith("in sex: line 4, 'null'")
     assert sorted(client.read_table(path, "patient", "day").notes(names)) == wanted
-    assert list(client.read_table(path, "patient", "day").notes(["time"])) == wanted[2:]
+    assert list(client.read_table(path, "patient", "day").notes(["time"])) == [wanted[0], wanted[3]]
+
+
+def test_the_columns_and_lengths_of_histories_are_printed_with_their_ways_out(tmp_path, capsys):
+    config = Config(source="events", data="events:visits.csv", max_events=2)
+    EventSource.make(config, read_table(write(tmp_path, WIDE)))
+    said = [re.sub(" {3,}", " | ", line) for line in capsys.readouterr().out.splitlines()]
+    assert said == [
+        "events:visits.csv: 3 examples of 2 ids, 67% came true",
+        "  numbers | bili | columns of the TOML file",
+        "  categories sex (f, m) | categories of the TOML file",
+        "  events | 1 to 3 in a history, of which the last 2 are read | --set max_events=N",
+    ]

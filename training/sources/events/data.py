@@ -60,9 +60,10 @@ def load_training(
     train, dev = everything.of_people(range(1, 10), 10), everything.of_people(range(1), 10)
     for part in (train, dev):
         if len(np.unique(part.labels)) < 2:
+            ids, true = len(np.unique(everything.people)), np.count_nonzero(everything.labels)
             raise CorpusError(
-                f"{spec} has too few ids for a dev set with both outcomes, 0 and 1: "
-                f"{len(np.unique(everything.people))}"
+                f"{spec} has too few ids for a dev set with both outcomes, 0 and 1: {ids}, and "
+                f"{true} of {len(everything.labels)} outcomes are 1"
             )
     return train.select(chosen(len(train.labels), limit, seed)), dev
 

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from training.command.files import read_json, write_json
+from training.command.progress import print_choice
 from training.config.schema import Config
 from training.data.rules import MOST_NUMBER
 from training.data.store import Sequences
@@ -64,6 +65,25 @@ def last_events(data: Histories, most: int) -> Sequences:
     return Sequences(values, data.ends - lengths, lengths.astype(np.int32), np.nan)
 
 
+def print_histories(config: Config, data: Histories) -> None:
+    """Print what histories to learn from are: the head of the block of choices."""
+    ids, share = len(np.unique(data.people)), data.labels.mean()
+    print(f"{config.data}: {len(data.labels):,} examples of {ids:,} ids, {share:.0%} came true")
+    columns, way_out = data.schema.columns, "of the TOML file" * config.data.startswith("events:")
+    numbers = ", ".join(name for name, categories in columns.items() if categories is None)
+    shown = (
+        f"{name} ({', '.join(each[:9])}{', …' * (len(each) > 9)})"
+        for name, each in columns.items()
+        if each
+    )
+    print_choice("numbers", numbers or "none", way_out and f"columns {way_out}")
+    print_choice("categories", ", ".join(shown) or "none", way_out and f"categories {way_out}")
+    lengths, most = data.ends - data.starts, config.max_events
+    read = "all" if lengths.max() <= most else f"the last {most:,}"
+    told = f"{lengths.min():,} to {lengths.max():,} in a history, of which {read} are read"
+    print_choice("events", told, "--set max_events=N")
+
+
 class EventSource(Source):
     """Tables of events: numbers in columns, with times, of which the last `most` are read."""
 
@@ -87,7 +107,11 @@ class EventSource(Source):
 
     @classmethod
     def make(cls, config: Config, data: Histories) -> EventSource:
-        """Return the source of the columns of these histories, whose statistics a model gets."""
+        """Return the source of the columns of these histories, whose statistics a model gets.
+
+        The columns and the length of the histories are printed.
+        """
+        print_histories(config, data)
         return cls(data.schema, config.max_events, data)
 
     @classmethod

@@ -29,7 +29,6 @@ import math
 import re
 import sys
 import tomllib
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -40,14 +39,17 @@ from training.data.rules import (
     MISSING,
     PLACEHOLDERS,
     SILENT,
+    alike,
     category_of,
     input_name,
+    number_hint,
     parse_number,
     table_notes,
     table_rows,
 )
 from training.sources.events.histories import Histories, Schema
 
+_EXAMPLE = 'id = "patient", time = "day" and outcome = "died", a line each'
 MOST_CATEGORIES = 50  # of a column that is not declared as one of categories
 _LIKE_NUMBER = re.compile(r"[-+<>=≤≥~]*\s*[.,]?\d[\d.,_' ]*(e[-+]?\d+)?\s*%?", re.IGNORECASE)
 Rows = list[tuple[int, dict[str, str]]]  # the line of each, and its cells by column
@@ -115,12 +117,12 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
             if outcome.lower() in MISSING:
                 continue
             if outcome not in ("0", "1", "0.0", "1.0"):
-                wanted = f"expected {about.outcome} to be 0, 1 or missing. Received: {outcome}"
-                raise about.wrong(line, wanted)
+                wanted = f"{about.outcome} to be 0, 1 or missing, 1 where it came true"
+                raise about.wrong(line, f"expected {wanted}. Received: {outcome}")
             examples.append((start, len(times), float(outcome), person))
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about.outcome!r}")
-    for note in table_notes(str(path), missing, times):
+    for note in table_notes(str(path), people, missing, times):
         print(note, file=sys.stderr)
     return Histories.of(schema, times, values, examples)
 
@@ -128,13 +130,11 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
 def _read_about(path: Path) -> About:
     file = path.with_name(path.name.removesuffix(".gz")).with_suffix(".toml")
     if not file.is_file():
-        raise CorpusError(
-            f"{path} needs {file} beside it, which names its columns: id, time, outcome"
-        )
+        raise CorpusError(f"{path} needs {file} beside it, which names its columns: {_EXAMPLE}")
     try:
         about = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CorpusError(f"cannot read {file}: {error}") from None
+        raise CorpusError(f"cannot read {file}: {error}: expected {_EXAMPLE}") from None
     keys = [each.name for each in fields(About)][2:]
     lists = keys[-3:]
     if unknown := [key for key in about if key not in keys]:
@@ -216,7 +216,10 @@ def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
             raise about.wrong(line, f"the {about.id}, whose row it is, is missing")
         history = people.setdefault(person, [])
         if history and time < (before := history[-1].time):
-            raise about.wrong(line, f"the time of {person} goes back from {before:g} to {time:g}")
+            back = (
+                f"goes back from {before:g} to {time:g}: sort the rows of each {about.id} by time"
+            )
+            raise about.wrong(line, f"the time of {person} {back}")
         if not (about.name and history and history[-1].time == time):
             history.append(_Event(line, time, {}))
         cells = {row[about.name]: row[about.value]} if about.name else row
@@ -228,11 +231,6 @@ def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
                 if text != known.text:
                     clashes.append(f"{name} of {person}, lines {known.line} and {line}")
             history[-1].cells[name] = _Cell(line, text)
-    forms: dict[str, str] = {}
-    alike = [id_ for id_ in people if forms.setdefault(category_of(id_), id_) != id_]
-    for id_ in alike[:1]:
-        pair = f"{forms[category_of(id_)]!r} and {id_!r} are two"
-        print(f"{about.table}: {len(alike)} ids are others in form alone: {pair}", file=sys.stderr)
     if clashes:
         told = f"{len(clashes)} values differ at one time, the last holds: {clashes[0]}"
         print(f"{about.table}: {told}", file=sys.stderr)
@@ -278,16 +276,11 @@ def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None
             raise CorpusError(
                 f"{about.table}: {name} has {len(categories)} categories, such as "
                 f"{categories[0]!r}: expected numbers, at most {MOST_CATEGORIES} categories, "
-                f"{declare}"
+                f"{declare}, or leave {name} out of its columns = […]"
             )
-    forms: dict[str | float, str] = {}
-    for category in categories:
-        number = parse_number(category)
-        folded = " ".join(unicodedata.normalize("NFKC", category).casefold().split())
-        first = forms.setdefault(folded if number is None else number, category)
-        if first != category:
-            two = f"{first!r} and {category!r} are two categories of {name}"
-            print(f"{about.table}: {two}", file=sys.stderr)
+    for first, other in alike(categories):
+        two = f"{first!r} and {other!r} are two categories of {name}"
+        print(f"{about.table}: {two}", file=sys.stderr)
     return categories
 
 
@@ -319,6 +312,6 @@ def _found(text: str, categories: list[str]) -> str | None:
 def _number(about: About, name: str, cell: _Cell, least: float = -1e30) -> float:
     number = parse_number(cell.text)
     if number is None or number < least:
-        wanted = f"expected {name} to be a number, {least:g} to 1e30. Received: {cell.text}"
-        raise about.wrong(cell.line, wanted)
+        wanted = f"a number, {'0' if least == 0 else '-1e30'} to 1e30{number_hint(cell.text)}"
+        raise about.wrong(cell.line, f"expected {name} to be {wanted}. Received: {cell.text}")
     return number
