@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install-backends test coverage test-slow test-all test-guides test-benchmarks test-benchmarks-nightly test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo install-backends test coverage test-slow test-guides test-benchmarks test-benchmarks-nightly test-choices test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,19 +32,16 @@ demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-f
 	$(BIN)/python -m serving.demo $(or $(TASK),$(PAIR)) --output $(if $(TASK),demo/$(TASK),$(DEMO))
 
 # Each program that XLA compiles runs once. The workers share the cores: an op splits its work in vain.
-test test-slow test-lab test-all: export XLA_FLAGS = --xla_backend_optimization_level=0
-test test-slow test-lab test-all: export TF_NUM_INTRAOP_THREADS = 1
+test test-slow test-lab: export XLA_FLAGS = --xla_backend_optimization_level=0
+test test-slow test-lab: export TF_NUM_INTRAOP_THREADS = 1
 BY_FILE = --dist loadfile --no-loadscope-reorder
 PYTEST = $(BIN)/python -m pytest -q -n 3 $(BY_FILE) tests $(patsubst %,--ignore=tests/%,backends page batch benchmarks choices)
-test: $(STAMP)  ## run the tests on TensorFlow
-	$(PYTEST) --ignore=tests/lab -m "not slow"
+# Workers start, and models are trained and exported, once for all of ALL=1.
+test: $(STAMP)  ## run the tests on TensorFlow (ALL=1: those of test-slow and test-lab, too)
+	$(PYTEST) $(if $(ALL),,--ignore=tests/lab -m "not slow")
 
 test-slow: $(STAMP)  ## run the tests that `make test` leaves out
 	$(PYTEST) --ignore=tests/lab -m slow
-
-# Workers start, and models are trained and exported, once for all.
-test-all: $(STAMP)  ## run what `make test test-slow test-lab` runs, in one go
-	$(PYTEST)
 
 .venv/coverage-installed: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[coverage]'
