@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.keras_attention.padding import assert_padding_changes_nothing
+from tests.keras_attention.pages import assert_padding_changes_nothing
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 

@@ -1,21 +1,17 @@
 """The code of README, home page and layers' guide runs as it stands, and does what it says."""
 
-import re
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
+from tests.keras_attention import pages
 from tests.keras_attention.helpers import array
-from tests.keras_attention.padding import assert_padding_changes_nothing
 
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(ROOT / each for each in ("README.md", "docs/index.md", "docs/guides/layers.md"))
-README, HOME, LAYERS = (
-    re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for page in PAGES
-)
+README, HOME, LAYERS = map(pages.blocks, PAGES)
 
 
 def an_encoder_decoder(names):
@@ -105,7 +101,6 @@ def test_an_example_runs_as_it_stands(number, tmp_path, monkeypatch):
     if keras.backend.backend() == "tensorflow":  # a graph of so few steps takes seconds to trace
         eager = property(lambda model: True, lambda model, value: None)
         monkeypatch.setattr(keras.Model, "run_eagerly", eager)
-    names = {}
-    exec(compile(EXAMPLES[number], f"example {number}", "exec"), names)
-    assert assert_padding_changes_nothing(names) >= (CHECKS[number] in WITH_PADDING)
+    names = pages.run(EXAMPLES[number], f"example {number}")
+    assert pages.assert_padding_changes_nothing(names) >= (CHECKS[number] in WITH_PADDING)
     CHECKS[number](names)

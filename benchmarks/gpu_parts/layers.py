@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 def measure(tiny: bool) -> Iterator[dict[str, Any]]:
     """Give a row a precision and layer: its largest difference, in units of its largest value."""
-    command = [sys.executable, "-m", "tests.keras_attention.precision", *(["3"] if tiny else [])]
+    command = [sys.executable, "-m", "tests.keras_attention.zoo", *(["3"] if tiny else [])]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
             if line.startswith('{"case"'):

@@ -4,7 +4,6 @@ To record, on purpose, what is new or has changed: `python -m tests.keras_attent
 """
 
 import json
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -12,8 +11,6 @@ import pytest
 
 from tests.keras_attention import zoo
 from tests.keras_attention.helpers import array, assert_close, weight_gradients, weighted_sum
-
-GOLD = Path(__file__).with_name("gold.json")
 
 
 def results(name):
@@ -39,12 +36,12 @@ def assert_recorded(found, expected):
 
 @pytest.mark.parametrize("name", zoo.LAYERS)
 def test_outputs_and_gradients_are_those_recorded(name):
-    assert_recorded(results(name), json.loads(GOLD.read_text())[name])
+    assert_recorded(results(name), json.loads(zoo.GOLD.read_text())[name])
 
 
 if __name__ == "__main__":
     assert keras.backend.backend() == "tensorflow"
-    before, record = json.loads(GOLD.read_text()), {}
+    before, record = json.loads(zoo.GOLD.read_text()), {}
     for name in zoo.LAYERS:
         found = results(name)
         record[name] = before.get(name, {})
@@ -53,4 +50,4 @@ if __name__ == "__main__":
         except AssertionError:
             record[name] = {key: [float(f"{x:.7g}") for x in xs] for key, xs in found.items()}
     lines = (f"{json.dumps(name)}: {json.dumps(values)}" for name, values in record.items())
-    GOLD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    zoo.GOLD.write_text("{\n" + ",\n".join(lines) + "\n}\n")

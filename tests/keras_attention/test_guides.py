@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_attention import backend
+from tests.keras_attention import pages
 from tests.keras_attention.helpers import array, assert_close, normal
-from tests.keras_attention.padding import assert_padding_changes_nothing
 
 # How many models read sequences that may be padded.
 WITH_PADDING = {
@@ -30,13 +30,11 @@ def learns(test):
 def run(guide):
     """Run all blocks of a guide; return what is there after each. Padding must change nothing."""
     found, names, models = [], {}, {}
-    text = (GUIDES / guide).read_text(encoding="utf-8")
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        names = {} if re.match("import (keras|numpy)", block) else dict(names)
-        exec(compile(block, guide, "exec"), names)
+    for block in pages.blocks(GUIDES / guide):
+        names = pages.run(block, guide, {} if re.match("import (keras|numpy)", block) else names)
         found.append(names)
         models |= {id(x): x for x in names.values() if isinstance(x, keras.Model)}
-    checked = assert_padding_changes_nothing(models)
+    checked = pages.assert_padding_changes_nothing(models)
     assert checked >= WITH_PADDING.get(guide, 0), f"{checked} models of {guide}"
     return found
 

@@ -1,4 +1,6 @@
-"""Padding changes no answer of a model: a check for every example."""
+"""The code of a page, run as it stands; padding changes no answer of the models in it."""
+
+import re
 
 import keras
 import numpy as np
@@ -6,6 +8,18 @@ import numpy as np
 from tests.keras_attention.helpers import array
 
 LENGTH, MORE = 4, 3
+
+
+def blocks(page):
+    """The Python blocks of a page of Markdown."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run(block, where, names=None):
+    """Run a block, with the names of blocks before it; return all names."""
+    names = dict(names or {})
+    exec(compile(block, str(where), "exec"), names)
+    return names
 
 
 def assert_padding_changes_nothing(names):
