@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from training.data.columns import Form, form_of, is_header
 from training.data.pair_files import CorpusError, Split, open_data
-from training.data.rules import LATIN1, MARKS, NUL, PACKED, encoding_hint
+from training.data.rules import LATIN1, NO_TEXT, NUL, encoding_hint
 from training.data.specs import Spec
 
 BLOCK_BYTES = 4 << 20
@@ -182,7 +182,7 @@ def read_split(spec: Spec, form: Form | None = None) -> Split:
 def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     """Return the file; raise CorpusError for no UTF-8 at once, or lines that end in CR alone."""
     start = file.peek(4096)[:4096]
-    if start.startswith((*MARKS, *PACKED)) or b"\0" in start:
+    if start.startswith(tuple(NO_TEXT)) or b"\0" in start:
         raise CorpusError(f"{path}, line 1: expected UTF-8 text{encoding_hint(start)}")
     if b"\n" not in start and b"\r" in start.rstrip():
         raise CorpusError(f"{path}: lines end in CR alone: expected LF, or CR and LF")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import UserError
-from training.data.rules import MARKS, encoding_hint
+from training.data.rules import NO_TEXT, encoding_hint
 
 Links = frozenset[tuple[int, int]]
 
@@ -151,7 +151,7 @@ def read_text(path: Path) -> str:
 
 def decoded(data: bytes, name: str | Path) -> str:
     """Return the text of bytes; a CorpusError, with the file's name, where they are no UTF-8."""
-    wrong = 0 if data.startswith(MARKS) else data.find(b"\0", 0, 4096)
+    wrong = 0 if data.startswith(tuple(NO_TEXT)) else data.find(b"\0", 0, 4096)
     if wrong < 0:
         try:
             return data.decode("utf-8-sig")

@@ -71,8 +71,8 @@ LATIN1 = (
     ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it; else name its encoding, "
     "such as CP1252, GBK or SHIFT-JIS"
 )
-MARKS = (b"\xff\xfe", b"\xfe\xff")
-PACKED = {
+NO_TEXT = {
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), UTF16),
     b"\x1f\x8b": ": it is packed by gzip, and is unpacked where its name ends in .gz",
     b"(\xb5/\xfd": ": it is packed by Zstandard: unzstd unpacks it",
     b"BZh91AY": ": it is packed by bzip2: bunzip2 unpacks it",
@@ -106,10 +106,10 @@ def goes_on(text: str) -> bool:
 
 def encoding_hint(data: bytes) -> str:
     """Return the remedy for the bytes of a file that are no UTF-8, for the end of a message."""
-    if packed := [hint for mark, hint in PACKED.items() if data.startswith(mark)]:
-        return packed[0]
+    if hints := [hint for mark, hint in NO_TEXT.items() if data.startswith(mark)]:
+        return hints[0]
     nuls, start = data.count(b"\0", 0, 4096), data[:4096]
-    if data.startswith(MARKS) or nuls > len(start) / 100:
+    if nuls > len(start) / 100:
         return UTF16
     return NUL if nuls else LATIN1
 

@@ -27,11 +27,11 @@ def named(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def rules() -> str:
-    """Return `rules.js`: the constants of `training.data.rules`, for JavaScript."""
+    """Return `rules.js`: the texts, numbers and sets of `training.data.rules`, for JavaScript."""
     values = {
         name: sorted(value) if isinstance(value, frozenset) else value
         for name, value in vars(table).items()
-        if name.isupper() and not name.startswith("_") and not isinstance(value, re.Pattern)
+        if name.isupper() and name[0] != "_" and not isinstance(value, re.Pattern | dict)
     }
     text = "// Made of training/data/rules.py, which explains each.\n"
     for name, value in values.items():
