@@ -105,6 +105,8 @@ def test_a_file_that_is_no_image_is_one_clear_line(kind, source, pixels, tmp_pat
         source.rows([good, path, good])
     assert str(caught.value).startswith(f"{path} {said}")
     assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=f"^2 of 3 images cannot be read: {path} {said}.*; {path}"):
+        source.rows([path, good, path])
 
 
 def test_all_broken_images_of_a_batch_are_named(source, pixels):

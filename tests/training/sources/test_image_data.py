@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
@@ -125,10 +125,10 @@ def test_a_name_has_its_splits_and_more_of_one_begins_as_less_of_it():
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        (None, r"has no labels.tsv, a line `file TAB text` for each image; it has 1 images"),
+        (None, "has no labels.tsv, a line `file TAB text` for each image.* it has 1 images"),
         ("", "labels.tsv is empty"),
         ("a.png 7\n", "line 1: expected file TAB text"),
-        ("a.png\t7\n\nb.png\t8\n", "line 3: there is no file"),
+        ("a.png\t7\n\nb.png\t8\n" * 2, "line 3: there is no file .*b.png; 2 of 4 lines are"),
         ("a.png\t \n", "line 1: expected file TAB text"),
         ("a.png\t7\tAnna\n", "line 1: expected file TAB text"),
     ],
@@ -141,6 +141,18 @@ def test_a_folder_that_is_none_of_images_is_one_clear_line(labels, said, tmp_pat
         images.load(f"images:{tmp_path}", "train")
     with pytest.raises(CorpusError, match="is no folder of images"):
         images.load(f"images:{tmp_path}/none", "train")
+
+
+def test_lines_without_an_image_are_left_out_and_told(tmp_path, capsys):
+    folder_of(tmp_path, (5, 3), "7", count=30)
+    good = (tmp_path / "labels.tsv").read_text()
+    (tmp_path / "labels.tsv").write_text(f"file\ttext\n{good}none.png\t7\n0.png\t\n")
+    train, dev = images.load_training(f"images:{tmp_path}")
+    assert (len(train.sources) + len(dev.sources), train.unusable, dev.unusable) == (30, 3, 0)
+    images.load(f"images:{tmp_path}", "test")
+    (said,) = capsys.readouterr().out.splitlines()
+    assert "line 1: there is no file" in said
+    assert "; 3 of 33 lines are without an image, and left out" in said
 
 
 def test_labels_in_quotes_are_read_as_those_of_texts(tmp_path):
@@ -249,6 +261,11 @@ def test_the_size_of_a_jpeg_is_not_its_thumbnails():
     thumbnail = b"Exif\0\0" + jpeg((20, 10))
     assert size_of(jpeg((333, 77), exif=thumbnail)) == (333, 77)
     assert size_of(jpeg((333, 77), progressive=True)) == (333, 77)
+    for orientation in range(1, 9):  # from 5 on, the image lies on its side
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        upright = Image.open(io.BytesIO(jpeg((30, 70), exif=exif)))
+        assert size_of(jpeg((30, 70), exif=exif)) == ImageOps.exif_transpose(upright).size
     cmyk = io.BytesIO()
     Image.new("CMYK", (5, 7)).save(cmyk, "JPEG")
     assert size_of(cmyk.getvalue()) == (5, 7)

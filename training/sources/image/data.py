@@ -7,18 +7,21 @@ whole whichever split is asked for.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from training.data.columns import QUOTED, Quotes
-from training.data.lines import unquoted
+from training.data.lines import MOST_UNUSABLE, Skipped, unquoted
 from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
 from training.data.rules import clean
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS
 from training.sources.kinds import check_data
 
+_ENDINGS = (".png", ".jpg", ".jpeg")
 # Of each split, the number of examples and the seed.
 _MADE = {
     "digits": {"train": (30_000, 1), "dev": (500, 2), "test": (2_000, 3)},
@@ -64,7 +67,7 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     held_out = held_out or [numbers.index(min(numbers))]
     trained = [i for i in range(len(numbers)) if i not in {*held_out}]
     train = sample(everything.select(trained), limit or None, seed)
-    return train, everything.select(held_out[:1000])
+    return train, replace(everything.select(held_out[:1000]), unusable=0)  # counted once
 
 
 def _folder(spec: str) -> Path:
@@ -76,12 +79,20 @@ def _read_folder(folder: Path) -> Split:
         raise CorpusError(f"{folder} is no folder of images")
     labels = folder / LABELS
     if not labels.is_file():
-        images = sum(path.suffix.lower() in (".png", ".jpg", ".jpeg") for path in folder.iterdir())
+        named = [path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS]
+        images = f"{len(named)} images in {len({path.parent for path in named})} folders"
+        others = [f", and {path.name}" for path in folder.glob("*abels.*") if path.is_file()]
         raise CorpusError(
-            f"{folder} has no {LABELS}, a line `file TAB text` for each image; it has {images} "
-            "images"
+            f"{folder} has no {LABELS}, a line `file TAB text` for each image, which "
+            f"docs/sources.md shows how to write; it has {images}{''.join(others)}"
         )
-    split = Split([], [])
+    return _read_labels(folder.absolute(), labels.stat().st_mtime_ns)
+
+
+@functools.lru_cache(1)
+def _read_labels(folder: Path, _: int) -> Split:
+    """Read the labels of a folder, remembered until they change; what is left out is printed."""
+    labels, split, skipped = folder / LABELS, Split([], []), Skipped()
     content, quotes = read_text(labels), Quotes()
     quotes.add(content.encode())
     if quotes.are_form():
@@ -92,11 +103,20 @@ def _read_folder(folder: Path) -> Split:
         if not line.strip():
             continue
         name, _, text = line.partition("\t")
-        if not text.strip() or "\t" in text.strip():
-            raise CorpusError(f"{labels}, line {number}: expected file TAB text")
         path = folder / name
-        if not path.is_file():
-            raise CorpusError(f"{labels}, line {number}: there is no file {path}")
-        split.sources.append(path)
-        split.references.append([clean(text)])
-    return split
+        if not text.strip() or "\t" in text.strip():
+            skipped.add("expected file TAB text", number)
+        elif not path.is_file():
+            skipped.add(f"there is no file {path}", number)
+        else:
+            split.sources.append(path)
+            split.references.append([clean(text)])
+    if not (unusable := skipped.unusable):
+        return split
+    reason, line = min(skipped.first.items(), key=lambda item: item[1])
+    total = len(split.sources) + unusable
+    told = f"{labels}, line {line}: {reason}; {unusable} of {total} lines are without an image"
+    if not split.sources or unusable > max(1, MOST_UNUSABLE * total):
+        raise CorpusError(told)
+    print(f"{told}, and left out", flush=True)
+    return replace(split, unusable=unusable)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
-import struct
 import unicodedata
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from training.command.errors import ConfigError
 from training.command.progress import print_choice
@@ -31,8 +34,7 @@ FEW_IMAGES = 3_000  # as of texts, whose batches are small
 MOST_CHARACTERS = 300
 MOST_ALIGNED = 1 << 19  # columns of the characters of a batch: 2 GiB of memory
 LINES = PRESETS / "own" / "lines.toml"
-# The frame of a JPEG; a thumbnail has one of its own.
-_FRAME = re.compile(rb"\xff[\xc0-\xc2]\0[\x0b\x11\x14]\x08(..)(..)", re.DOTALL)
+_ORIENTATION = 0x0112  # EXIF's tag; from 5 to 8 the image lies on its side
 
 
 def parse_convolutions(config: Config) -> list[tuple[int, int, int, int]]:
@@ -72,14 +74,14 @@ def grid_size(config: Config) -> tuple[int, int]:
 
 
 def size_of(file: bytes | Path) -> tuple[int, int]:
-    """Return width and height of a PNG or JPEG file, (0, 0) where they are not found."""
-    contents = file.read_bytes() if isinstance(file, Path) else file
-    if contents.startswith(b"\x89PNG"):
-        width, height = struct.unpack(">II", contents[16:24].ljust(8, b"\0"))
-        return width, height
-    sizes = [struct.unpack(">HH", b"".join(frame)) for frame in _FRAME.findall(contents)]
-    height, width = max(sizes, key=math.prod, default=(0, 0))
-    return width, height
+    """Return width and height of an image file, upright, (0, 0) where they are not found."""
+    size, orientation = (0, 0), 1
+    opened = file if isinstance(file, Path) else io.BytesIO(file)
+    wrong = OSError, SyntaxError, ValueError, Image.DecompressionBombError
+    with suppress(*wrong), warnings.catch_warnings(action="ignore"), Image.open(opened) as image:
+        size = image.size
+        orientation = image.getexif().get(_ORIENTATION, 1)
+    return size[::-1] if orientation in (5, 6, 7, 8) else size
 
 
 class Survey(NamedTuple):

@@ -6,7 +6,7 @@ import base64
 import functools
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from training.sources.source import Source, encoded
 Tensor = Any
 _TOGETHER = 1 << 26  # pixels of the images of a request
 _CHUNK = 256  # images read together
+_MOST_NAMED = 20  # files that cannot be read, in a message
 _MOST_SHOWN = 20_000  # bytes of an image
 
 
@@ -171,22 +172,28 @@ class ImageSource(Source):
         return graph(spec)(read)
 
     def rows(self, raw: Sequence[bytes | Path], training: bool = False) -> Images:
-        """Read files, given as paths or as their content; a UserError names one that is none."""
+        """Read files, given as paths or as their content; a UserError names those that are none."""
         import tensorflow as tf
 
         read = self._compiled
         values = np.zeros((len(raw), self.height, self.width, self.channels), np.uint8)
+        faults = list[str]()
         for first in range(0, len(raw), _CHUNK):
             chunk = raw[first : first + _CHUNK]
             files = [each.read_bytes() if isinstance(each, Path) else each for each in chunk]
             try:
                 values[first : first + _CHUNK] = read(tf.constant(files, tf.string))
             except tf.errors.InvalidArgumentError:
-                self._raise_for_first(read, chunk, files, first)
+                faults += self._faults(read, chunk, files, first)
+        if faults:
+            several = f"{len(faults):,} of {len(raw):,} images cannot be read: " * (len(faults) > 1)
+            more = "; …" * (len(faults) > _MOST_NAMED)
+            remedy = "; mend it, or delete its line of labels.tsv" * isinstance(raw[0], Path)
+            raise UserError(f"{several}{'; '.join(faults[:_MOST_NAMED])}{more}{remedy}")
         return Images(values, self.shift if training else 0)
 
-    def _raise_for_first(self, read: Any, chunk: Sequence, files: list[bytes], first: int) -> None:
-        """Raise a UserError that names the first file that cannot be read, and says why."""
+    def _faults(self, read: Any, chunk: Sequence, files: list[bytes], first: int) -> Iterator[str]:
+        """Yield the name of each file that cannot be read, with the reason."""
         import tensorflow as tf
 
         for number, (each, contents) in enumerate(zip(chunk, files, strict=True), first):
@@ -194,9 +201,8 @@ class ImageSource(Source):
                 read(tf.constant([contents], tf.string))
             except tf.errors.InvalidArgumentError as error:
                 match = re.search(r"image_bytes\[0\] ([^;\]\n]*)", error.message)
-                reason = match[1] if match else "cannot be decoded"
                 name = each if isinstance(each, Path) else f"image {number + 1}"
-                raise UserError(f"{name} {reason}") from None
+                yield f"{name} {match[1] if match else 'cannot be decoded'}"
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
