@@ -68,6 +68,11 @@ MISTAKES = [
     ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "FILE is no directory"),
     ("serving.export", [*EXPORT, *COVERING, "--nbest", "1"], "--beam-width of at least 2"),
     ("serving.export", [*EXPORT, "--format", "onnx", *BFLOAT16], "--precision float32. Received"),
+    (
+        "serving.export",
+        [*EXPORT, "--format", "onnx", *COVERING],
+        "--coverage-penalty 0.0. Received",
+    ),
     ("serving.export", [*EXPORT, "--run", "RUN", *BFLOAT16], "bfloat16 expected one --run"),
     ("serving.check", ["NEW"], "NEW holds no saved_model.pb"),
     ("serving.check", ["ONNX", "--run", "NEW"], "NEW is not a run"),

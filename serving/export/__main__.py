@@ -34,8 +34,10 @@ def main(arguments: list[str] | None = None) -> None:
             f"--nbest expected at most --beam-width, {options.beam_width}. "
             f"Received: {options.num_results}"
         )
-    if options.precision != "float32" and options.format == "onnx":
-        parser.error(f"--format onnx expected --precision float32. Received: {options.precision}")
+    for name, least in (("precision", "float32"), ("coverage_penalty", 0.0)):
+        if options.format == "onnx" and (value := getattr(options, name)) != least:
+            option = f"--{name.replace('_', '-')}"
+            parser.error(f"--format onnx expected {option} {least}. Received: {value}")
     from training.decode.settings import SearchSettings
 
     search = SearchSettings.of(options, options.num_results)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from serving.page.app import MOST_CHARACTERS
 from serving.page.card import read_card
-from serving.portable.engine.pack import check_search, pack
+from serving.portable.engine.pack import pack
 from serving.portable.engine.scripts import ENGINE, join, named, worker
 from serving.portable.read.manifest import MANIFEST
 from serving.portable.read.model import Folder
@@ -115,7 +115,6 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
     task, attends = folder.manifest["task"], folder.manifest["attends"]
     if task not in SIGNATURES:
         raise ValueError(f"{export} expected a model to translate or to read. Received: to {task}")
-    check_search(export, folder.manifest)
     path = folder.path.resolve()
     numbered = path.name.isdecimal()
     page = {

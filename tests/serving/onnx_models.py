@@ -42,16 +42,16 @@ SIZES = (
 )
 
 
-def random_model(*settings, seed=3):
+def random_model(*settings, seed=3, source=SOURCE, target=TARGET):
     """A model whose weights are large enough that its answers differ from one another."""
     config = override(load_preset("phrasebook-en-fr"), [*SIZES, *settings])
-    model = build_seq2seq(config, SOURCE, TARGET)
+    model = build_seq2seq(config, source, target)
     rng = np.random.default_rng(seed)
     for weight in model.weights:
         if "float" in weight.dtype:
             weight.assign(rng.normal(0, 0.6, weight.shape))
     if config.tie_embeddings is False:  # sentences end soon
-        bias = np.zeros(TARGET, "float32")
+        bias = np.zeros(target, "float32")
         bias[END_ID] = 2.0
         aligns = config.attention == "hard_monotonic"
         output = model.get_layer("decoder").output_layer if aligns else model.get_layer("output")
@@ -80,11 +80,10 @@ def losing_model():
 class Graphs:
     """The graphs of a model, or of several as an ensemble, in onnxruntime."""
 
-    def __init__(self, config, model, folder, bits=32, others=(), coverage_penalty=0.0):
+    def __init__(self, config, model, folder, bits=32, others=()):
         parts = [(config, model), *others]
         weights = {32: "float32", 8: "int8"}[bits]
-        settings = ExportSettings(coverage_penalty=coverage_penalty, weights=weights)
-        self.about = write_graphs(parts, folder, settings)
+        self.about = write_graphs(parts, folder, ExportSettings(weights=weights))
         self.folder, self._sessions = folder, {}
 
     def run(self, graph, **inputs):
@@ -130,12 +129,12 @@ def file_of(graphs):
     return join_parts({**header, "source": {}, "target": {}}, numbers)
 
 
-def expected(model, ids, width, results=1, penalty=1.0, others=(), coverage_penalty=0.0):
+def expected(model, ids, width, results=1, penalty=1.0, others=()):
     """Return the result of a search with the Keras model, or with several as an ensemble."""
     found = search(
         [model, *others],
         ids.astype("int32"),
-        SearchSettings(width, results, penalty, coverage_penalty),
+        SearchSettings(width, results, penalty),
         return_attention_weights=True,
     )
     return [keras.ops.convert_to_numpy(x) for x in found]

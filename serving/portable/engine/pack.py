@@ -24,10 +24,16 @@ _SETTINGS = ("beam_width", "num_results", "length_penalty", "max_source_length",
 def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
     """Return the file of an ONNX export.
 
-    Raises ValueError for a part of it that the browser's runtime does not have; OSError if a file
-    cannot be read.
+    Raises ValueError for a part or a setting of it that the browser's runtime does not have;
+    OSError if a file cannot be read.
     """
     numbers, settings = Numbers(), manifest["settings"]
+    lacking = {
+        "one that copies": manifest.get("copies"),
+        "--replace-unknown": settings.get("replaces_unknown"),
+    }
+    for name in filter(lacking.get, lacking):
+        raise ValueError(f"{folder} expected an export for a page. Received: {name}")
     header = {
         "graphs": {
             name: read_graph(folder / f"{name}.onnx", numbers) for name in ("encoder", "step")
@@ -91,16 +97,3 @@ def read_tokenizer(folder: Path, entry: dict[str, Any], numbers: Numbers) -> dic
         "prefix": normalizer.add_dummy_prefix,
         "trim": normalizer.remove_extra_whitespaces,
     }
-
-
-def check_search(export: Path, manifest: dict[str, Any]) -> None:
-    """Raise a ValueError that names a setting which the browser's search lacks."""
-    settings = manifest["settings"]
-    unknown = {
-        "one that copies": manifest.get("copies"),
-        "--coverage-penalty": settings.get("coverage_penalty"),
-        "--replace-unknown": settings.get("replaces_unknown"),
-    }
-    for name, value in unknown.items():
-        if value:
-            raise ValueError(f"{export} expected an export for a page. Received: {name}")

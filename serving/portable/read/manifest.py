@@ -35,7 +35,6 @@ _SEARCH = {
     "beam_width": _COUNT,
     "length_penalty": float,
     "num_results?": _COUNT,
-    "coverage_penalty?": float,
     "replaces_unknown?": bool,
 }
 _SPELLING = {

@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-FILE = "weights.bin"
+from serving.portable.read.manifest import WEIGHTS
+
 _INLINE_BYTES = 1024  # smaller ones are part of the graph
 _ALIGNMENT = 4096  # of pages, so that a file can be mapped
 OPSET, _IR_VERSION = 21, 10
@@ -50,13 +51,13 @@ class Constants:
             dims=array.shape,
             data_location=onnx.TensorProto.EXTERNAL,
         )
-        for key, value in (("location", FILE), ("offset", start), ("length", array.nbytes)):
+        for key, value in (("location", WEIGHTS), ("offset", start), ("length", array.nbytes)):
             proto.external_data.add(key=key, value=str(value))
         return self._protos.setdefault(digest, proto)
 
     def save(self, folder: Path) -> None:
         """Write the file."""
-        with (folder / FILE).open("wb") as file:
+        with (folder / WEIGHTS).open("wb") as file:
             for start, array in self._arrays:
                 file.seek(start)
                 file.write(array.tobytes())

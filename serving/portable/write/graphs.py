@@ -190,7 +190,6 @@ def write_graphs(
         model.encoder.limits(g, source),
         vocabulary,
         asked,
-        settings.coverage_penalty,
     )
     main = MAIN[parts[0][0].source]
     written[main] = g.save(
@@ -212,12 +211,10 @@ def write_folder(
     """Write an ONNX export of runs, several as an ensemble, into an empty directory.
 
     `card` is the manifest's part about the runs and the search. Returns the manifest. Raises
-    UserError for a part of the model, or a precision, that has no form in ONNX here.
+    UserError for a part of the model, or a setting, that has no form in ONNX here.
     """
-    if settings.precision != "float32":
-        raise UserError(
-            f"--format onnx expected --precision float32. Received: {settings.precision}"
-        )
+    if (settings.precision, settings.coverage_penalty) != ("float32", 0.0):
+        raise UserError("an export in ONNX expected precision float32 and coverage_penalty 0")
     run, (factor, more) = runs[0], bound_of(runs)
     search, config = dict(card["settings"]), run.config
     if SOURCE_KINDS[config.source].tokens:

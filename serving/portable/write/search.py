@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attention.search.beam import NOT_COVERED
 from serving.portable.write.graph import Graph, Value
 from training.data.store import END_ID, PAD_ID, START_ID
 
@@ -65,16 +64,15 @@ def search(
     limits: Value,
     vocabulary: int | Value,
     settings: GraphSettings,
-    coverage_penalty: float = 0.0,
 ) -> Result:
     """Add a search by a decoder to the graph.
 
     `memory` and `state`, before the first step, are `(B, …)` by name, and `mask` is boolean `(B, 1,
     S)`. `limits`, float32 `(B, 1)`, are the most tokens of each sentence. `vocabulary` is the
     number of tokens, filled up to a multiple of `part_of`; or, int64 `()`, of one that is extended
-    for the source. For the penalty see `keras_attention.beam_search`.
+    for the source.
     """
-    turn = _Turn(g, decode, memory, limits, vocabulary, settings, coverage_penalty)
+    turn = _Turn(g, decode, memory, limits, vocabulary, settings)
     start = turn.start(memory, state, limits)
     most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
     _, (*put_out, ends) = g.loop(g.cast(most, "int64"), start, turn, outputs=4)
@@ -89,7 +87,7 @@ def search(
 class _Grown(NamedTuple):
     """The beam's continuations, `(B, W, W)`: the W best tokens of each hypothesis.
 
-    `length` is `(B, W)`. `covered` is how much each place was looked at, `(B, W, S)`, or None.
+    `length` is `(B, W)`.
     """
 
     tokens: Value
@@ -97,7 +95,6 @@ class _Grown(NamedTuple):
     sums: Value
     scores: Value
     length: Value
-    covered: Value | None
 
 
 class _Beam(NamedTuple):
@@ -130,7 +127,6 @@ class _Turn:
         limits: Value,
         vocabulary: int | Value,
         settings: GraphSettings,
-        coverage_penalty: float,
     ) -> None:
         self._g, self._decode, self._vocabulary, self._settings = g, decode, vocabulary, settings
         self._norm = _norm(settings.length_penalty)
@@ -148,14 +144,11 @@ class _Turn:
         self._looks_nowhere = g.expand(0.0, batch, width, self._kept)
         self._gains_nothing = g.expand(0.0, batch, width)
         self._ends_nothing = g.expand(_NEVER, batch, width)
-        self._penalty = None
-        if coverage_penalty:  # without beams nothing is lost
-            self._penalty = g.cast(width > 1, "float32") * coverage_penalty
 
     def start(self, memory: Values, state: Values, limits: Value) -> Values:
         """Return the state before the first turn: one empty hypothesis for each sentence."""
         g = self._g
-        start = {
+        return {
             "last": g.expand(g.constant(START_ID, "int64"), self._batch),
             "total": g.expand(0.0, self._column),
             "length": g.expand(0.0, self._column),
@@ -165,20 +158,17 @@ class _Turn:
             **{f"memory_{name}": x for name, x in memory.items()},
             **{f"decoder_{name}": x for name, x in state.items()},
         }
-        if self._penalty is not None:  # masked places are covered
-            start["covered"] = g.cast(~memory["mask"], "float32")
-        return start
 
     def __call__(self, now: Values) -> tuple[Value, Values, list[Value]]:
         """Return whether a sentence is unfinished, the next loop state, and this turn's outputs."""
         memory, state = _named(now, "memory_"), _named(now, "decoder_")
         log_probs, weights, new_state = self._decode(now["last"], memory, state)
-        grown = self._grow(now, log_probs, weights)
+        grown = self._grow(now, log_probs)
         beam = self._choose(now, grown)
         put_out = self._put_out(now, beam, weights)
-        return *self._leave(now, grown, beam, new_state), put_out
+        return *self._leave(now, beam, new_state), put_out
 
-    def _grow(self, now: Values, log_probs: Value, weights: Value) -> _Grown:
+    def _grow(self, now: Values, log_probs: Value) -> _Grown:
         """Continue each hypothesis by its best tokens."""
         g, width = self._g, self._settings.width
         values, tokens = _best_tokens(g, log_probs, width, self._vocabulary)
@@ -188,11 +178,7 @@ class _Turn:
         length = now["length"] + g.cast(~now["finished"], "float32")
         sums = g.axis(now["total"], 2) + gain
         scores = sums / g.axis(self._norm(length), 2)
-        covered = None
-        if self._penalty is not None:
-            covered = now["covered"] + g("Where", g.axis(now["finished"], 2), 0.0, weights)
-            scores = scores + g.axis(_lost(g, covered) * self._penalty, 2)
-        return _Grown(tokens, gain, sums, scores, length, covered)
+        return _Grown(tokens, gain, sums, scores, length)
 
     def _choose(self, now: Values, grown: _Grown) -> _Beam:
         """Keep the best of all continuations of a sentence."""
@@ -228,9 +214,7 @@ class _Turn:
         ends = g("ScatterND", self._ends_nothing, who, beam.ends)
         return [code, looked, gained, ends]
 
-    def _leave(
-        self, now: Values, grown: _Grown, beam: _Beam, state: Values
-    ) -> tuple[Value, Values]:
+    def _leave(self, now: Values, beam: _Beam, state: Values) -> tuple[Value, Values]:
         """Return whether any sentence is unfinished, and the loop state of those that are."""
         g = self._g
         open_ = self._are_open(now, beam)
@@ -245,9 +229,6 @@ class _Turn:
             "limits": now["limits"],
             **{name: x for name, x in now.items() if name.startswith("memory_")},
         }
-        if grown.covered is not None:
-            of_beams = g("GatherND", grown.covered, g.axis(beam.parents, 2), batch_dims=1)
-            per_sentence["covered"] = of_beams
         new = {
             "last": last,
             **{name: g.take(x, stay) for name, x in per_sentence.items()},
@@ -273,11 +254,6 @@ def _norm(penalty: Value) -> Callable[[Value], Value]:
     """Return the function from lengths to the divisors of summed log-probabilities."""
     g = penalty.graph
     return lambda length: g("Pow", (length + 5.0) / 6.0, penalty)
-
-
-def _lost(g: Graph, covered: Value) -> Value:
-    """Return `(B, W)`, at most 0, of how much each place was looked at in all, `(B, W, S)`."""
-    return g.over("ReduceSum", g("Log", g("Clip", covered, NOT_COVERED, 1.0)), 2)
 
 
 def _named(values: Values, prefix: str) -> Values:

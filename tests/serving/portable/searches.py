@@ -66,7 +66,7 @@ def names(folder, copies):
     data.write_text("".join("\t".join(pair) + "\n" for pair in names_task(rng, 60)))
     made = untrained(Config(data=f"tsv:{data}", **{**NAMES, "copy": copies}), folder / "run")
     sources = [source for source, _ in names_task(rng, 5)] + ["", "Zoé 給 Ωμ (Ωμ).", "a " * 20]
-    more = {"replaces_unknown": not copies, "coverage_penalty": 0.3, "max_source_length": 8}
+    more = {"replaces_unknown": not copies, "max_source_length": 8}
     made = bend(made, 1.0, end=0, **({} if copies else {"unknown": 3}))
     return made, sources, {**TEXT_SETTINGS, **more}
 

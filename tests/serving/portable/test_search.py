@@ -1,12 +1,14 @@
 """Searches and forced decoding: every execution answers one table of cases as loops do."""
 
 import base64
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attention import exporting
 from serving.check.onnx import check_folder
 from serving.client import SignatureNotFoundError
 from serving.export.modules import Exported, ExportedReader, traced
@@ -15,8 +17,12 @@ from serving.portable.engine.pack import pack
 from serving.portable.read import LocalReader, LocalTranslator
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.pixels import read_image
+from serving.savedmodel.session import ModelSession
+from tests.serving.conftest import TEXT_RUN
 from tests.serving.javascript import NODE, needs_node, run
+from tests.serving.onnx_models import random_model
 from tests.serving.portable.searches import CASES, WHOLE, Answer, Case, asker, by_loop
+from tests.serving.portable.write.test_onnx_graphs import MODELS
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.search import bound_of, search
 from training.decode.settings import SearchSettings
@@ -204,6 +210,34 @@ def by_reading(case, source, target):
     return logits[np.arange(len(said)), said]
 
 
+@pytest.mark.slow
+def test_a_saved_model_of_each_mechanism_answers_as_the_model_that_reads_the_whole_target(tmp_path):
+    made, module, signatures, cases = load_run(TEXT_RUN), tf.Module(), {}, {}
+    module.parts = []
+    sizes = {"source": made.source.size, "target": made.target_tokenizer.vocab_size}
+    for number, (name, settings) in enumerate(MODELS.items()):
+        config, model = random_model(*settings.split(), **sizes)
+        case = Case(dataclasses.replace(made, config=config, model=model), [], {}, [])
+        exported, signature = Exported([case.run], case.search), f"score_{number}"
+        module.parts.append(exported.module)
+        with exporting():
+            inputs = dict.fromkeys(("text", "translation"), ((None,), "string"))
+            signatures[signature] = traced(exported.score, inputs)
+        cases[signature] = name, case
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures=signatures)
+    texts, says = (
+        ["She is eating a green apple.", "He sleeps."],
+        ["Il dort.", "Elle mange la pomme."],
+    )
+    given = {"text": np.array(texts, object), "translation": np.array(says, object)}
+    with ModelSession(tmp_path / "1") as session:
+        for signature, (name, case) in cases.items():
+            found = session.run(signature, given)["log_probs"]
+            for row, text, said in zip(found, texts, says, strict=True):
+                wanted = by_reading(case, text, said)
+                np.testing.assert_allclose(row[: len(wanted)], wanted, atol=1e-4, err_msg=name)
+
+
 def test_long_words_are_spelled_by_the_lengths_that_training_had(case, version):
     spelling = spelling_of([load_run(case.run.path)])
     if case.run.config.target_tokenizer != "symbols":
@@ -229,9 +263,10 @@ def test_the_check_of_an_export_finds_nothing(case, version):
 
 
 @pytest.mark.parametrize("run_of", ["image_run", "line_run"])
-def test_images_are_read_as_by_the_loop(run_of, request, tmp_path):
+def test_images_are_read_as_by_the_loop(run_of, request, onnx_reader, tmp_path):
     image_run = request.getfixturevalue(run_of)
-    onnx_reader = export([image_run], tmp_path / "digits", form="onnx", beam_width=3)
+    if run_of == "line_run":
+        onnx_reader = export([image_run], tmp_path / "digits", form="onnx", beam_width=3)
     images = [example.image for example in digits.make(5, seed=9)]
     settings = SearchSettings(beam_width=3, num_results=3)
     target, pixels = image_run.target_tokenizer, image_run.source.rows(images).values

@@ -1,14 +1,12 @@
 """The rules of texts are written once; JavaScript reads what Python reads."""
 
 import json
-import random
 import re
 from pathlib import Path
 
-from serving.api.results import split_sentences
 from serving.page.files import page
 from serving.portable.engine.scripts import rules, worker
-from tests.serving.javascript import call, needs_node, run
+from tests.serving.javascript import needs_node, run
 from training.data import rules as table
 
 ROOT = Path(__file__).parents[4]
@@ -53,12 +51,3 @@ def test_no_rule_is_written_again():
     for mark in marks:
         places = {str(path) for path, text in texts.items() if mark in text}
         assert places <= {str(ROOT / "training/data/rules.py")}, mark
-
-
-@needs_node
-def test_texts_are_cut_into_sentences_as_by_the_client():
-    rng = random.Random(11)
-    signs = "ab. !?…\"'”’»)]。！？」 \n\t\u3000\x1c\ufeff"
-    texts = ["".join(rng.choices(signs, k=rng.randrange(14))) for _ in range(3000)]
-    sentences = call("engine/sentences.js", "splitSentences", [[text] for text in texts])
-    assert sentences == [[list(pair) for pair in split_sentences(text)] for text in texts]

@@ -39,7 +39,6 @@ def test_a_folder_has_what_its_page_names(versions, tmp_path, capsys):
     ("change", "named"),
     [
         ({"copies": True}, "one that copies"),
-        ({"settings": {"coverage_penalty": 0.2}}, "--coverage-penalty"),
         ({"settings": {"replaces_unknown": True}}, "--replace-unknown"),
     ],
 )

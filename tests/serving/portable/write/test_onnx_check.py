@@ -14,7 +14,7 @@ from serving.check.onnx import check_folder
 from serving.check.questions import TEXTS
 from serving.export.__main__ import main as export_command
 from serving.portable.read import LocalTranslator
-from serving.portable.write.graph import FILE
+from serving.portable.read.manifest import WEIGHTS
 from tests.serving.conftest import TEXT_RUN
 from training.decode.texts import make_translator
 
@@ -82,7 +82,7 @@ def test_an_export_in_eight_bits_says_how_it_differs(tmp_path, capsys):
     assert check_folder(version) == []
 
 
-@pytest.mark.parametrize("name", ["encoder.onnx", "translator.onnx", FILE])
+@pytest.mark.parametrize("name", ["encoder.onnx", "translator.onnx", WEIGHTS])
 def test_a_file_that_is_cut_or_missing_is_found(version, name):
     path = version / name
     path.write_bytes(path.read_bytes()[:100])
@@ -100,9 +100,9 @@ def forget_sums(version):
 
 def test_weights_that_are_not_finite_are_found(version):
     forget_sums(version)
-    values = np.fromfile(version / FILE, "float32")
+    values = np.fromfile(version / WEIGHTS, "float32")
     values[np.flatnonzero(values)[:3]] = np.nan
-    values.tofile(version / FILE)
+    values.tofile(version / WEIGHTS)
     assert any("weights not finite" in finding for finding in check_folder(version))
 
 

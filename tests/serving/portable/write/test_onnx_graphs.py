@@ -93,17 +93,6 @@ def test_words_of_the_source_are_copied(settings, tmp_path):
         assert (wanted[0] >= TARGET).any()
 
 
-@pytest.mark.parametrize("width", [1, 3])
-def test_what_was_not_looked_at_costs(width, tmp_path):
-    config, model = random_model()
-    graphs = Graphs(config, model, tmp_path, coverage_penalty=0.3)
-    ids = random_ids(5, 7)
-    wanted = expected(model, ids, width, coverage_penalty=0.3)
-    assert_same(graphs.search(ids, width), wanted)
-    without = expected(model, ids, width)
-    assert np.allclose(without[2], wanted[2]) == (width == 1)
-
-
 def test_an_ensemble_finds_what_its_models_find_together(tmp_path):
     config, model = random_model()
     other = random_model("encoder=lstm", "decoder=lstm", "attention=coverage", seed=5)
