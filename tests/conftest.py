@@ -47,6 +47,16 @@ def rng(request):
     return np.random.default_rng(zlib.crc32(request.node.name.encode()))
 
 
+@pytest.fixture
+def untraced(monkeypatch):
+    """Models fit and predict eagerly on TensorFlow: a graph of few steps takes seconds to trace."""
+    import keras
+
+    if keras.backend.backend() == "tensorflow":
+        eager = property(lambda model: True, lambda model, value: None)
+        monkeypatch.setattr(keras.Model, "run_eagerly", eager)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _forget_compiled_functions():
     """JAX's programs stay mapped in memory: Linux ends a process of 65,530 mappings."""

@@ -96,11 +96,8 @@ def test_every_example_has_its_check():
 
 
 @pytest.mark.parametrize("number", range(len(CHECKS)), ids=lambda n: CHECKS[n].__name__)
-def test_an_example_runs_as_it_stands(number, tmp_path, monkeypatch):
+def test_an_example_runs_as_it_stands(number, untraced, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if keras.backend.backend() == "tensorflow":  # a graph of so few steps takes seconds to trace
-        eager = property(lambda model: True, lambda model, value: None)
-        monkeypatch.setattr(keras.Model, "run_eagerly", eager)
     names = pages.run(EXAMPLES[number], f"example {number}")
     assert pages.assert_padding_changes_nothing(names) >= (CHECKS[number] in WITH_PADDING)
     CHECKS[number](names)

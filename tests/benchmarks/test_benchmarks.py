@@ -22,6 +22,7 @@ def run(tmp_path, name, *arguments, sizes=TINY):
     return json.loads(lines[-1])["rows"], lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_training_speed(tmp_path):
     cases = ["keras-attention", "stock Keras layers (easier), mixed_bfloat16", "opennmt-tf, XLA"]
@@ -43,6 +44,7 @@ def test_modes_stand_beside_the_plain_formulas(tmp_path):
     assert all(row["forward_ratio"] > 0 and row["step_ratio"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_decoding_speed(tmp_path):
     modes = ["--modes", "greedy, batch 32", "beam 5, 1 at a time"]

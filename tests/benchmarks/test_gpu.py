@@ -90,6 +90,7 @@ def test_a_case_that_does_not_end_has_a_row_and_others_run(tmp_path):
     assert [json.loads(line) for line in lines] == rows
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TENSORFLOW, reason="cases are TensorFlow's")
 def test_flags_are_tried_one_at_a_time(tmp_path):
     flags = ("--xla_backend_optimization_level=0", "--xla_none")

@@ -67,7 +67,8 @@ def test_symbolic_outputs_have_the_shapes_and_types_of_the_arrays(rng, name):
     assert layer.name in "\n".join(lines)
 
 
-# PyTorch runs as it is, JAX compiles; TensorFlow does both.
+# PyTorch runs as it is, JAX compiles; TensorFlow does both. Graphs of TensorFlow are traced for
+# batches of any size, below.
 TRAINED = [(name, keras.backend.backend() == "jax") for name in zoo.thinned(zoo.LAYERS)]
 if keras.backend.backend() == "tensorflow":
     TRAINED += [pytest.param(x, True, marks=pytest.mark.slow) for x in sorted(zoo.OF_EVERY_BACKEND)]
@@ -79,7 +80,7 @@ def test_a_training_step_moves_the_weights(rng, name, compiled):
     model, _ = model_of(name, static=True)
     model = keras.Model(model.inputs, ops.sum(model.outputs[0], axis=-1))
     # The inputs' lengths are known, as they must be for XLA.
-    model.compile("sgd", loss="mse", jit_compile=compiled)
+    model.compile("sgd", loss="mse", jit_compile=compiled, run_eagerly=not compiled)
     # Small weights: far apart, scores under sparsemax have no gradient.
     randomize(model, rng, deviation=0.1)
     before = {w.path: array(w.value) for w in model.trainable_weights}

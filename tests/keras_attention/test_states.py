@@ -95,7 +95,7 @@ SAVED = ("coverage", "luong feeding")
 
 
 @pytest.mark.parametrize(("name", "way"), few([("local_m", "luong"), SAVED], SAVED))
-def test_two_halves_in_a_saved_model_are_the_whole(rng, tmp_path, name, way):
+def test_two_halves_in_a_saved_model_are_the_whole(rng, untraced, tmp_path, name, way):
     layer, inputs, memory = decoder(rng, name, way)
     first, second, seen = (keras.Input((None, n)) for n in (DIM, DIM, memory.shape[-1]))
     before, state, _ = layer(first, seen)
@@ -120,7 +120,7 @@ def fed(rng):
     return layer, normal(rng, B, T, DIM), normal(rng, B, S, 6)
 
 
-def test_a_state_goes_in_and_out_of_a_model_of_one_step(rng):
+def test_a_state_goes_in_and_out_of_a_model_of_one_step(rng, untraced):
     """The inference model of the tutorials: the state comes in by inputs of its own."""
     layer, inputs, memory = fed(rng)
     layer.return_state = True
