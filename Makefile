@@ -23,9 +23,12 @@ python="$(PYTHON)"; command -v "$$python" >/dev/null || { \
 	echo "error: no Python of version 3.11, 3.12 or 3.13 was found; say where: make PYTHON=…" >&2; exit 1; }
 endef
 
+# A module is compiled when it is imported first, which few of all that is installed ever are.
+INSTALL = install --no-compile --quiet --disable-pip-version-check
+
 $(STAMP): setup.py
 	@$(find-python); $$python -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip $(INSTALL) -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-fr|en-zh), or TASK=digits|captcha|pbcseq|pronounce
@@ -44,7 +47,7 @@ test-slow: $(STAMP)  ## run the tests that `make test` leaves out
 	$(PYTEST) --ignore=tests/lab -m slow
 
 .venv/coverage-installed: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[coverage]'
+	$(BIN)/pip $(INSTALL) -e '.[coverage]'
 	@touch $@
 
 coverage: export PYTEST_ADDOPTS = --cov=keras_attention --cov=training --cov=serving --cov-branch --cov-report=term-missing:skip-covered
@@ -73,7 +76,6 @@ define beside-venv
 	$(BIN)/python -m venv $(1)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(1)/lib/python3*/site-packages)/venv.pth
 endef
-INSTALL = install --no-compile --quiet --disable-pip-version-check
 
 # PyTorch's file without CUDA where the machine has one; else whatever the registry gives.
 $(BACKENDS)/installed: $(STAMP)
@@ -140,7 +142,7 @@ format: $(STAMP)  ## put the code in format
 	$(BIN)/ruff check --fix .
 
 .venv/docs-installed: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/pip $(INSTALL) -e '.[docs]'
 	@touch $@
 
 docs: .venv/docs-installed  ## build the documentation site under site/
@@ -151,7 +153,7 @@ build: $(STAMP)  ## build the distributions under dist/: the package, and the cl
 	$(BIN)/python -m build --outdir dist packaging/client
 
 .venv/browser-installed: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[browser]'
+	$(BIN)/pip $(INSTALL) -e '.[browser]'
 	@command -v chromium >/dev/null || [ -n "$(CHROMIUM)" ] || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || { \
@@ -177,7 +179,7 @@ messages:  ## build the client's messages from serving/client/serving.proto
 	  $$folder/bin/python -m grpc_tools.protoc -I . --descriptor_set_out=serving/client/serving.binpb serving/client/serving.proto
 
 .venv/batch-installed: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[batch]'
+	$(BIN)/pip $(INSTALL) -e '.[batch]'
 	@touch $@
 
 test-batch: .venv/batch-installed  ## run the tests of batch translation on Ray's workers
