@@ -56,12 +56,17 @@ def main(arguments: list[str] | None = None) -> None:
             raise UsageError("--corpus expected no --output, for it makes no run")
         started, config = time.monotonic(), configuration(options)
         need("training")
-        from training.data.tokens import prepare_corpus  # without TensorFlow, 600 MB a worker
+        from training.data.encoding import Tokenizing  # without TensorFlow, 600 MB a worker
+        from training.data.splits import Texts
+        from training.data.tokens import prepare_corpus
 
-        corpus = prepare_corpus(options.corpus, config, options.tokenizers, options.workers)
-        for reason, number in corpus.manifest["left_out"].items():
+        texts, tokenizing = Texts.of(config), Tokenizing.of(config)
+        manifest = prepare_corpus(
+            options.corpus, texts, tokenizing, options.tokenizers, options.workers
+        ).manifest
+        for reason, number in manifest.left_out.items():
             print(f"left out: {number:,} {reason}")
-        counts = {name: corpus.manifest[name] for name in ("pairs", "lines", "unusable")}
+        counts = {name: getattr(manifest, name) for name in ("pairs", "lines", "unusable")}
         seconds = round(time.monotonic() - started, 1)
         print(json.dumps({"corpus": str(options.corpus), **counts, "seconds": seconds}))
         return

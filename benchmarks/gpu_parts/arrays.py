@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from training.config.schema import Config
-from training.data.prepared import write_manifest
+from training.data.prepared import Manifest, write_manifest
 from training.data.store import END_ID, Sequences
 from training.fit.arrays import train_arrays
 from training.runs.files import RunFiles
@@ -39,8 +39,7 @@ def _prepare(files: RunFiles, config: Config, vocabulary: int, length: int, step
     for name, count in (("train", pairs), ("dev", dev)):
         sentences(count, length).save(files.tokens, f"{name}.source")
         sentences(count, length - 1).save(files.tokens, f"{name}.target")
-    counts = {"pairs": pairs, "own": pairs, "unusable": 0}
-    write_manifest(files.tokens, {**counts, "settings": {}, "digest": "", "files": {}})
+    write_manifest(files.tokens, Manifest(pairs, pairs, {}, "", {}))
     origin = Origin(config.data, "", pairs, 0, 0, dev, pairs * length, (vocabulary,) * 2, None)
     write_origin(files, origin)
     config.save(files.config)

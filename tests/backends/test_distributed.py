@@ -16,7 +16,7 @@ import pytest
 from training.config.schema import Config
 from training.data.batches import Batches
 from training.data.plan import Batching
-from training.data.prepared import write_manifest
+from training.data.prepared import Manifest, write_manifest
 from training.data.store import Sequences
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
@@ -85,8 +85,7 @@ def make_run(path, config=CONFIG):
     for name, pair in (("train", train), ("dev", dev)):
         for side, each in zip(("source", "target"), pair, strict=True):
             each.save(files.tokens, f"{name}.{side}")
-    counts = {"pairs": 137, "own": 137, "unusable": 0}
-    write_manifest(files.tokens, {**counts, "settings": {}, "digest": "random", "files": {}})
+    write_manifest(files.tokens, Manifest(137, 137, {}, "random", {}))
     pairs = Batches(Batching.of(config), *train, training=True).statistics
     counts = {"train": pairs.pairs, "dropped": pairs.dropped, "unusable": 0, "dev": 47}
     counts["target_tokens"] = pairs.target_tokens

@@ -6,7 +6,6 @@ TensorFlow, which other tokenizers take, would be 400 MB in each process.
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -21,18 +20,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from training.command.errors import ConfigError, UserError
 from training.command.native import without_native_log
 from training.config.schema import Config
-from training.data.lines import MOST_UNUSABLE, Block, Skipped, parse
-from training.data.named import corpora
+from training.data.lines import MOST_UNUSABLE, Block, Skipped
 from training.data.pair_files import CorpusError
-from training.data.pieces import SENTENCEPIECE, model_of, model_state, train_sentencepiece
+from training.data.pieces import (
+    SENTENCEPIECE,
+    Pieces,
+    model_of,
+    model_state,
+    train_sentencepiece,
+)
 from training.data.specs import Spec
-from training.data.splits import Shares, split_of, too_few
-from training.data.store import SIDES, TOGETHER, UNK_ID, Ids, ids_dtype, in_chunks
+from training.data.splits import Division, too_few
+from training.data.store import SIDES, Ids
 
 MOST_CHECKED = 100_000  # targets whose tokens are looked at
 MOST_NAMED = 10
@@ -87,8 +89,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-# How words are copied: the share of pairs whose names are hidden, the longest source, the seed.
-Copying = tuple[float, int, int]
+class Copying(NamedTuple):
+    """How words are copied from a source."""
+
+    hidden: float  # share of pairs whose names are hidden
+    longest: int  # tokens of a source
+    seed: int
 
 
 class Tokenizing(NamedTuple):
@@ -101,7 +107,7 @@ class Tokenizing(NamedTuple):
     @classmethod
     def of(cls, config: Config) -> Tokenizing:
         """Return the settings of a configuration."""
-        copying = config.copy_hidden, config.max_source_length, config.seed
+        copying = Copying(config.copy_hidden, config.max_source_length, config.seed)
         return cls(
             (config.source_tokenizer, config.target_tokenizer),
             (config.source_vocab_size, config.target_vocab_size),
@@ -109,31 +115,16 @@ class Tokenizing(NamedTuple):
         )
 
 
-class BlockEncoding(NamedTuple):
-    """The settings by which the blocks of a SPEC are split and encoded."""
+class Encoding(NamedTuple):
+    """The tokenizers, trained, and how words are copied."""
 
     tokenizers: tuple[Path, Path]  # files of both sides
-    shares: Shares  # of the sources that are held out for dev and test
-    measured: frozenset[str]  # sources of dev and test, where these are no shares
-    extra: bool  # whether pairs with a source in `measured` are left out
-    script_of: str  # data in whose script targets are written
-    copying: Copying | None  # None where no words are copied
+    copying: Copying | None
 
-
-def pairs_of(block: Block, job: BlockEncoding, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
-    """Yield the split, source and target of each pair."""
-    split = corpora.in_target_script(job.script_of, parse(block, skipped))
-    for source, target in split.pairs():
-        skipped.shared += source in job.measured
-        if not (job.extra and source in job.measured):
-            yield split_of(source, job.shares), source, target
-
-
-def _on_tensorflow() -> Any:
-    """Import the tokenizers that run on TensorFlow, without the lines that it logs."""
-    with without_native_log():
-        from training.data import tokenizers
-    return tokenizers
+    def check_targets(self, name: str | Spec, targets: Sequence[str], most: float) -> None:
+        """Check targets as `check_targets` does; those with copied words may have any word."""
+        if self.copying is None:
+            check_targets(name, targets, _reader(self.tokenizers[1].read_text("utf-8")), most)
 
 
 def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[str, Any]:
@@ -146,19 +137,21 @@ def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[s
             # Variants of a character in a source are one; a target keeps its own characters.
             rule = "nmt_nfkc" if side == "source" else "identity"
             return model_state(train_sentencepiece(lines, size, normalization=rule))
-        return _on_tensorflow().train_vocabulary(kind, lines, size).state()
+        with without_native_log():
+            from training.data.tokenizers import train_vocabulary
+        return train_vocabulary(kind, lines, size).state()
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
 
 
 def train_side(
-    samples: Sequence[tuple[Block, BlockEncoding]], side: str, kind: str, size: int
+    samples: Sequence[tuple[Block, Division]], side: str, kind: str, size: int
 ) -> dict[str, Any]:
     """Train the tokenizer of a side on the training pairs of blocks, as `train_state` does."""
     texts = [
         pair[SIDES.index(side)]
-        for block, job in samples
-        for split, *pair in pairs_of(block, job, Skipped())
+        for block, division in samples
+        for split, *pair in division.pairs(block, Skipped())
         if split == "train"
     ]
     if not texts:
@@ -167,94 +160,54 @@ def train_side(
 
 
 def check_targets(
-    name: str | Spec, targets: Sequence[str], state: dict[str, Any], most: float = MOST_UNUSABLE
+    name: str | Spec, targets: Sequence[str], tokenizer: Any, most: float = MOST_UNUSABLE
 ) -> None:
     """Print how many targets a tokenizer cannot write, or not as they are, with examples.
 
     Raises CorpusError where all, or more than a share of `most`, have no known token.
     """
     targets = targets[:MOST_CHECKED]
-    encoded, texts, unknown = _said(state, targets)
-    lacking = [i for i, ids in enumerate(encoded) if UNK_ID in ids]
-    wholly = [i for i in lacking if not texts[i].replace("⁇", "").strip()]
-    if lacking:
-        tokens = dict.fromkeys(unknown([targets[i] for i in lacking]))
+    said = [(target, *each) for target, each in zip(targets, tokenizer.said(targets), strict=True)]
+    of = f"of {len(targets):,} targets"
+    if lacking := [(again, unknown) for _, again, unknown in said if unknown]:
+        tokens = dict.fromkeys(token for _, unknown in lacking for token in unknown)
         shown = " ".join(list(tokens)[:MOST_NAMED]) + (" …" if len(tokens) > MOST_NAMED else "")
-        line = f"{name}: {len(lacking):,} of {len(targets):,} targets have tokens that the model "
-        line += f"cannot say, {len(tokens):,} in all: {shown}"
-        if most < 1 and len(wholly) > min(max(1, most * len(targets)), len(targets) - 1):
-            raise CorpusError(f"{line}; {len(wholly):,} targets have no other")
+        line = f"{name}: {len(lacking):,} {of} have tokens that the model cannot say, "
+        line += f"{len(tokens):,} in all: {shown}"
+        wholly = sum(not again.replace("⁇", "").strip() for again, _ in lacking)
+        if most < 1 and wholly > min(max(1, most * len(targets)), len(targets) - 1):
+            raise CorpusError(f"{line}; {wholly:,} targets have no other")
         print(line, flush=True)
-    wrong = [i for i, text in enumerate(texts) if text != targets[i] and UNK_ID not in encoded[i]]
-    if wrong:
-        example = f"{targets[wrong[0]]!r} as {texts[wrong[0]]!r}"
-        print(f"{name}: {len(wrong):,} of {len(targets):,} targets are said otherwise: {example}")
-
-
-def _said(
-    state: dict[str, Any], texts: Sequence[str]
-) -> tuple[list[list[int]], list[str], Callable[[Sequence[str]], list[str]]]:
-    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of texts."""
-    if state["kind"] == SENTENCEPIECE:
-        import sentencepiece
-
-        pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))
-
-        def unknown(texts: Sequence[str]) -> list[str]:
-            strings = pieces.encode(list(texts), out_type=str)
-            letters = "".join(itertools.chain.from_iterable(strings)).replace("▁", "")
-            return [letter for letter in letters if pieces.piece_to_id(letter) == UNK_ID]
-
-        encoded = pieces.encode(list(texts))
-        return encoded, pieces.decode(encoded), unknown
-    tokenizers = _on_tensorflow()
-    return tokenizers.said(tokenizers.tokenizer_of(state), texts)
+    if wrong := [pair for *pair, unknown in said if not unknown and pair[0] != pair[1]]:
+        print(f"{name}: {len(wrong):,} {of} are said otherwise: {wrong[0][0]!r} as {wrong[0][1]!r}")
 
 
 def encode_block(
-    block: Block, job: BlockEncoding
+    block: Block, division: Division, encoding: Encoding
 ) -> tuple[tuple[Ids, Ids], dict[str, Pairs], Skipped]:
     """Return the token ids of training pairs, the pairs of dev and test, and skipped lines."""
     skipped, parts = Skipped(), dict[str, Pairs](train=[], dev=[], test=[])
-    for split, source, target in pairs_of(block, job, skipped):
+    for split, source, target in division.pairs(block, skipped):
         parts[split].append((source, target))
-    return encode_pairs(parts.pop("train"), job.tokenizers, job.copying), parts, skipped
+    return encode_pairs(parts.pop("train"), encoding), parts, skipped
 
 
-def encode_pairs(
-    pairs: Sequence[tuple[str, str]], tokenizers: tuple[Path, Path], copying: Copying | None
-) -> tuple[Ids, Ids]:
+def encode_pairs(pairs: Pairs, encoding: Encoding) -> tuple[Ids, Ids]:
     """Return the token ids of the sources and targets of pairs."""
-    states = [file.read_text(encoding="utf-8") for file in tokenizers]
-    if copying is None:
-        source, target = map(_encoder, states)
-        return source([a for a, _ in pairs]), target([b for _, b in pairs])
+    source, target = (_reader(file.read_text(encoding="utf-8")) for file in encoding.tokenizers)
+    if encoding.copying is None:
+        return source.encode([a for a, _ in pairs]), target.encode([b for _, b in pairs])
     from training.data.token_ids import encode_to_copy
 
-    return encode_to_copy([*map(_in_graph, states)], copying, pairs)
+    return encode_to_copy((source, target), encoding.copying, pairs)
 
 
 @functools.lru_cache(maxsize=2)
-def _in_graph(state: str) -> Any:
-    """Return the tokenizer of a file's content."""
-    return _on_tensorflow().tokenizer_of(json.loads(state))
-
-
-@functools.lru_cache(maxsize=2)
-def _encoder(state: str) -> Callable[[list[str]], Ids]:
-    """Return a function from texts to ids, by the content of a tokenizer's file."""
-    if json.loads(state)["kind"] != SENTENCEPIECE:
-        from training.data.token_ids import encode as encode_in_graph
-
-        return functools.partial(encode_in_graph, tokenizer=_in_graph(state))
-    import sentencepiece
-
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(json.loads(state)))
-    dtype = ids_dtype(pieces.vocab_size())
-
-    def encode(texts: list[str]) -> Ids:
-        encoded = pieces.encode(texts, num_threads=1)
-        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
-        return np.fromiter(itertools.chain.from_iterable(encoded), dtype, lengths.sum()), lengths
-
-    return lambda texts: in_chunks(len(texts), TOGETHER, lambda part: encode(texts[part]))
+def _reader(state: str) -> Any:
+    """Return the tokenizer of a file's content, without TensorFlow where it is SentencePiece's."""
+    loaded = json.loads(state)
+    if loaded["kind"] == SENTENCEPIECE:
+        return Pieces(model_of(loaded))
+    with without_native_log():
+        from training.data.tokenizers import tokenizer_of
+    return tokenizer_of(loaded)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
+import numpy as np
+
+from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID, Ids, ids_dtype
 
 SENTENCEPIECE = "sentencepiece"
 # SentencePiece cuts the names of its own pieces out of texts: no text has these, with a space.
@@ -105,3 +108,32 @@ def print_growth(vocab_size: int, size: int) -> None:
         f"A vocabulary has {size:,} tokens, not {vocab_size:,}: its text has so many characters.",
         file=sys.stderr,
     )
+
+
+class Pieces:
+    """A serialised model, read by SentencePiece's own library.
+
+    TensorFlow, which `training.data.tokenizers` takes, would be 400 MB in each process.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        import sentencepiece
+
+        self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._dtype = ids_dtype(self._pieces.vocab_size())
+
+    def encode(self, texts: Sequence[str]) -> Ids:
+        """Return the token ids of texts, in the smallest type for them, and their lengths."""
+        encoded = self._pieces.encode(list(texts), num_threads=1)
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        return np.fromiter(itertools.chain(*encoded), self._dtype, lengths.sum()), lengths
+
+    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """Return each text as its ids spell it, and its letters that have no id."""
+        encoded = self._pieces.encode(list(texts))
+        rows = zip(texts, encoded, self._pieces.decode(encoded), strict=True)
+        return [(again, self._unknown(text) if UNK_ID in ids else []) for text, ids, again in rows]
+
+    def _unknown(self, text: str) -> list[str]:
+        letters = "".join(self._pieces.encode(text, out_type=str)).replace("▁", "")
+        return [letter for letter in letters if self._pieces.piece_to_id(letter) == UNK_ID]

@@ -6,6 +6,7 @@ test as text, and `manifest.json`, which says what they hold and is written last
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from training.data.store import SIDES, Sequences
 
 FORMAT = 2
 MANIFEST, WORDS = "manifest.json", "source_words.npy"
-KEYS = ("pairs", "own", "unusable", "settings", "digest", "files", "bytes")
 
 
 def tokenizer_files(folder: Path) -> tuple[Path, Path]:
@@ -28,11 +28,28 @@ def tokenizer_files(folder: Path) -> tuple[Path, Path]:
     return folder / f"{SIDES[0]}.tokenizer", folder / f"{SIDES[1]}.tokenizer"
 
 
-def write_manifest(folder: Path, values: dict[str, Any]) -> None:
-    """Write `values` and the sizes of the folder's files."""
+@dataclass(frozen=True)
+class Manifest:
+    """The content of a folder of token ids, and the texts that it was made of."""
+
+    pairs: int  # to learn from
+    own: int  # of them, those of the data; extra data have the others
+    settings: dict[str, Any]  # the configuration's keys that the corpus decides
+    digest: str  # SHA-256 of the files of texts
+    files: dict[str, list[int]]  # their sizes and times
+    data: str = ""  # their SPEC
+    lines: int = 0  # of their files
+    unusable: int = 0  # lines without a pair that are not blank
+    left_out: dict[str, int] = field(default_factory=dict)  # lines without a pair, by reason
+    bytes: dict[str, int] = field(default_factory=dict)  # sizes of the folder's files
+    format: int = FORMAT
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write a manifest with the sizes of the folder's files."""
     files = [file for file in sorted(folder.glob("[!.]*")) if file.name != MANIFEST]
     sizes = {file.name: file.stat().st_size for file in files}
-    write_json(folder / MANIFEST, {"format": FORMAT, **values, "bytes": sizes})
+    write_json(folder / MANIFEST, asdict(replace(manifest, bytes=sizes)))
 
 
 class Prepared:
@@ -46,23 +63,20 @@ class Prepared:
         file = self.path / MANIFEST
         if not file.is_file():
             raise CorpusError(f"{self.path} is not a prepared corpus: it has no {file.name}")
-        self.manifest: dict[str, Any] = read_json(file)
-        if not isinstance(self.manifest, dict) or self.manifest.get("format") != FORMAT:
+        try:
+            self.manifest = Manifest(**read_json(file))
+            right = self.manifest.format == FORMAT
+        except TypeError:  # it has other keys
+            right = False
+        if not right:
             raise CorpusError(f"{file} expected format {FORMAT}: prepare the corpus anew")
-        if missing := [key for key in KEYS if key not in self.manifest]:
-            raise CorpusError(f"{file} expected {', '.join(missing)}. Received: none")
-        for name, size in self.manifest["bytes"].items():
+        for name, size in self.manifest.bytes.items():
             there = self.path / name
             if not there.is_file() or there.stat().st_size != size:
                 raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
-        self.count: int = self.manifest["pairs"]
+        self.count = self.manifest.pairs
         self.tokenizers = tokenizer_files(self.path)
         self.files = [file, *self.tokenizers]  # whose content identifies the corpus
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The configuration's keys that the corpus decides."""
-        return self.manifest["settings"]
 
     def sides(self, split: str = "train") -> tuple[Sequences, Sequences]:
         """Return the token ids of both sides of `train` or `dev`.
@@ -80,7 +94,7 @@ class Prepared:
 
         `limit` of the data's own pairs are drawn; all of extra data are learned from.
         """
-        own = self.manifest["own"]
+        own = self.manifest.own
         if not limit or limit >= own:
             return None
         return np.concatenate([chosen(own, limit, seed), np.arange(own, self.count)])

@@ -11,15 +11,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from training.config.schema import Config
 from training.data import corpus
-from training.data.lines import Survey
+from training.data.lines import Block, Skipped, Survey, parse
+from training.data.named import corpora
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 from training.data.specs import PREPARED, Spec
+
+if TYPE_CHECKING:
+    from training.data.prepared import Manifest
 
 HELD_OUT = ("dev", "test")
 # Lines, about, that are held out for dev where no share is chosen: 1,000 of many, and of few enough
@@ -64,11 +68,11 @@ class Texts(NamedTuple):
                 raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
         return [] if self.data.form == PREPARED else [*dict.fromkeys([self.data, *self.extra])]
 
-    def stamped(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return `digest`, the SHA-256 of the files of data and dev, and `files`, their stamps.
+    def stamped(self, before: Manifest | None = None) -> tuple[str, dict[str, list[int]]]:
+        """Return the SHA-256 of the files of data and dev, and the size and time of each.
 
-        Where the stamps, sizes and times, are those of `before`, an earlier manifest, so is the
-        digest. Raises CorpusError where a file is missing.
+        Files of the sizes and times of `before` have its digest. Raises CorpusError where a file is
+        missing.
         """
         specs = self.learned() or [self.data]
         files = [file for spec in specs for file in corpus.files_of_training(spec)]
@@ -77,14 +81,14 @@ class Texts(NamedTuple):
         try:
             stats = {str(file): file.stat() for file in files}
             stamps = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
-            if before is not None and before["files"] == stamps:
-                return {"digest": before["digest"], "files": stamps}
+            if before is not None and before.files == stamps:
+                return before.digest, stamps
             for path in files:
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
             raise CorpusError(f"Cannot read {error.filename}: {error.strerror}") from None
-        return {"digest": digest.hexdigest(), "files": stamps}
+        return digest.hexdigest(), stamps
 
 
 def _spec_or_share(data: Spec, name: str, setting: str) -> Spec | float | None:
@@ -113,8 +117,7 @@ def load_split(
         loaded = corpus.load(spec, name, limit=limit, seed=seed, script_of=data.text)
         return loaded, {"data": spec.text, "split": "all" if spec.is_file else name}
     check_split(texts, name)
-    lines = 0 if texts.dev else sum(block.lines for block in corpus.blocks_of(data)())
-    shares = held_out(texts, lines)
+    shares = held_out(texts, 0 if texts.dev else corpus.survey_files(data).lines)
     every = corpus.load(data, "train")
     splits = [split_of(source, shares) for source in every.sources]
     part = every.select([i for i, split in enumerate(splits) if split == name])
@@ -147,6 +150,23 @@ def held_out(texts: Texts, lines: int) -> Shares:
     return dev, test
 
 
+class Division(NamedTuple):
+    """How the pairs of a SPEC are divided into training, dev and test."""
+
+    shares: Shares  # of the sources that are held out for dev and test
+    extra: bool  # whether pairs with a source in `measured` are left out
+    measured: frozenset[str]  # sources of dev and test that are known
+    script_of: str  # data in whose script targets are written
+
+    def pairs(self, block: Block, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
+        """Yield the split, source and target of each pair; count the other lines."""
+        split = corpora.in_target_script(self.script_of, parse(block, skipped))
+        for source, target in split.pairs():
+            skipped.shared += source in self.measured
+            if not (self.extra and source in self.measured):
+                yield split_of(source, self.shares), source, target
+
+
 class Part(NamedTuple):
     """A SPEC that a run learns from."""
 
@@ -156,12 +176,18 @@ class Part(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """The division of a run's texts into training, dev and test."""
+    """The texts of a run, surveyed."""
 
     parts: list[Part]  # the data, which shares are held out of, then extra data
     shares: Shares
-    measured: dict[str, Split]  # dev and test, where they are no shares of the data
-    stamp: dict[str, Any]  # see `Texts.stamped`
+    measured: dict[str, Split]  # dev and test, those that are shares once they are read
+    script_of: str
+
+    def division(self, part: Part) -> Division:
+        """Return how the pairs of a part are divided."""
+        extra = part is not self.parts[0]
+        sources = frozenset(text for split in self.measured.values() for text in split.sources)
+        return Division((0.0, 0.0) if extra else self.shares, extra, sources, self.script_of)
 
 
 def divide(texts: Texts) -> Divided:
@@ -171,20 +197,19 @@ def divide(texts: Texts) -> Divided:
     """
     parts = []
     for spec in texts.learned():
-        limit = texts.limit if spec == texts.data else 0
-        blocks = corpus.blocks_of(spec, limit, texts.seed)
+        blocks = corpus.blocks_of(spec, texts.limit if spec == texts.data else 0, texts.seed)
         survey = corpus.survey_files(spec) if spec.is_text else corpus.survey(spec, blocks())
         parts.append(Part(spec, blocks, survey))
-    for note in (note for part in parts for note in part.survey.notes):
-        print(note, flush=True)
+        for note in survey.notes:
+            print(note, flush=True)
     shares = held_out(texts, parts[0].survey.lines if parts else 0)
     measured = {}
-    for name in ("dev", "test") if texts.test or texts.extra else ("dev",):
+    for name in HELD_OUT if texts.test or texts.extra else ("dev",):
         if other := texts.spec_of(name):
             optional = name == "test" and not texts.test  # a corpus may have none
             with suppress(CorpusError) if optional else nullcontext():
                 measured[name] = corpus.load(other, name, script_of=texts.data.text)
-    return Divided(parts, shares, measured, texts.stamped())
+    return Divided(parts, shares, measured, texts.data.text)
 
 
 def dev_share(lines: int) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.pair_files import number_of
-from training.data.store import END_ID, TOGETHER, UNK_ID, Ids, Sequences, ids_dtype, in_chunks
+from training.data.store import END_ID, TOGETHER, UNK_ID, Ids, Sequences, in_chunks
 from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
 
 WORD = re.compile(r"\w+")
@@ -18,24 +18,9 @@ _DRAWS = 1_000_000
 _HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for no word
 
 
-def encode(texts: Sequence[str], tokenizer: Tokenizer) -> Ids:
-    """Return the token ids of texts, in the smallest type that holds them, and their lengths."""
-    dtype = ids_dtype(tokenizer.vocab_size)
-
-    def ids_of(part: slice) -> Ids:
-        values, lengths = _flat(tokenizer.tokenize(tf.constant(texts[part], tf.string)))
-        return (values if tokenizer.copies else values.astype(dtype)), lengths
-
-    return in_chunks(len(texts), TOGETHER, ids_of)
-
-
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
     """Return the token ids of all texts."""
-    return Sequences.of(*encode(texts, tokenizer))
-
-
-def _flat(ids: tf.RaggedTensor) -> Ids:
-    return ids.values.numpy(), ids.row_lengths().numpy()
+    return Sequences.of(*tokenizer.encode(texts))
 
 
 def tokenize_to_copy(
@@ -57,7 +42,7 @@ def tokenize_to_copy(
         places = first_places(strings, words)
         copied = (ids.flat_values == UNK_ID) & (places < max_source_length)
         values = tf.where(copied, tokenizers[1].vocab_size + places, ids.flat_values)
-        return _flat(ids.with_flat_values(values))
+        return values.numpy(), ids.row_lengths().numpy()
 
     return Sequences.of(*in_chunks(len(targets), TOGETHER, ids_of))
 
@@ -74,7 +59,7 @@ def encode_to_copy(
     pairs = [hide_names(*pair, hidden, seed) for pair in pairs]
     sources, targets = ([pair[side] for pair in pairs] for side in range(2))
     labels = tokenize_to_copy(sources, targets, tokenizers, longest)
-    return encode(sources, tokenizers[0]), (labels.values, labels.lengths)
+    return tokenizers[0].encode(sources), (labels.values, labels.lengths)
 
 
 def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, str]:

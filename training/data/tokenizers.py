@@ -13,7 +13,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,14 @@ import tensorflow_text as tf_text
 
 from training.command.native import without_native_log
 from training.config.keys import TOKENIZERS
-from training.data.pieces import SENTENCEPIECE, model_of, model_state, print_growth, write_state
+from training.data.pieces import (
+    SENTENCEPIECE,
+    Pieces,
+    model_of,
+    model_state,
+    print_growth,
+    write_state,
+)
 from training.data.rules import (
     ALPHABETS,
     END_ID,
@@ -38,6 +45,7 @@ from training.data.rules import (
     WORD,
     pattern,
 )
+from training.data.store import TOGETHER, Ids, ids_dtype, in_chunks
 
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
 
@@ -63,6 +71,23 @@ class Tokenizer(tf.Module, ABC):
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Token ids of texts `(B,)`, without START and END: int32 ragged `(B, None)`."""
         return self._encode(clean_text(text))
+
+    def encode(self, texts: Sequence[str]) -> Ids:
+        """Return the token ids of texts, in the smallest type for them, and their lengths.
+
+        Ids of words that are to be copied are int32.
+        """
+        dtype = np.dtype("int32") if self.copies else ids_dtype(self.vocab_size)
+
+        def ids_of(part: slice) -> Ids:
+            ids = self.tokenize(tf.constant(texts[part], tf.string))
+            return ids.values.numpy().astype(dtype), ids.row_lengths().numpy()
+
+        return in_chunks(len(texts), TOGETHER, ids_of)
+
+    @abstractmethod
+    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """Return each text as its ids spell it, and its tokens that have no id."""
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the tokens of each text, string ragged `(B, None)`; of `words` alone."""
@@ -140,6 +165,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return self._pieces.id_to_string(ids)
+
+    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """See `Tokenizer.said`."""
+        return Pieces(self._model).said(texts)
 
     def state(self) -> dict:
         """Return the content of its file."""
@@ -222,6 +251,18 @@ class VocabularyTokenizer(Tokenizer):
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._table, ids)
 
+    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """See `Tokenizer.said`."""
+        text = tf.constant(list(texts), tf.string)
+        ids, strings = self.tokenize(text), self.split(text)
+        unknown = ids.with_flat_values(ids.flat_values == UNK_ID)
+        rows = zip(
+            self.detokenize(ids.to_tensor()).numpy(),
+            tf.ragged.boolean_mask(strings, unknown).to_list(),
+            strict=True,
+        )
+        return [(x.decode(), [each.decode().strip(MARK) for each in tokens]) for x, tokens in rows]
+
     def state(self) -> dict:
         """Return the content of its file."""
         copies = {"copies": True} if self.copies else {}
@@ -268,21 +309,6 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         return tokenizer_of(json.loads(Path(path).read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, tf.errors.OpError) as error:
         raise ValueError(f"{path} is not a saved tokenizer: {error}") from None
-
-
-def said(
-    tokenizer: Tokenizer, texts: Sequence[str]
-) -> tuple[list[list[int]], list[str], Callable[[Sequence[str]], list[str]]]:
-    """Return the ids of texts, the texts of ids, and a function to the unknown tokens of texts."""
-
-    def unknown(texts: Sequence[str]) -> list[str]:
-        strings, ids = (f(tf.constant(texts)) for f in (tokenizer.split, tokenizer.tokenize))
-        tokens = tf.boolean_mask(strings.flat_values, ids.flat_values == UNK_ID)
-        return [token.decode().strip(MARK) for token in tokens.numpy()]
-
-    ids = tokenizer.tokenize(tf.constant(list(texts), tf.string))
-    decoded = [text.decode() for text in tokenizer.detokenize(ids.to_tensor()).numpy()]
-    return ids.to_list(), decoded, unknown
 
 
 def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:

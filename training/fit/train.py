@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ from training.sources.events.histories import Histories
 from training.sources.kinds import SOURCE_KINDS
 
 LONGEST = 60  # characters of a text in a picture that is still read
+DRAWN_EVERY = 30  # seconds, at least: a picture takes one
 
 
 class DevSet:
@@ -49,13 +52,16 @@ class DevSet:
         self.judge = make_judge(run.model)
         attends = SOURCE_KINDS[run.config.source].tokens and run.config.attention != "none"
         self.attend = make_attender([run]) if attends else None
+        self.drawn = -math.inf  # when a picture was drawn last
 
     def score(self) -> dict[str, float]:
         """Return `val_perplexity`, and the figures of `training.metrics`."""
         judged = self.judge.evaluate(self.batches, verbose=0, return_dict=True)
         hypotheses = self.translate(self.split.sources)
         scores = score(self.run.config.metric, hypotheses, self.split.references)
-        self.draw()
+        if time.monotonic() - self.drawn > DRAWN_EVERY:
+            self.draw()
+            self.drawn = time.monotonic()
         return {"val_perplexity": judged["perplexity"], **scores}
 
     def draw(self) -> None:
@@ -131,11 +137,15 @@ def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Reco
         where = f", and keeps the programs in {folder} for the next training" if folder else ""
         print(f"XLA compiles the step for each shape{where}.")
     if run.target is None:
-        score = _score_labels(run, opened.dev)
+        dev, score = None, _score_labels(run, opened.dev)
     else:
-        score = DevSet(run, opened.dev, opened.dev_pairs.dataset()).score
+        dev = DevSet(run, opened.dev, opened.dev_pairs.dataset())
+        score = dev.score
     recorder = Recorder(files, run.config, model, opened.pairs.statistics, history, score)
-    return train_epochs(recorder, opened.pairs.dataset, opened.pairs.plan.reckoned)
+    record = train_epochs(recorder, opened.pairs.dataset, opened.pairs.plan.reckoned)
+    if dev is not None:
+        dev.draw()
+    return record
 
 
 def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:

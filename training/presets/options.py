@@ -164,7 +164,9 @@ def configuration(options: argparse.Namespace) -> Config:
     else:
         raise UsageError("the command expected --preset or --data. Received: neither")
     if own := corpus.prepared(options.data or config.data):
-        config = override(config, [f"{key}={value}" for key, value in own.settings.items()])
+        config = override(
+            config, [f"{key}={value}" for key, value in own.manifest.settings.items()]
+        )
     try:
         config = with_values(config, values)
     except ConfigError as error:
@@ -205,7 +207,7 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     """
     chosen, rows = Chosen("sentences", None, []), []
     if own_corpus := corpus.prepared(spec):
-        total, own = own_corpus.count, {**own, **own_corpus.settings}
+        total, own = own_corpus.count, {**own, **own_corpus.manifest.settings}
     else:
         total, pairs = corpus.sample_pairs(spec)
         traits = recognise(pairs)

@@ -18,7 +18,7 @@ from training.command.progress import stages
 from training.config.schema import Config
 from training.data import corpus
 from training.data.batches import Batches, read_batches
-from training.data.encoding import check_targets, train_state
+from training.data.encoding import Tokenizing, check_targets, train_state
 from training.data.prepared import Prepared
 from training.data.splits import Texts, fitting_metric
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
@@ -93,7 +93,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     data: Any
     if SOURCE_KINDS[config.source].tokens:
         if own := corpus.prepared(config.data):
-            for key, value in own.settings.items():
+            for key, value in own.manifest.settings.items():
                 if (received := getattr(config, key)) != value:
                     raise ConfigError(
                         f"{key} expected {value}, as {config.data} has it. Received: {received}"
@@ -102,7 +102,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
                 raise ConfigError(
                     f"copy expected texts. Received: {config.data}, which has token ids"
                 )
-        data = write_tokens(files.streamed, config, init)
+        data = write_tokens(files.streamed, Texts.of(config), Tokenizing.of(config), init)
         sides = load_sides(config, RunFiles(data.path))
     else:
         reader = source_class(config.source)
@@ -110,7 +110,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
         data = reader.load_training(config, begun and begun[0])
         if begun and begun[1] is not None:
             for name, split in zip((config.data, "dev"), data, strict=True):
-                check_targets(name, [text for _, text in split.pairs()], begun[1].state())
+                check_targets(name, [text for _, text in split.pairs()], begun[1])
         sides = begun or (reader.make(config, data[0]), _train_tokenizer(config, data[0]))
     opened = _open(config, data, sides, init)
     if opened.target is not None:
@@ -150,10 +150,11 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     tokens = None
     with suppress(UserError):  # damaged or missing ones are made anew
         tokens = Prepared(files.tokens)
-    digest = Texts.of(config).stamped(tokens.manifest if tokens else None)["digest"]
+    texts = Texts.of(config)
+    digest, _ = texts.stamped(tokens.manifest if tokens else None)
     check_corpus(files, config.data, digest, force)
-    if tokens is None or tokens.manifest["digest"] != digest:
-        write_tokens(files.streamed, config, files.path)
+    if tokens is None or tokens.manifest.digest != digest:
+        write_tokens(files.streamed, texts, Tokenizing.of(config), files.path)
         tokens = Prepared(_move_tokens(files))
     return _open(config, tokens, sides)
 
@@ -225,8 +226,8 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     source, target = sides
     if isinstance(data, Prepared):
         pairs, dev_pairs = read_batches(config, data.path)
-        dev, digest = data.texts("dev"), data.manifest["digest"]
-        unusable = data.manifest["unusable"] + dev.unusable
+        dev, digest = data.texts("dev"), data.manifest.digest
+        unusable = data.manifest.unusable + dev.unusable
     else:
         train, dev = data
         pairs, dev_pairs = (

@@ -224,7 +224,7 @@ def report(options: argparse.Namespace) -> None:
             say_cut(run, split.sources, settings)
         if options.data and not (config.copy or settings.replaces_unknown):
             references = [text for texts in split.references for text in texts]
-            check_targets(options.data, references, run.target_tokenizer.state())
+            check_targets(options.data, references, run.target_tokenizer)
         scores = evaluate(
             runs,
             split,

@@ -11,6 +11,7 @@ from training.command.errors import ConfigError
 from training.command.options import Parser
 from training.config.schema import Config
 from training.data import corpus
+from training.data.encoding import Tokenizing
 from training.data.named import corpora
 from training.data.pair_files import CorpusError
 from training.data.specs import Spec
@@ -34,7 +35,8 @@ def pairs(tmp_path):
 def learned(config, folder):
     """The pairs to learn from, spelled by their ids, and what else was read."""
     cut = {f"{side}_{key}": value for side in SIDES for key, value in CUT.items()}
-    prepared = write_tokens(folder, replace(config, **cut))
+    config = replace(config, **cut)
+    prepared = write_tokens(folder, Texts.of(config), Tokenizing.of(config))
     rows = prepared.rows(config.train_limit, config.seed)
     rows = np.arange(prepared.count) if rows is None else rows
     texts = []
@@ -52,7 +54,7 @@ def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, t
     train, ids = learned(config, tmp_path / "ids")
     dev, (test, read) = ids.texts("dev"), load_split(Texts.of(config), "test")
     assert read == {"data": f"tsv:{pairs}", "split": "test"}
-    assert [ids.manifest["unusable"], dev.unusable, test.unusable] == [1, 0, 0]  # counted once
+    assert [ids.manifest.unusable, dev.unusable, test.unusable] == [1, 0, 0]  # counted once
     parts = [{source for source, _ in train}, set(dev.sources), set(test.sources)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 997
     assert len(parts[1]) == pytest.approx(0.1 * 997, rel=0.3)
@@ -136,7 +138,7 @@ def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, 
     train, beside = learned(replace(base, extra_data=extra), tmp_path / "beside")
     added = [("new 1", "neu 1"), ("new 2", "neu 2"), (alone[0][0], "neu"), ("new 1", "neu 1")]
     assert train == alone + added
-    assert beside.manifest["unusable"] == ids.manifest["unusable"] + 1
+    assert beside.manifest.unusable == ids.manifest.unusable + 1
     assert beside.texts("dev") == ids.texts("dev")
     assert load_split(Texts.of(replace(base, extra_data=extra)), "test")[0] == test
 

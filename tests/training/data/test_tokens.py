@@ -19,13 +19,12 @@ from training.config.schema import load_config, override
 from training.data import corpus, tokens
 from training.data.batches import read_batches
 from training.data.corpus import load
-from training.data.encoding import check_targets, workers
+from training.data.encoding import Tokenizing, check_targets, workers
 from training.data.lines import read_blocks
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared
 from training.data.splits import Texts, load_split
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
-from training.data.tokens import prepare_corpus, write_tokens
 from training.fit import train as texts
 from training.runs.files import RunFiles
 from training.runs.start import open_run, prepare_run
@@ -46,6 +45,14 @@ def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "pairs.tsv"
     path.write_text("".join(lines), encoding="utf-8")
     return path
+
+
+def prepare_corpus(folder, config, **options):
+    return tokens.prepare_corpus(folder, Texts.of(config), Tokenizing.of(config), **options)
+
+
+def write_tokens(folder, config, *tokenizers):
+    return tokens.write_tokens(folder, Texts.of(config), Tokenizing.of(config), *tokenizers)
 
 
 def configured(path, *settings):
@@ -74,7 +81,7 @@ def test_ids_spell_the_texts_that_are_read_whole(text, tmp_path, name):
     config = configured(text, *LARGE, *SHAPES[name])
     prepared = write_tokens(tmp_path / "c", config)
     everything = load(config.data, "train")
-    assert everything.unusable == prepared.manifest["unusable"] == 2
+    assert everything.unusable == prepared.manifest.unusable == 2
     elsewhere = set(load_split(Texts.of(config), "dev")[0].sources)
     if config.test:
         elsewhere |= set(load_split(Texts.of(config), "test")[0].sources)
@@ -83,8 +90,8 @@ def test_ids_spell_the_texts_that_are_read_whole(text, tmp_path, name):
     if name == "pieces":  # no word of dev is unknown
         assert spelled(prepared, "dev") == load_split(Texts.of(config), "dev")[0].pairs()
     assert prepared.texts("dev") == load_split(Texts.of(config), "dev")[0]
-    assert prepared.manifest["left_out"] == {"blank": 1, "no pair": 2}
-    assert prepared.manifest["lines"] == 509
+    assert prepared.manifest.left_out == {"blank": 1, "no pair": 2}
+    assert prepared.manifest.lines == 509
 
 
 def test_several_processes_write_what_one_writes(text, tmp_path):
@@ -92,7 +99,7 @@ def test_several_processes_write_what_one_writes(text, tmp_path):
     one = prepare_corpus(tmp_path / "one", config, processes=0)
     two = prepare_corpus(tmp_path / "two", config, processes=2)
     assert one.manifest == two.manifest
-    for name in one.manifest["bytes"]:
+    for name in one.manifest.bytes:
         assert (one.path / name).read_bytes() == (two.path / name).read_bytes()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["one", "two"]
 
@@ -117,22 +124,22 @@ def test_the_digest_is_that_of_all_files_that_are_read(text, tmp_path):
     config = configured(text, f"extra_data=tsv:{extra}", f"dev=tsv:{dev}")
     prepared = write_tokens(tmp_path / "c", config)
     hashes = [hashlib.sha256(file.read_bytes()).digest() for file in (text, extra, dev)]
-    assert prepared.manifest["digest"] == hashlib.sha256(b"".join(hashes)).hexdigest()
+    assert prepared.manifest.digest == hashlib.sha256(b"".join(hashes)).hexdigest()
 
     def digest(*manifest):
-        return Texts.of(config).stamped(*manifest)["digest"]
+        return Texts.of(config).stamped(*manifest)[0]
 
-    assert digest() == digest(prepared.manifest) == prepared.manifest["digest"]
+    assert digest() == digest(prepared.manifest) == prepared.manifest.digest
     for file in (extra, dev):
         file.write_text(file.read_text().replace("Twice", "Once"))
-        assert digest(prepared.manifest) != prepared.manifest["digest"]
+        assert digest(prepared.manifest) != prepared.manifest.digest
         shutil.copyfile(text, file)
-        assert digest(prepared.manifest) == prepared.manifest["digest"]
+        assert digest(prepared.manifest) == prepared.manifest.digest
     dev.unlink()
     with pytest.raises(CorpusError, match=r"Cannot read .*dev\.tsv: No such file"):
         digest(prepared.manifest)
     config = tiny_config("train_limit=53")  # of a named corpus
-    assert digest() == write_tokens(tmp_path / "n", config).manifest["digest"]
+    assert digest() == write_tokens(tmp_path / "n", config).manifest.digest
 
 
 def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_path, monkeypatch):
@@ -175,7 +182,7 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     with pytest.raises(CorpusError, match="no texts of 'test'; it has dev"):
         load_split(Texts.of(config), "test")
     manifest = corpus.path / "manifest.json"
-    digest = corpus.manifest["digest"]
+    digest = corpus.manifest.digest
     manifest.write_text(manifest.read_text().replace(digest, "0" * 64))
     with pytest.raises(RunError, match="no longer has the sentences"):
         texts.resume(files.path)
@@ -285,7 +292,7 @@ def test_all_targets_with_unknown_words_are_tokenized_at_once(monkeypatch, capsy
     calls, tokenize = [], VocabularyTokenizer.tokenize
     monkeypatch.setattr(VocabularyTokenizer, "tokenize", lambda *a: calls.append(a) or tokenize(*a))
     targets = [f"a w{n % 7}" for n in range(count)]
-    check_targets("some", targets, VocabularyTokenizer("words", ["▁a"]).state())
-    assert len(calls) == 2
+    check_targets("some", targets, VocabularyTokenizer("words", ["▁a"]))
+    assert len(calls) == 1
     found = dict.fromkeys(target[2:] for target in targets)
     assert f"{len(found)} in all: {' '.join(found)}\n" in capsys.readouterr().out

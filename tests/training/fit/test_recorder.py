@@ -12,7 +12,6 @@ from training.data.plan import Statistics
 from training.data.shapes import Reckoned
 from training.fit import recorder
 from training.fit.recorder import Recorder, train_epochs
-from training.runs.card import _commands
 from training.runs.files import RunFiles, summary
 from training.runs.run import load_best
 
@@ -67,12 +66,9 @@ class Scripted:
         said = summary(self.files)
         assert said["val_perplexity"] == least
         assert np.mean(said.get("epochs", said.get("epoch"))) == value
-        which = (
-            f"the mean weights of epochs {said['epochs'][0]} to {said['epochs'][-1]},"
-            if "epochs" in said
-            else f"epoch {said['epoch']},"
-        )
-        assert f"Kept in `best.weights.h5`: {which}" in self.files.card.read_text()
+        mean = said.get("epochs")
+        which = f"mean of {mean[0]} to {mean[-1]}" if mean else said["epoch"]
+        assert f"| **{which}** |" in self.files.card.read_text()
         before = self.model.get_weights()
         load_best(self.files, self.model)
         np.testing.assert_array_equal(self.weights(), [value, value])
@@ -123,11 +119,6 @@ def test_weights_of_epochs_long_ago_are_no_part_of_the_mean(tmp_path):
     run.go_on([9.5, 9.4], None, 0)
     run.go_on([7.5], 7.4)
     assert summary(run.files)["epochs"] == [5]
-
-
-def test_a_card_names_data_that_have_no_splits():
-    config = Config(source="events", data="events:/a.csv")
-    assert "evaluate --run r --data events:PATH\n" in _commands(RunFiles("r"), config, None)
 
 
 def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
