@@ -20,9 +20,10 @@ from training.command.errors import UserError
 from training.config.schema import Config, load_preset, override
 from training.data.pair_files import Split
 from training.decode.settings import SearchSettings
+from training.decode.texts import make_attender
 from training.runs.files import best, read_history
 from training.runs.run import Run
-from training.score.evaluation import evaluate, region_weights
+from training.score.evaluation import evaluate
 from training.sources.source import Source
 
 SEEDS = 3  # trainings of each
@@ -91,7 +92,7 @@ def _draw(runs: dict[str, Run], path: Path) -> None:
     columns = max(map(len, texts))
     figure, axes = shared.new_figure(SHOWN * len(attending), columns, 1.6, 0.8)
     for row, (name, found) in enumerate(attending.items()):
-        weights = region_weights([found], split.sources, texts)
+        weights = [each.weights for each in make_attender([found])(split.sources, texts)]
         for number in range(SHOWN):
             line = axes[row * SHOWN + number]
             line[0].set_ylabel(name if not number else "")

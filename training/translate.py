@@ -47,9 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     count = options.nbest or 1
     if count > options.beam_width:
-        raise UsageError(
-            f"--nbest expected at most --beam-width, {options.beam_width}. Received: {count}"
-        )
+        raise UsageError.expected("--nbest", f"at most --beam-width, {options.beam_width}", count)
     from training.decode.settings import SearchSettings
 
     settings = SearchSettings.of(options, count)

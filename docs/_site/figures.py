@@ -29,7 +29,6 @@ from keras_attention.mechanisms import BY_NAME
 from training.decode.labels import make_predictor
 from training.decode.texts import make_attender, make_translator
 from training.runs.run import Run, load_run
-from training.score.evaluation import region_weights
 
 DOCS = Path(__file__).parents[1]
 FIGURES, PICTURES = DOCS / "figures", DOCS / "pictures" / "mechanisms"
@@ -164,8 +163,8 @@ def images(folder: Path) -> None:
     run = trained(folder, "digits")
     split = run.source.load_split(run.config, run.config.data, "test", limit=IMAGES)
     texts = [references[0] for references in split.references]
-    pixels = run.source.rows(split.sources).pad(np.arange(IMAGES), np.ones(IMAGES, np.int64))
-    weights = region_weights([run], split.sources, texts)
+    pixels = run.source.rows(split.sources).read(np.arange(IMAGES))
+    weights = [each.weights for each in make_attender([run])(split.sources, texts)]
     write(
         "images",
         [

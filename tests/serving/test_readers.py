@@ -22,8 +22,7 @@ from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate
 from training.decode.settings import SearchSettings
-from training.decode.texts import make_nbest
-from training.score.evaluation import region_weights
+from training.decode.texts import make_attender, make_nbest
 from training.sources.image import data as images
 from training.sources.image import digits
 
@@ -147,9 +146,8 @@ def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, ca
     exact = np.mean([text == gold for text, gold in zip(texts, wanted, strict=True)])
     assert result["exact"] == pytest.approx(100 * exact)
     hits, total = 0, 0
-    for weights, boxes in zip(
-        region_weights([image_run], split.sources, wanted), split.boxes, strict=True
-    ):
+    attended = make_attender([image_run])(split.sources, wanted)
+    for weights, boxes in zip((each.weights for each in attended), split.boxes, strict=True):
         for grid, (left, top, right, bottom) in zip(weights, boxes, strict=True):
             row, column = np.unravel_index(grid.argmax(), grid.shape)
             x, y = (column + 0.5) / grid.shape[1], (row + 0.5) / grid.shape[0]

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 _MEMORY = re.compile(
     "OOM when allocating|RESOURCE_EXHAUSTED|can.t allocate memory|out of memory|Unable to allocate"
@@ -15,6 +16,11 @@ _MEMORY = re.compile(
 
 class UserError(ValueError):
     """A request that cannot be met; the message says what was expected and received."""
+
+    @classmethod
+    def expected(cls, name: str, wanted: object, received: object) -> Self:
+        """Return the error of a value."""
+        return cls(f"{name} expected {wanted}. Received: {received}")
 
 
 class RunError(UserError):

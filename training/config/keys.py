@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from training.command.errors import ConfigError
@@ -27,18 +28,20 @@ def key(
     above: float | None = None,
     below: float | None = None,
     most: int = 2**31 - 1,
-    changeable: bool = False,
+    can_change: bool = False,
 ) -> Any:
     """Declare a key of the configuration; the type of the default is its type.
 
     `least`, `above`, `below` and `most` limit a number; whole numbers are 1 or more unless said.
-    `changeable`: whether a run that has begun can go on with another value.
     """
     if isinstance(default, int) and not isinstance(default, bool) and least is None:
         least = 1
     limits = {"choices": tuple(choices), "least": least, "above": above, "below": below}
-    metadata = {"meaning": meaning, "changeable": changeable, "most": most, **limits}
+    metadata = {"meaning": meaning, "can_change": can_change, "most": most, **limits}
     return field(default=default, metadata=metadata)
+
+
+changeable = partial(key, can_change=True)  # in a run that has begun
 
 
 def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
@@ -76,6 +79,10 @@ ATTENTIONS = (
     *("local_m", "local_p", "location_sensitive", "coverage", "monotonic", "chunkwise"),
     "hard_monotonic",
 )
+DISTRIBUTIONS = ("softmax", "sparsemax", "entmax15")  # the last two are sparse
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+TOKENIZERS = ("sentencepiece", "words", "characters", "letters", "symbols")
+CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}  # of keras.layers
 
 
 @dataclass(frozen=True)
@@ -90,44 +97,16 @@ class Shared:
         "order; none: the encoder's last state instead",
         choices=ATTENTIONS,
     )
-    attention_units: int = key(
-        512, "units of the attention's hidden layer, in mechanisms that have one"
-    )
-    distribution: str = key(
-        "softmax",
-        "distribution of the attention weights; the last two are sparse",
-        choices=("softmax", "sparsemax", "entmax15"),
-    )
-    dropout: float = key(
-        0.2,
-        "dropout rate on embeddings, memory and attentional vector",
-        least=0,
-        below=1,
-        changeable=True,
-    )
-    epochs: int = key(10, "passes over all training pairs", changeable=True)
+    attention_units: int = key(512, "units of the attention's hidden layer, if it has one")
+    distribution: str = key("softmax", "distribution of the weights", choices=DISTRIBUTIONS)
+    dropout: float = changeable(0.2, "rate on embeddings, memory and readout", least=0, below=1)
+    epochs: int = changeable(10, "passes over all training pairs")
     batch_size: int = key(64, "training pairs in a batch")
-    learning_rate: float = key(1e-3, "highest learning rate of Adam", above=0, changeable=True)
-    warmup_steps: int = key(
-        200,
-        "steps in which the learning rate rises from 0, before it falls on a cosine",
-        least=0,
-        changeable=True,
-    )
-    clip_norm: float = key(
-        1.0, "largest norm of the gradient of all weights", above=0, changeable=True
-    )
-    average_epochs: int = key(
-        0,
-        "number of last epochs whose mean weights are tried; 0 for none",
-        least=0,
-        changeable=True,
-    )
-    precision: str = key(
-        "float32",
-        "precision of matrix products",
-        choices=("float32", "mixed_bfloat16", "mixed_float16"),
-    )
+    learning_rate: float = changeable(1e-3, "highest learning rate of Adam", above=0)
+    warmup_steps: int = changeable(200, "steps of a rising rate, before its cosine", least=0)
+    clip_norm: float = changeable(1.0, "largest norm of the gradient of all weights", above=0)
+    average_epochs: int = changeable(0, "last epochs whose mean is tried; 0 for none", least=0)
+    precision: str = key("float32", "precision of matrix products", choices=PRECISIONS)
     jit_compile: bool | str = key(
         "auto",
         "compile the training step with XLA; auto does for a GPU, where it pays several times",
@@ -140,10 +119,6 @@ class Shared:
         least=0,
     )
     seed: int = key(1, "seed of everything random", least=0, most=2**32 - 1)
-
-
-TOKENIZERS = ("sentencepiece", "words", "characters", "letters", "symbols")
-CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}  # of keras.layers
 
 
 @dataclass(frozen=True)
@@ -165,43 +140,25 @@ class Text(Recurrent):
         "development data: a SPEC, or the share of the files' lines to hold out, such as "
         "0.05; default: the corpus's dev split, or some 300 of the lines, 1,000 of many",
     )
-    test: str = key(
-        "", "test data of training.evaluate, as dev; default: the corpus's test split, or none"
-    )
+    test: str = key("", "test data, as dev; default: the corpus's test split, or none")
     extra_data: str = key(
-        "",
-        "further training data: SPECs with spaces between them; sources that dev or test have "
-        "are left out",
+        "", "more training data: SPECs with spaces between; sources of dev and test are left out"
     )
     source_tokenizer: str = key("sentencepiece", "tokenizer of sources", choices=TOKENIZERS)
     source_vocab_size: int = key(8000, "largest source vocabulary")
     max_source_length: int = key(60, "longest source, in tokens; longer pairs are left out")
-    target_bound: str = key(
+    target_bound: str = changeable(
         "auto",
         "most tokens of an answer, such as 2x+10: twice its tokens and 10; auto takes "
         "what the training targets need, and some more",
-        changeable=True,
     )
-    join: float = key(
-        0.0,
-        "share of batches in which several pairs are joined to one, for longer texts",
-        least=0,
-        below=1,
-    )
+    join: float = key(0.0, "share of batches of joined pairs, for longer texts", least=0, below=1)
     batch_tokens: int = key(
-        0,
-        "tokens of the longer side in a batch, padding included, in place of batch_size; 0 "
-        "for none",
-        least=0,
+        0, "tokens in a batch, of the longer side, padded; 0 for batch_size", least=0
     )
-    copy: bool = key(
-        False, "copy words that the vocabulary lacks from the source, by a pointer-generator"
-    )
+    copy: bool = key(False, "copy unknown words from the source, by a pointer-generator")
     copy_hidden: float = key(
-        0.0,
-        "share of training pairs whose names and numbers are hidden, so that they are copied",
-        least=0,
-        below=1,
+        0.0, "share of pairs whose names and numbers are hidden, to be copied", least=0, below=1
     )
 
 
@@ -232,11 +189,9 @@ class Target:
     """The decoder and its loss, see `training.model.seq2seq`."""
 
     target_tokenizer: str = key("sentencepiece", "tokenizer of targets", choices=TOKENIZERS)
-    target_vocab_size: int = key(8000, "largest target vocabulary")
+    target_vocab_size: int = key(8000, "largest target vocabulary, but for letters: all are in it")
     max_target_length: int = key(60, "longest target, in tokens; longer pairs are left out")
-    validation_limit: int = key(
-        500, "dev sentences translated after each epoch; 0 for all", least=0, changeable=True
-    )
+    validation_limit: int = changeable(500, "dev sentences translated; 0 for all", least=0)
     metric: str = key(
         "auto",
         "metric of translations: bleu-zh for Chinese, symbols for symbols wrong (PER) and whole "
@@ -262,19 +217,11 @@ class Target:
     )
     readout_units: int = key(512, "units of the attentional vector")
     tie_embeddings: bool = key(
-        False,
-        "share the weights of target embedding and output layer; needs readout_units = "
-        "embedding_size",
+        False, "let the output layer be the embeddings; needs readout_units = embedding_size"
     )
-    label_smoothing: float = key(
-        0.0, "probability spread evenly over all tokens", least=0, below=1, changeable=True
-    )
-    consistency: float = key(
-        0.0, "weight of R-Drop's loss, its alpha; a step takes twice the time", least=0
-    )
-    coverage_loss: float = key(
-        0.0, "weight of the loss for looking at the same place twice", least=0, changeable=True
-    )
+    label_smoothing: float = changeable(0.0, "probability spread over all tokens", least=0, below=1)
+    consistency: float = key(0.0, "alpha of R-Drop's loss; a step takes twice the time", least=0)
+    coverage_loss: float = changeable(0.0, "weight of the loss for looking twice", least=0)
     keep_by: str = key(
         "auto",
         "epoch that is kept: of the best score, of the least perplexity, or the last (of several "

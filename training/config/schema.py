@@ -69,22 +69,16 @@ class Config(Target, Events, Image, Text, Shared):
             if getattr(self, field.name) != field.default:
                 self.check_key(field.name)
         if not re.fullmatch(r"auto|\d{1,4}x\+[1-9]\d{0,4}", self.target_bound, re.ASCII):
-            raise ConfigError(
-                f"target_bound expected auto, or a bound such as 2x+10. Received: "
-                f"{self.target_bound}"
-            )
+            wanted = "auto, or a bound such as 2x+10"
+            raise ConfigError.expected("target_bound", wanted, self.target_bound)
         self.attention_arguments()
         if self.target == "label" and self.attention not in ("none", "additive"):
-            raise ConfigError(
-                f"attention expected none or additive for source = {self.source}. "
-                f"Received: {self.attention}"
-            )
+            wanted = f"none or additive for source = {self.source}"
+            raise ConfigError.expected("attention", wanted, self.attention)
         self._check_needs()
         if self.tie_embeddings and self.readout_units != self.embedding_size:
-            raise ConfigError(
-                "tie_embeddings expected readout_units = embedding_size. "
-                f"Received: {self.readout_units} and {self.embedding_size}"
-            )
+            sizes = f"{self.readout_units} and {self.embedding_size}"
+            raise ConfigError.expected("tie_embeddings", "readout_units = embedding_size", sizes)
         if self.join and self.batch_size < 2:
             raise ConfigError(f"join expected batch_size of 2 or more. Received: {self.batch_size}")
 
@@ -96,10 +90,8 @@ class Config(Target, Events, Image, Text, Shared):
             for other, needed in needs.items():
                 received = getattr(self, other)
                 if received != needed:
-                    raise ConfigError(
-                        f"{setting} expected {other} = {json.dumps(needed)}. "
-                        f"Received: {json.dumps(received)}"
-                    )
+                    wanted = f"{other} = {json.dumps(needed)}"
+                    raise ConfigError.expected(setting, wanted, json.dumps(received))
         for name in ("source_tokenizer", "target_tokenizer"):
             if self.copy and getattr(self, name) == "sentencepiece":
                 raise ConfigError(
@@ -242,7 +234,7 @@ def changed_later(config: Config, settings: Iterable[str]) -> Config:
 
 def changeable_keys() -> list[str]:
     """Name the keys that can change in a run that has begun."""
-    return [f.name for f in dataclasses.fields(Config) if f.metadata.get("changeable")]
+    return [f.name for f in dataclasses.fields(Config) if f.metadata.get("can_change")]
 
 
 def keys_help() -> str:
@@ -305,7 +297,5 @@ def _parse(name: str, value: object, kind: Any) -> object:
         with suppress(ValueError, OverflowError):
             value = value if kind is str else kind(value)
     if type(value) is not kind and kind != bool | str:
-        raise ConfigError(
-            f"{name} expected a value of type {kind.__name__}. Received: {value!r}"
-        ) from None
+        raise ConfigError.expected(name, f"a value of type {kind.__name__}", repr(value))
     return value

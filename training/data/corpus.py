@@ -19,7 +19,7 @@ from training.data.lines import (
 )
 from training.data.named import corpora
 from training.data.named.corpora import NAMES
-from training.data.pair_files import CorpusError, Split, merge_sources, sample
+from training.data.pair_files import Split, merge_sources, sample
 from training.data.specs import PREPARED, SPECS, Spec, unknown
 
 Blocks = Callable[[], Iterable[Block]]
@@ -59,21 +59,6 @@ def blocks_of(spec: Spec, limit: int = 0, seed: int = 0) -> Blocks:
         return functools.partial(read_blocks, spec)
     block = text_block(spec.text, load(spec, "train", limit=limit or None, seed=seed))
     return lambda: [block]
-
-
-def check(spec: Spec, split: str | None = None, *, source: str = "text") -> None:
-    """Raise a CorpusError where a SPEC's file, or a corpus of texts or its split, is not there.
-
-    Nothing is read or downloaded. Names of images and events are not known here.
-    """
-    if prepared(spec):
-        return
-    if missing := [path for path in spec.paths if not path.exists()]:
-        raise CorpusError(f"Cannot read {missing[0]}: No such file or directory")
-    if spec.text in NAMES and split and split not in (there := corpora.splits(spec.text)):
-        raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(there)}")
-    if source == "text" and not spec.is_text and spec.text not in NAMES:
-        raise unknown("corpus", spec.text, ", ".join(SPECS), NAMES)
 
 
 def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:

@@ -144,9 +144,7 @@ def held_out(texts: Texts, lines: int) -> Shares:
     if texts.dev is None and texts.data.is_file:
         dev = dev_share(lines)
     if dev + test >= 1:
-        raise CorpusError(
-            f"dev and test expected shares below 1 in all. Received: {dev} and {test}"
-        )
+        raise CorpusError.expected("dev and test", "shares below 1 in all", f"{dev} and {test}")
     return dev, test
 
 

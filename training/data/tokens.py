@@ -202,7 +202,5 @@ def _train_tokenizers(
 def _copy_tokenizers(folder: Path, files: Sequence[Path]) -> None:
     for file in files:
         if not (other := folder / file.name).is_file():
-            raise UserError(
-                f"--tokenizers expected a run or a prepared corpus. Received: no {other}"
-            )
+            raise UserError.expected("--tokenizers", "a run or a prepared corpus", f"no {other}")
         shutil.copyfile(other, file)

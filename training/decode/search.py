@@ -24,9 +24,7 @@ def check_search(settings: SearchSettings, runs: Sequence[Run]) -> None:
     settings.check(runs)
     for run in (run for run in runs if run.config.copy):
         if settings.beam_width > (size := run.target_tokenizer.vocab_size):
-            raise UserError(
-                f"--beam-width expected at most {size}. Received: {settings.beam_width}"
-            )
+            raise UserError.expected("--beam-width", f"at most {size}", settings.beam_width)
 
 
 def bound_of(runs: Sequence[Run]) -> tuple[int, int]:

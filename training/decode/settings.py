@@ -42,18 +42,17 @@ class SearchSettings:
         lack: SentencePiece spells what it does not know.
         """
         if self.precision != "float32" and len(runs) > 1:
-            raise UserError(
-                f"--precision {self.precision} expected one --run. Received: {len(runs)} runs"
-            )
+            name = f"--precision {self.precision}"
+            raise UserError.expected(name, "one --run", f"{len(runs)} runs")
         wanted = {
             "--coverage-penalty": self.coverage_penalty,
             "--replace-unknown": self.replaces_unknown,
         }
         for option, run in ((option, run) for option in wanted if wanted[option] for run in runs):
             if not SOURCE_KINDS[run.config.source].tokens or run.config.attention == "none":
-                raise UserError(
-                    f"{option} expected runs that attend to a text. Received: {run.path}, "
-                    f"source = {run.config.source}, attention = {run.config.attention}"
+                kind = f"source = {run.config.source}, attention = {run.config.attention}"
+                raise UserError.expected(
+                    option, "runs that attend to a text", f"{run.path}, {kind}"
                 )
         if self.coverage_penalty and self.beam_width < 2:
             raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")

@@ -18,7 +18,7 @@ from training.decode.steps import constant_steps
 from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run
-from training.sources.batches import source_batches
+from training.sources.batches import batch_of, source_batches
 from training.sources.kinds import SOURCE_KINDS
 
 
@@ -226,45 +226,51 @@ def dense_ids(ids: tf.RaggedTensor) -> tf.Tensor:
 class Attended:
     """One pair, and where the decoder looked to say its target."""
 
-    source_tokens: list[str]  # the S source tokens
+    source_tokens: list[str]  # the S source tokens, of a text alone
     target_tokens: list[str]  # the T target tokens, without the end token
-    weights: np.ndarray  # float32 `(T, S)`
-    end_weights: np.ndarray  # float32 `(S,)`, while it said the end token
+    weights: np.ndarray  # float32 `(T, S)`, of an image `(T, h, w)`
+    end_weights: np.ndarray  # float32 `(S,)` or `(h, w)`, while it said the end token
 
 
 def make_attender(
     runs: Sequence[Run], batch_size: int = 64
-) -> Callable[[Sequence[str], Sequence[str]], list[Attended]]:
+) -> Callable[[Sequence[Any], Sequence[str]], list[Attended]]:
     """Return a function from sources and targets to the attention while each target is said.
 
-    It is compiled once for all calls.
+    Weights are averaged over the runs. It is compiled once for all calls.
     """
-    models = [run.model for run in runs]
-    source_tokenizer, target_tokenizer = runs[0].source_tokenizer, runs[0].target_tokenizer
+    models, source, tokenizer = (
+        [run.model for run in runs],
+        runs[0].source,
+        runs[0].target_tokenizer,
+    )
+    encoder = models[0].get_layer("encoder")
 
-    @graph(*[tf.TensorSpec([None], tf.string)] * 2)
-    def attend_batch(sources, targets):
-        source = source_tokenizer.tokenize(sources)
-        target = target_tokenizer.tokenize(targets)
-        source_ids, target_ids = dense_ids(source), target.to_tensor()
-        start = tf.fill([tf.shape(target_ids)[0], 1], START_ID)
-        weights = force_decode(models, source_ids, tf.concat([start, target_ids], axis=1))
-        return (
-            source_tokenizer.tokens(source_ids),
-            source.row_lengths(),
-            target_tokenizer.tokens(target_ids),
-            target.row_lengths(),
-            weights,
-        )
+    @graph(
+        tf.TensorSpec(encoder.input.shape, encoder.input.dtype), tf.TensorSpec([None], tf.string)
+    )
+    def attend_batch(batch, targets):
+        target = tokenizer.tokenize(targets)
+        ids = target.to_tensor()
+        start = tf.fill([tf.shape(ids)[0], 1], START_ID)
+        weights = force_decode(models, batch, tf.concat([start, ids], axis=1))
+        return tokenizer.tokens(ids), target.row_lengths(), weights
 
-    def attend(sources: Sequence[str], targets: Sequence[str]) -> list[Attended]:
-        result = []
+    def attend(sources: Sequence[Any], targets: Sequence[str]) -> list[Attended]:
+        rows, result = source.rows(sources), []
         for first in range(0, len(sources), batch_size):
-            batch = slice(first, first + batch_size)
-            outputs = attend_batch(tf.constant(sources[batch]), tf.constant(targets[batch]))
-            for source, s, target, t, weights in zip(*(x.numpy() for x in outputs), strict=True):
-                words = _decoded(source[:s]), _decoded(target[:t])
-                result.append(Attended(*words, weights[:t, :s], weights[t, :s]))
+            chosen = np.arange(first, min(first + batch_size, len(sources)))
+            batch = batch_of(rows, chosen, int(rows.lengths.max()))
+            read = [()] * len(chosen)
+            if source.places is None:
+                read = runs[0].source_tokenizer.tokens(tf.constant(batch)).numpy()
+            said = attend_batch(batch, tf.constant(targets[first : first + batch_size], tf.string))
+            outputs = zip(chosen, read, *(x.numpy() for x in said), strict=True)
+            for number, tokens, target, length, weights in outputs:
+                shape = source.places or (rows.lengths[number],)
+                looked = weights[: length + 1, : np.prod(shape)].reshape(length + 1, *shape)
+                words = _decoded(tokens[: shape[0]]), _decoded(target[:length])
+                result.append(Attended(*words, looked[:-1], looked[-1]))
         return result
 
     return attend

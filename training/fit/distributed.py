@@ -46,10 +46,8 @@ class Processes:
     def check_batch_size(self, batch_size: int) -> None:
         """Raise a UserError where the devices would not get as many pairs each."""
         if batch_size % self.devices:
-            raise UserError(
-                f"batch_size expected a multiple of the {self.devices} devices. "
-                f"Received: {batch_size}"
-            )
+            wanted = f"a multiple of the {self.devices} devices"
+            raise UserError.expected("batch_size", wanted, batch_size)
 
     def check_same(self, files: RunFiles) -> None:
         """Raise a RunError where this process sees another run than the first.
@@ -127,10 +125,8 @@ def joined() -> Iterator[Processes]:
         raise UserError(f"JAX_PROCESS_ID expected 0 to {count - 1}. Received: {number}")
     if keras.backend.backend() != "jax":
         if count > 1:
-            raise UserError(
-                f"{count} processes expected KERAS_BACKEND=jax: they train on JAX alone. "
-                f"Received: {keras.backend.backend()}"
-            )
+            wanted = "KERAS_BACKEND=jax: they train on JAX alone"
+            raise UserError.expected(f"{count} processes", wanted, keras.backend.backend())
         yield ALONE
         return
     import jax

@@ -24,7 +24,7 @@ from training.data.splits import Texts, fitting_metric
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.data.tokens import write_tokens
 from training.model.seq2seq import build_model, check_attention
-from training.presets.recognise import FOLLOWS, recognise
+from training.presets.recognise import recognise
 from training.runs.checkpoints import save_checkpoint
 from training.runs.choices import fitting_bound, print_choices
 from training.runs.files import SIDES, RunFiles
@@ -60,9 +60,7 @@ def as_init_reads(config: Config, init: Path) -> Config:
     source, target = load_sides(config, RunFiles(init))
     reader = getattr(source, "tokenizer", None)
     if reader is not None and reader.copies != config.copy:
-        raise ConfigError(
-            f"copy expected {reader.copies}, as {init} has it. Received: {config.copy}"
-        )
+        raise ConfigError.expected("copy", f"{reader.copies}, as {init} has it", config.copy)
     if own := corpus.prepared(config.data):
         files = zip(RunFiles(init).tokenizers, own.tokenizers, strict=True)
         if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
@@ -77,9 +75,8 @@ def as_init_reads(config: Config, init: Path) -> Config:
             continue
         kind = getattr(config, f"{side}_tokenizer")
         if kind != tokenizer.kind:
-            raise ConfigError(
-                f"{side}_tokenizer expected {tokenizer.kind}, as {init} has it. Received: {kind}"
-            )
+            wanted = f"{tokenizer.kind}, as {init} has it"
+            raise ConfigError.expected(f"{side}_tokenizer", wanted, kind)
         sizes[f"{side}_vocab_size"] = tokenizer.vocab_size
     return replace(config, **sizes)
 
@@ -95,13 +92,10 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
         if own := corpus.prepared(config.data):
             for key, value in own.manifest.settings.items():
                 if (received := getattr(config, key)) != value:
-                    raise ConfigError(
-                        f"{key} expected {value}, as {config.data} has it. Received: {received}"
-                    )
+                    wanted = f"{value}, as {config.data} has it"
+                    raise ConfigError.expected(key, wanted, received)
             if config.copy:
-                raise ConfigError(
-                    f"copy expected texts. Received: {config.data}, which has token ids"
-                )
+                raise ConfigError.expected("copy", "texts", f"{config.data}, which has token ids")
         data = write_tokens(files.streamed, Texts.of(config), Tokenizing.of(config), init)
         sides = load_sides(config, RunFiles(data.path))
     else:
@@ -239,7 +233,8 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     spelling: dict[str, Any] = {}
     ordered = config.attention == "hard_monotonic"  # else a window has other parts of an answer
     spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
-    if spells and (ordered or (recognise(list(dev.pairs())).crossed or 0) < FOLLOWS):
+    traits = None if ordered or not spells else recognise(list(dev.pairs()))
+    if spells and (traits is None or traits.crossed is None or traits.follows):
         letters, said = pairs.lengths()
         longest = int(np.quantile(letters, 0.99, method="lower"))
         spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}

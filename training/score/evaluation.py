@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import tensorflow as tf
 
 from training.command.errors import UserError
 from training.command.files import write_json, write_text
@@ -20,11 +19,8 @@ from training.data.encoding import check_targets
 from training.data.pair_files import Split
 from training.data.specs import Spec
 from training.data.splits import Texts, load_split
-from training.data.store import START_ID
-from training.decode.search import force_decode
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, say_cut
-from training.graphs import graph
 from training.metrics import (
     METRICS,
     bootstrap_interval,
@@ -40,40 +36,8 @@ from training.runs.run import Run, load_ensemble
 from training.score import links
 from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
-from training.sources.image.size import grid_size
 
 FEW_WORDS = 1000  # too few for a rate without its interval
-
-
-def region_weights(
-    runs: Sequence[Run], images: Sequence, texts: Sequence[str], batch_size: int = 64
-) -> list[np.ndarray]:
-    """Attention weights, averaged over runs, while the text of each image is said.
-
-    Returns:
-        For each image float32 `(T, h, w)`: for each token of its text the weight of each region.
-    """
-    models = [run.model for run in runs]
-    source, tokenizer = runs[0].source, runs[0].target_tokenizer
-    encoder = models[0].get_layer("encoder")
-    pixels = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
-
-    @graph(pixels, tf.TensorSpec([None], tf.string))
-    def attend(batch: tf.Tensor, texts_said: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        ids = tokenizer.tokenize(texts_said)
-        start = tf.fill([tf.shape(batch)[0], 1], START_ID)
-        target = tf.concat([start, ids.to_tensor()], axis=1)
-        return force_decode(models, batch, target), ids.row_lengths()
-
-    rows = source.rows(images)
-    height, width = grid_size(runs[0].config)
-    result = []
-    for first in range(0, len(images), batch_size):
-        batch = rows.read(np.arange(first, min(first + batch_size, len(images))))
-        weights, lengths = attend(batch, tf.constant(texts[first : first + batch_size], tf.string))
-        for row, length in zip(weights.numpy(), lengths.numpy(), strict=True):
-            result.append(row[:length].reshape(length, height, width))
-    return result
 
 
 def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
@@ -87,9 +51,10 @@ def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
     """
     texts = [references[0] for references in split.references]
     rows = []
-    for weights, boxes in zip(region_weights(runs, split.sources, texts), split.boxes, strict=True):
-        length, height, width = weights.shape
-        best = weights.reshape(length, -1).argmax(axis=1)
+    attended = make_attender(runs)(split.sources, texts)
+    for each, boxes in zip(attended, split.boxes, strict=True):
+        length, height, width = each.weights.shape
+        best = each.weights.reshape(length, -1).argmax(axis=1)
         x, y = (best % width + 0.5) / width, (best // width + 0.5) / height
         left, top, right, bottom = np.array(boxes).T
         inside = (left <= x) & (x <= right) & (top <= y) & (y <= bottom)

@@ -34,10 +34,8 @@ def evaluate_labels(
     positive = int(data.labels.sum())
     alike = positive in (0, len(data.labels))
     if bootstrap and alike:
-        raise UserError(
-            "--bootstrap expected examples of both outcomes. "
-            f"Received: {positive} of {len(data.labels)} examples came true"
-        )
+        true = f"{positive} of {len(data.labels)} examples came true"
+        raise UserError.expected("--bootstrap", "examples of both outcomes", true)
     predict = make_predictor(runs)
     started = time.perf_counter()
     probabilities = predict(data).probabilities

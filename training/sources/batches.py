@@ -59,10 +59,14 @@ def source_batches(
         if few_shapes:
             width = _rounded(int(lengths[rows[-1]]), -(-max_source_length // STEPS) * STEPS)
             rows = np.pad(rows, (0, size - len(rows)), mode="edge")
-        if isinstance(source, Sequences):
-            yield rows, source.select(rows[:, None], max_source_length).padded(width)
-        else:
-            yield rows, source.read(rows)
+        yield rows, batch_of(source, rows, max_source_length, width)
+
+
+def batch_of(source: Rows, rows: np.ndarray, longest: int, width: int = 1) -> np.ndarray:
+    """Return the batch of some rows: sequences, cut after `longest`, are padded to `width`."""
+    if isinstance(source, Sequences):
+        return source.select(rows[:, None], longest).padded(width)
+    return source.read(rows)
 
 
 def _rounded(size: int, most: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from training.data import corpus, specs
+from training.data.named import corpora
 from training.data.pair_files import CorpusError
 from training.data.specs import Spec
 
@@ -26,7 +27,7 @@ class SourceKind:
     # whether it is read as tokens, which are kept in the run, prepared for other backends, linked
     # to a target's words and shown in heat-maps
     tokens: bool = False
-    # the sets that come by name, but for corpora of texts, each with its splits
+    # the sets that come by name, each with its splits
     sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -42,6 +43,7 @@ SOURCE_KINDS = {
         unit="pairs",
         specs=specs.SPECS,
         tokens=True,
+        sets={name: corpora.splits(name) for name in corpora.NAMES},
     ),
     "image": SourceKind(
         reader="training.sources.image.source:ImageSource",
@@ -60,14 +62,17 @@ SOURCE_KINDS = {
 
 def check_data(kind: str, spec: str, split: str | None = None) -> None:
     """Raise a CorpusError where a SPEC names no data, or not the split; nothing is read."""
-    parsed = Spec.of(spec)
-    corpus.check(parsed, split, source=kind)
-    if (sets := SOURCE_KINDS[kind].sets) and parsed.form not in SOURCE_KINDS[kind].forms:
-        if spec not in sets:
-            expected = ", ".join(SOURCE_KINDS[kind].specs)
-            raise specs.unknown(expected.partition(":")[0], spec, expected, tuple(sets))
-        if split and split not in sets[spec]:
-            raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(sets[spec])}")
+    parsed, declared = Spec.of(spec), SOURCE_KINDS[kind]
+    if corpus.prepared(parsed):
+        return
+    if missing := [path for path in parsed.paths if not path.exists()]:
+        raise CorpusError(f"Cannot read {missing[0]}: No such file or directory")
+    if parsed.form not in declared.forms:
+        if spec not in declared.sets:
+            name = "corpus" if kind == "text" else declared.forms[0]
+            raise specs.unknown(name, spec, ", ".join(declared.specs), tuple(declared.sets))
+        if split and split not in (there := declared.sets[spec]):
+            raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(there)}")
 
 
 def source_class(kind: str) -> type[Source]:

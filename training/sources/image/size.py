@@ -46,10 +46,8 @@ def parse_convolutions(config: Config) -> list[tuple[int, int, int, int]]:
     for word in config.convolutions.split() or [""]:
         match = re.fullmatch(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)", word)
         if match is None:
-            raise ConfigError(
-                "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. "
-                f"Received: {config.convolutions}"
-            )
+            wanted = "FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1"
+            raise ConfigError.expected("convolutions", wanted, config.convolutions)
         filters, kernel, down, across = (int(number or 3) for number in match.groups())
         layers.append((filters, kernel, down, across))
     return layers
@@ -61,15 +59,12 @@ def grid_size(config: Config) -> tuple[int, int]:
     for _, _, down, across in parse_convolutions(config):
         height, width = height // down, width // across
     if not height or not width:
-        raise ConfigError(
-            f"convolutions expected images larger than all their pooling. Received: "
-            f"{config.image_height} x {config.image_width} pixels"
-        )
+        size = f"{config.image_height} x {config.image_width} pixels"
+        raise ConfigError.expected("convolutions", "images larger than all their pooling", size)
     if config.attention == "hard_monotonic" and height > 1:
-        raise ConfigError(
-            "attention = hard_monotonic expected convolutions that leave one row of columns. "
-            f"Received: {height} rows of {config.convolutions}"
-        )
+        received = f"{height} rows of {config.convolutions}"
+        wanted = "convolutions that leave one row of columns"
+        raise ConfigError.expected("attention = hard_monotonic", wanted, received)
     return height, width
 
 
