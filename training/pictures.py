@@ -30,15 +30,19 @@ def main(arguments: list[str] | None = None) -> None:
     if options.output.is_dir() and any(options.output.iterdir()):
         raise UserError(f"--output expected a new or empty directory. Received: {options.output}")
     from training.sources.image import captchas, digits
-    from training.sources.image.generated import write_folder
+    from training.sources.image.data import LABELS
 
-    options.output.mkdir(parents=True, exist_ok=True)
     if options.task == "digits":
         made = digits.make(options.count, options.seed, test=True)
     else:
         made = captchas.make(options.count, options.seed)
     with naming(options.output):
-        write_folder(made, options.output)
+        options.output.mkdir(parents=True, exist_ok=True)
+        lines = []
+        for number, (image, text) in enumerate(made.pairs()):
+            (options.output / f"{number:04d}.png").write_bytes(image)
+            lines.append(f"{number:04d}.png\t{text}\n")
+        (options.output / LABELS).write_text("".join(lines), encoding="utf-8")
     print(f"Wrote {options.count} images and labels.tsv to {options.output}")
 
 

@@ -163,11 +163,11 @@ def test_a_text_that_is_too_long_is_refused_in_a_line(browser, one_file):
 
 def test_an_image_is_read_and_the_region_lights_up(browser, onnx_reader, tmp_path):  # noqa: F811
     write(onnx_reader, tmp_path / "page.html", single=True)
-    (example,) = digits.make(1, seed=9)
-    (wanted,) = LocalReader(onnx_reader).regions([example.image])
+    (image,) = digits.make(1, seed=9).sources
+    (wanted,) = LocalReader(onnx_reader).regions([image])
     with tab_at(browser, (tmp_path / "page.html").as_uri()) as (tab, asked):
         expect(tab.locator("#pad")).to_be_visible()
-        file = {"name": "digits.png", "mimeType": "image/png", "buffer": example.image}
+        file = {"name": "digits.png", "mimeType": "image/png", "buffer": image}
         tab.locator("#file").set_input_files(file)
         expect(tab.locator("#said")).to_have_text(f"{wanted.text} ({wanted.score:.2f})")
         words = tab.locator("#reading-text .word").all()

@@ -188,7 +188,7 @@ def test_a_text_of_a_megabyte_is_answered_within_a_requests_time(models, text):
 
 
 def test_images_are_answered_as_by_the_local_reader(onnx_reader):
-    model, images = load(onnx_reader, 60), [example.image for example in digits.make(5, seed=9)]
+    model, images = load(onnx_reader, 60), digits.make(5, seed=9).sources
     found = model.run("regions", {"image_bytes": np.array(images, object)}, (), Call(60))
     for row, wanted in enumerate(LocalReader(onnx_reader).regions(images)):
         length = len(wanted.tokens)

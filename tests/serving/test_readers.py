@@ -47,7 +47,7 @@ def image_target(image_server):
 
 
 def pictures(count=3):
-    return [example.image for example in digits.make(count, seed=9)]
+    return digits.make(count, seed=9).sources
 
 
 @pytest.mark.slow

@@ -267,7 +267,7 @@ def test_images_are_read_as_by_the_loop(run_of, request, onnx_reader, tmp_path):
     image_run = request.getfixturevalue(run_of)
     if run_of == "line_run":
         onnx_reader = export([image_run], tmp_path / "digits", form="onnx", beam_width=3)
-    images = [example.image for example in digits.make(5, seed=9)]
+    images = digits.make(5, seed=9).sources
     settings = SearchSettings(beam_width=3, num_results=3)
     target, pixels = image_run.target_tokenizer, image_run.source.rows(images).values
     result = search(

@@ -8,13 +8,13 @@ from PIL import Image, ImageOps
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
+from training import pictures
 from training.command.options import Parser
 from training.config.schema import PRESETS, load_config, override
 from training.data.pair_files import CorpusError
 from training.presets.options import add_configuration, configuration
 from training.sources.image import captchas, digits
 from training.sources.image import data as images
-from training.sources.image.generated import write_folder
 from training.sources.image.size import grid_size, size_of
 from training.sources.image.source import ImageSource
 
@@ -23,10 +23,14 @@ def pixels(contents):
     return np.asarray(Image.open(io.BytesIO(contents)))
 
 
-def boxed(example):
+def examples(split):
+    return zip(split.pairs(), split.boxes, strict=True)
+
+
+def boxed(image, text, boxes):
     """Each character of a string of digits with the levels in its box, `(8, 8)`."""
-    levels = pixels(example.image) * (16 / 255)
-    for character, (left, top, right, bottom) in zip(example.text, example.boxes, strict=True):
+    levels = pixels(image) * (16 / 255)
+    for character, (left, top, right, bottom) in zip(text, boxes, strict=True):
         rows, columns = (round(top * 32), round(bottom * 32)), (round(left * 72), round(right * 72))
         yield character, levels[slice(*rows), slice(*columns)]
 
@@ -36,9 +40,9 @@ def test_each_box_holds_its_digit_and_no_test_digit_is_in_training(test, monkeyp
     monkeypatch.setattr(digits, "_DISTORTION", np.zeros(6))
     bank = load_digits()
     cut = int(len(bank.images) * 0.7)
-    for example in digits.make(11, seed=5, test=test):
-        assert 5 <= len(example.text) <= 9
-        for character, box in boxed(example):
+    for (image, text), boxes in examples(digits.make(11, seed=5, test=test)):
+        assert 5 <= len(text) <= 9
+        for character, box in boxed(image, text, boxes):
             nearest = np.abs(bank.images - box).sum(axis=(1, 2)).argmin()
             assert str(bank.target[nearest]) == character
             assert (nearest >= cut) == test
@@ -46,7 +50,8 @@ def test_each_box_holds_its_digit_and_no_test_digit_is_in_training(test, monkeyp
 
 def test_digits_of_training_are_distorted_and_still_read_as_what_they_are():
     bank = load_digits()
-    found = [pair for example in digits.make(40, seed=5) for pair in boxed(example)]
+    made = examples(digits.make(40, seed=5))
+    found = [pair for each, boxes in made for pair in boxed(*each, boxes)]
     names, boxes = np.array([name for name, _ in found]), np.array([box for _, box in found])
     distances = np.abs(bank.images[:, None] - boxes).mean(axis=(2, 3)).min(axis=0)
     assert (distances > 0.5).all()  # the noise alone moves them by 0.2
@@ -64,25 +69,25 @@ def test_the_same_seed_gives_the_same_images_and_another_gives_others(make):
 
 
 def test_captchas_are_those_that_the_package_makes():
-    for example in captchas._make_chunk(1, [7, 0]) + captchas._make_chunk(1, [8, 0]):
-        assert 4 <= len(example.text) <= 6
-        assert not set(example.text) & set("0O1I")
-        assert len(example.boxes) == len(example.text)
-    (example,) = captchas._make_chunk(1, [7, 0])
+    for seed in (8, 7):
+        ((image, made, boxes),) = captchas._make_chunk(1, [seed, 0])
+        assert 4 <= len(made) <= 6
+        assert not set(made) & set("0O1I")
+        assert len(boxes) == len(made)
     rng = random.Random("7 0")
     package = captchas.package_with(rng)
     text = "".join(rng.choices(captchas.CHARACTERS, k=rng.randint(4, 6)))
     wanted = package.ImageCaptcha(160, 60).generate_image(text)
-    assert text == example.text
-    np.testing.assert_array_equal(pixels(example.image), np.asarray(wanted))
+    assert text == made
+    np.testing.assert_array_equal(pixels(image), np.asarray(wanted))
 
 
 def test_a_folder_reads_back_as_it_was_written(tmp_path):
-    made = digits.make(3, seed=2)
-    write_folder(made, tmp_path)
+    pictures.main(["digits", "--output", str(tmp_path), "--count", "3", "--seed", "2"])
+    made = digits.make(3, seed=2, test=True)
     found = images.load(f"images:{tmp_path}", "test")
-    assert [path.read_bytes() for path in found.sources] == [example.image for example in made]
-    assert found.references == [[example.text] for example in made]
+    assert [path.read_bytes() for path in found.sources] == made.sources
+    assert found.references == made.references
     assert not found.boxes
     some = images.load(f"images:{tmp_path}", "test", limit=2, seed=1)
     assert len(some.sources) == 2
@@ -90,12 +95,12 @@ def test_a_folder_reads_back_as_it_was_written(tmp_path):
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders_and_few_images_have_a_dev_set(tmp_path):
-    (example,) = digits.make(1, seed=2)
+    (example,) = digits.make(1, seed=2).sources
     for count in (2, 90):
         root = tmp_path / str(count)
         for number in range(count):
             (root / str(number)).mkdir(parents=True)
-            (root / str(number) / "crop.png").write_bytes(example.image)
+            (root / str(number) / "crop.png").write_bytes(example)
         lines = [f"{number}/crop.png\t7\u2028{number}\n" for number in range(count)]
         (root / "labels.tsv").write_text("".join(lines), encoding="utf-8")
         train, dev = images.load_training(f"images:{root}")

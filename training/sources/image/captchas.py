@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from training.command.errors import UserError
-from training.sources.image.generated import Example
+from training.data.pair_files import Split
 
 CHARACTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without 0 and O, 1 and I
 LENGTHS = (4, 6)
@@ -20,7 +20,7 @@ WIDTH, HEIGHT = 160, 60
 _CHUNK = 250  # made with one seed
 
 
-def make(count: int, seed: int) -> list[Example]:
+def make(count: int, seed: int) -> Split:
     """Make CAPTCHAs of 4 to 6 characters: PNG, the text, and where each character is."""
     try:
         import captcha.image  # noqa: F401
@@ -30,10 +30,12 @@ def make(count: int, seed: int) -> list[Example]:
     counts, seeds = [min(_CHUNK, count - start) for start in starts], [[seed, i] for i in starts]
     with ProcessPoolExecutor(min(os.cpu_count() or 1, len(starts))) as pool:
         run: Any = pool.map if len(starts) > 1 else map  # a few need no process
-        return [each for part in run(_make_chunk, counts, seeds) for each in part]
+        made = [each for part in run(_make_chunk, counts, seeds) for each in part]
+    files, texts, boxes = map(list, zip(*made, strict=True))
+    return Split(files, [[text] for text in texts], boxes=boxes)
 
 
-def _make_chunk(count: int, seed: Sequence[int]) -> list[Example]:
+def _make_chunk(count: int, seed: Sequence[int]) -> list[tuple[bytes, str, list]]:
     rng = random.Random(" ".join(map(str, seed)))
     generator = _generator(rng)
     made = []
@@ -41,7 +43,7 @@ def _make_chunk(count: int, seed: Sequence[int]) -> list[Example]:
         text = "".join(rng.choices(CHARACTERS, k=rng.randint(*LENGTHS)))
         file = io.BytesIO()
         generator.generate_image(text).save(file, "png")
-        made.append(Example(file.getvalue(), text, generator.boxes))
+        made.append((file.getvalue(), text, generator.boxes))
     return made
 
 

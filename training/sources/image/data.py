@@ -18,9 +18,9 @@ from training.data.lines import MOST_UNUSABLE, Skipped, unquoted
 from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
 from training.data.rules import clean
 from training.sources.image import captchas, digits
-from training.sources.image.generated import LABELS
 from training.sources.kinds import check_data
 
+LABELS = "labels.tsv"
 _ENDINGS = (".png", ".jpg", ".jpeg")
 # Of each split, the number of examples and the seed.
 _MADE = {
@@ -41,14 +41,8 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     count, number = _MADE[spec][split]
     count = min(limit or count, count)
     if spec == "digits":
-        made = digits.make(count, number, test=split == "test")
-    else:
-        made = captchas.make(count, number)
-    return Split(
-        sources=[example.image for example in made],
-        references=[[example.text] for example in made],
-        boxes=[example.boxes for example in made],
-    )
+        return digits.make(count, number, test=split == "test")
+    return captchas.make(count, number)
 
 
 def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Split]:

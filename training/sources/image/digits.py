@@ -13,7 +13,7 @@ import io
 import numpy as np
 
 from training.command.errors import UserError
-from training.sources.image.generated import Example
+from training.data.pair_files import Split
 
 HEIGHT, WIDTH = 32, 72
 SHORTEST, LONGEST = 5, 9
@@ -24,7 +24,7 @@ _NOISE = 0.5  # standard deviation, of 16 levels
 _DISTORTION = np.array([0.1, 0.1, 0.08, 0.08, 0.3, 0.3])
 
 
-def make(count: int, seed: int, *, test: bool = False) -> list[Example]:
+def make(count: int, seed: int, *, test: bool = False) -> Split:
     """Make strings of 5 to 9 digits, in one row or two, with random gaps and heights.
 
     Those for a test are made of the digits kept for it.
@@ -33,7 +33,7 @@ def make(count: int, seed: int, *, test: bool = False) -> list[Example]:
 
     digits, names = _pool(test)
     rng = np.random.default_rng(seed)
-    made = []
+    files, texts, places = list[bytes](), list[str](), list[list]()
     for _ in range(count):
         canvas = np.zeros((HEIGHT, WIDTH), "float32")
         text, boxes = "", []
@@ -46,8 +46,10 @@ def make(count: int, seed: int, *, test: bool = False) -> list[Example]:
         levels = (canvas + rng.normal(0, _NOISE, canvas.shape)) * (255 / 16)
         file = io.BytesIO()
         Image.fromarray(np.clip(levels, 0, 255).astype("uint8")).save(file, "png")
-        made.append(Example(file.getvalue(), text, boxes))
-    return made
+        files.append(file.getvalue())
+        texts.append(text)
+        places.append(boxes)
+    return Split(files, [[text] for text in texts], boxes=places)
 
 
 def _pool(test: bool) -> tuple[np.ndarray, np.ndarray]:

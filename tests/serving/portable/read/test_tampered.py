@@ -89,7 +89,7 @@ def export(request, tmp_path):
     """An export, and the commands that are asked of it."""
     folder = str(tmp_path / "1")
     image, table = tmp_path / "image.png", tmp_path / "visits.csv"
-    image.write_bytes(digits.make(1, seed=9)[0].image)
+    image.write_bytes(digits.make(1, seed=9).sources[0])
     table.write_text("id,time,bili,sex\n7,1,2.5,m\n7,3,,f\n")
     asks = {
         "translator": [
