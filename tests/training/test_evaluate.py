@@ -14,13 +14,13 @@ from training import evaluate, translate
 from training.command.errors import UserError
 from training.config.schema import Config
 from training.data import corpus
+from training.data.batches import source_batches
 from training.data.pair_files import Split
 from training.decode.search import score_targets, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, make_translator
 from training.runs.files import RunFiles, Trained
 from training.score import evaluation
-from training.sources.batches import source_batches
 
 RUN = str(Path(__file__).parents[1] / "fixtures" / "old_run" / "run")
 THREE = SearchSettings(beam_width=3)

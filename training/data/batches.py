@@ -13,6 +13,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.plan import Batching, InOrder, Plan
 from training.data.prepared import Prepared
+from training.data.shapes import STEPS
 from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
 if TYPE_CHECKING:
@@ -142,6 +143,46 @@ class Batches:
         steps = self.statistics.steps_per_epoch
         counted = dataset.apply(tf.data.experimental.assert_cardinality(steps))
         return counted.prefetch(_PREFETCH).with_options(options)
+
+
+def source_batches(
+    source: Any, batch_size: int, max_source_length: int, few_shapes: bool = False
+) -> Iterator[tuple[np.ndarray, Any]]:
+    """Batches of sources for inference, the shortest first; empty texts are not in any.
+
+    Args:
+        source: the rows of the sources, `Sequences` or examples of one size.
+        batch_size: of each batch but the last.
+        max_source_length: steps after which sources are cut.
+        few_shapes: whether widths are powers of two, and sizes the same, or one power of two where
+            all are a batch: programs are compiled for each. The last source is repeated for it.
+
+    Yields:
+        `(indices (b,), batch (b, …))`: which they are, and of texts int32 ids `(b, S)` padded with
+        PAD_ID, cut after `max_source_length`.
+    """
+    lengths = np.minimum(source.lengths, max_source_length)
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    size = _rounded(order.size, batch_size)
+    for start in range(0, order.size, batch_size):
+        rows, width = order[start : start + batch_size], 1
+        if few_shapes:
+            width = _rounded(int(lengths[rows[-1]]), -(-max_source_length // STEPS) * STEPS)
+            rows = np.pad(rows, (0, size - len(rows)), mode="edge")
+        yield rows, batch_of(source, rows, max_source_length, width)
+
+
+def batch_of(source: Any, rows: np.ndarray, longest: int, width: int = 1) -> np.ndarray:
+    """Return the batch of some rows: sequences, cut after `longest`, are padded to `width`."""
+    if isinstance(source, Sequences):
+        return source.select(rows[:, None], longest).padded(width)
+    return source.read(rows)
+
+
+def _rounded(size: int, most: int) -> int:
+    """Return the next power of two from 16, or `most`."""
+    return min(max(16, 1 << (size - 1).bit_length()), most)
 
 
 def read_batches(config: Config, folder: Path) -> tuple[Batches, Batches]:

@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from training.data.batches import source_batches
 from training.graphs import graph
 from training.runs.run import Run
-from training.sources.batches import source_batches
 
 Tensor = Any
 

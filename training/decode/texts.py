@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from training.data.batches import batch_of, source_batches
 from training.data.rules import MARK, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import INSIDE, Tokenizer, composed
 from training.decode.search import bound_of, check_search, force_decode, search
@@ -18,7 +19,6 @@ from training.decode.steps import constant_steps
 from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run
-from training.sources.batches import batch_of, source_batches
 from training.sources.kinds import SOURCE_KINDS
 
 

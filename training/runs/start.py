@@ -19,8 +19,11 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.batches import Batches, read_batches
 from training.data.encoding import Tokenizing, check_targets, train_state
+from training.data.plan import Batching
 from training.data.prepared import Prepared
 from training.data.splits import Texts, fitting_metric
+from training.data.store import Sequences
+from training.data.token_ids import tokenize
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.data.tokens import write_tokens
 from training.model.seq2seq import build_model, check_attention
@@ -30,7 +33,6 @@ from training.runs.choices import fitting_bound, print_choices
 from training.runs.files import SIDES, RunFiles
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_sides
-from training.sources.batches import make_batches
 from training.sources.kinds import SOURCE_KINDS, source_class
 from training.sources.source import Source
 
@@ -225,7 +227,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     else:
         train, dev = data
         pairs, dev_pairs = (
-            make_batches(config, split, source, target, training=split is train) for split in data
+            _batches(config, split, source, target, training=split is train) for split in data
         )
         digest = source_class(config.source).fingerprint(train, dev)
         unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
@@ -251,3 +253,16 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         **spelling,
     )
     return Opened(config, source, target, pairs, dev_pairs, dev, origin)
+
+
+def _batches(
+    config: Config, split: Any, source: Source, target: Tokenizer | None, *, training: bool
+) -> Batches:
+    """Return the batches of a split of images or histories, as the source loads it."""
+    labels: Sequences | np.ndarray
+    if target is None:
+        rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
+    else:
+        examples, texts = map(list, zip(*split.pairs(), strict=True))
+        rows, labels = source.rows(examples, training), tokenize(texts, target)
+    return Batches(Batching.of(config), rows, labels, training=training)
