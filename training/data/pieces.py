@@ -126,7 +126,8 @@ class Pieces:
         """Return the token ids of texts, in the smallest type for them, and their lengths."""
         encoded = self._pieces.encode(list(texts), num_threads=1)
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
-        return np.fromiter(itertools.chain(*encoded), self._dtype, lengths.sum()), lengths
+        ids = itertools.chain.from_iterable(encoded)
+        return np.fromiter(ids, self._dtype, lengths.sum()), lengths
 
     def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return each text as its ids spell it, and its letters that have no id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from string import Template
 
@@ -13,7 +14,7 @@ from training.command.files import write_text
 from training.config.schema import Config
 from training.metrics import METRICS
 from training.runs.files import RunFiles, kept, read_history
-from training.runs.origin import Origin, read_origin, versions
+from training.runs.origin import read_origin, versions
 
 FIGURES = {
     "loss": "loss",
@@ -23,22 +24,16 @@ FIGURES = {
     "learning_rate": "learning rate",
     "seconds": "seconds",
 }
-FACTS = {  # of an origin
-    "train": "pairs learned from",
-    "dropped": "left out as too long or empty",
-    "unusable": "lines without a pair",
-    "dev": "dev sentences",
-    "target_tokens": "target tokens an epoch",
-    "corpus": "SHA-256 of train and dev",
-    "vocabulary": "token ids of source and target",
-    "init": "started from",
-}
 
 
 def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
     """Write the run's settings, figures and progress, in words."""
     origin, name = read_origin(files), files.path.absolute().name
-    command = f"python {shlex.join(origin.command)}    # how it was begun" if origin else ""
+    facts = {} if origin is None else asdict(origin)
+    command = f"python {shlex.join(facts.pop('command'))}    # how it was begun" if facts else ""
+    facts["versions"] = ", ".join(map(" ".join, versions().items()))
+    facts["backend"] = keras.backend.backend()
+    facts["parameters"] = f"{model.count_params():,}"
     template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
     fields = {
         **config.values(),
@@ -46,7 +41,7 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
         "name": name,
         "figures": _figures(files),
         "picture": "![Attention](attention.png)" if files.heat_map.is_file() else "",
-        "facts": _table(["", ""], _facts(config, origin, model.count_params()).items()),
+        "facts": _table(["", ""], facts.items()),
         "run": shlex.quote(str(files.path)),
         "model": shlex.quote(name),
         "command": command,
@@ -74,14 +69,3 @@ def _figures(files: RunFiles) -> str:
 def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-
-
-def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, object]:
-    facts: dict[str, object] = {key: getattr(config, key) for key in ("extra_data", "dev", "test")}
-    facts |= {label: getattr(origin, key, None) for key, label in FACTS.items()}
-    facts |= {"parameters": parameters, "Keras backend": keras.backend.backend(), **versions()}
-    return {
-        label: f"{fact:,}" if isinstance(fact, int) else fact
-        for label, fact in facts.items()
-        if fact not in (None, "")
-    }
