@@ -84,7 +84,7 @@ def _read_folder(folder: Path) -> Split:
 
 
 @functools.lru_cache(1)
-def _read_labels(folder: Path, _: int) -> Split:
+def _read_labels(folder: Path, _stamp: int) -> Split:
     """Read the labels of a folder, remembered until they change; what is left out is printed."""
     labels, split, skipped = folder / LABELS, Split([], []), Skipped()
     content, quotes = read_text(labels), Quotes()
@@ -107,9 +107,9 @@ def _read_labels(folder: Path, _: int) -> Split:
             split.references.append([clean(text)])
     if not (unusable := skipped.unusable):
         return split
-    reason, line = min(skipped.first.items(), key=lambda item: item[1])
+    reason, first = min(skipped.first.items(), key=lambda item: item[1])
     total = len(split.sources) + unusable
-    told = f"{labels}, line {line}: {reason}; {unusable} of {total} lines are without an image"
+    told = f"{labels}, line {first}: {reason}; {unusable} of {total} lines are without an image"
     if not split.sources or unusable > max(1, MOST_UNUSABLE * total):
         raise CorpusError(told)
     print(f"{told}, and left out", flush=True)
