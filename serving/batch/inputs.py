@@ -76,8 +76,8 @@ def open_file(path: Path, mode: str, compressed: bool) -> IO[bytes]:
 class Item:
     """A line, an image or a history.
 
-    `value` is asked of the model, None where there is an `error`; the time of its answer depends on
-    its `size`. `record` has the output's fields.
+    The model is asked about `value`, None where there is an `error`; how long it takes depends on
+    the `size`. `record` has the output's fields.
     """
 
     value: Any = None
@@ -90,9 +90,9 @@ class Item:
 class InputKind:
     """A kind of inputs, and the question to a model about their items.
 
-    `id` and `time` are a table's columns of ids and of times; `notes` say, a line each, what of
-    tables is taken otherwise than they say. `outputs` are those of the model's `signature` that an
-    answer has. Of `window` items, which are read at a time, those of like size share a batch.
+    `id` and `time` are a table's columns of ids and of times; `notes` has a line for each column of
+    a table that is read otherwise than written. `outputs` are those of the model's `signature` that
+    an answer has. `window` items are read at a time, and those of like size share a batch.
     """
 
     id: str = "id"
@@ -156,7 +156,7 @@ class Texts(InputKind):
 class Events(InputKind):
     """Histories of a table, a row for each visit, in the order in which their ids come.
 
-    `untold` are tables whose notes are not made.
+    `untold` are tables whose notes are to be made, once the model's columns are known.
     """
 
     untold: list[Table] = field(default_factory=list, compare=False)

@@ -45,7 +45,7 @@ class BatchJob:
 class Done:
     """A worker's report on an input; `were_there` is 1 where the output was there already.
 
-    `notes`, a line each, say what is taken otherwise than the file says.
+    `notes` has a line for each column that is read otherwise than written.
     """
 
     lines: int = 0

@@ -1,4 +1,4 @@
-"""The answers of an export: each row's alike alone and in any batch, and as another execution's."""
+"""Checks of answers: a row has the same alone as in any batch, and by another execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs that exports are checked with, and of which kind the signatures are that take them."""
+"""The inputs that exports are checked with, and the kinds of signatures that take them."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _history(columns: Sequence[str], count: int, scale: float) -> dict[str, list
 
 
 def make_inputs(signature: Any, rows: Sequence[Any]) -> dict[str, np.ndarray]:
-    """Return inputs of a `SignatureDef` with these rows; other numbers differ in every row."""
+    """Return inputs of a `SignatureDef`: one row a text; numbers differ in every row."""
     if rows and _takes_histories(signature):
         return {name: np.array(x, "float32") for name, x in padded_columns(rows).items()}
     return {alias: _values(alias, info, rows) for alias, info in signature.inputs.items()}

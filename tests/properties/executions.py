@@ -4,7 +4,6 @@
 execution in its own way, and `assert_alike` compares what they answer.
 """
 
-import base64
 import contextlib
 import json
 import math
@@ -15,9 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from serving.batch.job import BatchJob, answer_input, load_model, start
 from serving.export.version import export
-from serving.portable.engine.pack import pack
 from tests.serving.conftest import free_port, models_config, serving
-from tests.serving.javascript import run as run_script
 from training.runs.run import load_run
 
 FORMS = ("savedmodel", "onnx")
@@ -77,17 +74,6 @@ def batch(version, kind, content, folder, name):
 
 
 _BATCHES = {}
-
-
-def in_node(version, script, **given):
-    """Return what a script of the page's engine writes; `file`, in base64, is the packed model."""
-    if version not in _PACKED:
-        packed = pack(version, json.loads((version / "manifest.json").read_text()), {})
-        _PACKED[version] = base64.b64encode(packed).decode()
-    return run_script(script, given={"file": _PACKED[version], **given})
-
-
-_PACKED = {}
 
 
 def rows_of(outputs, count):

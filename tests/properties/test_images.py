@@ -26,8 +26,7 @@ from tests.properties.executions import (
     served,
 )
 from tests.serving.conftest import TINY_IMAGES
-from tests.serving.javascript import NODE
-from tests.serving.javascript import run as run_script
+from tests.serving.javascript import NODE, are_whole
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
@@ -40,13 +39,6 @@ pytestmark = pytest.mark.slow
 
 SEARCH = {"beam_width": 3, "num_results": 2, "length_penalty": 0.7}
 MODES = {"PNG": ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"], "JPEG": ["L", "RGB", "CMYK"]}
-WHOLE = """
-import { readFileSync } from "node:fs";
-import { isWhole } from "engine/whole.js";
-const read = (text) => new Uint8Array(Buffer.from(text, "base64"));
-const files = JSON.parse(readFileSync(0, "utf8")).map(read);
-process.stdout.write(JSON.stringify(await Promise.all(files.map(isWhole))));
-"""
 
 
 @st.composite
@@ -175,7 +167,7 @@ def in_page(server, model):
 def test_every_execution_reads_and_refuses_the_same(executions, drawn):
     answers = {each: ask(drawn) for each, ask in executions.items()}
     if NODE:  # a browser, which decodes, is not here
-        whole = run_script(WHOLE, given=[base64.b64encode(file).decode() for file in drawn])
+        whole = are_whole(drawn)
         pairs = zip(whole, answers["training"], strict=True)
         # CMYK, and sizes that are none, are refused for themselves.
         assert all(is_whole or answer["refused"] for is_whole, answer in pairs)

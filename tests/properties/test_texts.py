@@ -20,12 +20,11 @@ from tests.properties.executions import (
     assert_alike,
     batch,
     examples,
-    in_node,
     rest,
     rows_of,
     served,
 )
-from tests.serving.javascript import NODE
+from tests.serving.javascript import NODE, ask_model
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import Config
 from training.data.rules import clean
@@ -50,14 +49,6 @@ LETTERS = "aébcçZżß漢字한글ا'’-"
 # What cleaning, splitting or reading treats apart.
 SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000"
 SIGNS = "\ufeff\u200b\u2060\u0301\u0323\x00\x01\x7f\u00ad▁⁇<>/s☺\U0001f600\u0130ſÅ…Ω٣½ﬁ\ud800"
-TRANSLATE = """
-import { readFileSync } from "node:fs";
-import { readModel } from "engine/model.js";
-import { Translator } from "engine/translator.js";
-const { file, texts } = JSON.parse(readFileSync(0, "utf8"));
-const translator = new Translator(readModel(Uint8Array.from(Buffer.from(file, "base64")).buffer));
-process.stdout.write(JSON.stringify(texts.map((text) => translator.search(text))));
-"""
 
 
 def texts():
@@ -183,7 +174,7 @@ def in_batch(version, folder):
 
 def in_page(version):
     def ask(sources):
-        answers = in_node(version, TRANSLATE, texts=sources)
+        answers = ask_model(version, texts=sources)
         return [{**each, **each["hypotheses"][0], "tokens": None} for each in answers]
 
     return ask

@@ -1,6 +1,7 @@
 """The runtime of the page without a server, in Node."""
 
 import atexit
+import base64
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from serving.page.files import STATIC
+from serving.portable.engine.pack import pack
 from serving.portable.engine.scripts import ENGINE, named
 
 NODE = shutil.which("node")
@@ -23,6 +25,24 @@ import { NAME } from "MODULE";
 const found = JSON.parse(readFileSync(0, "utf8")).map((words) => NAME(...words));
 const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 process.stdout.write(JSON.stringify(found, plain));
+"""
+MODEL = """
+import { readFileSync } from "node:fs";
+import { readModel } from "engine/model.js";
+import { Reader } from "engine/reader.js";
+import { Translator } from "engine/translator.js";
+const { file, texts, images } = JSON.parse(readFileSync(0, "utf8"));
+const model = readModel(Uint8Array.from(Buffer.from(file, "base64")).buffer);
+const found = images ? images.map((pixels) => new Reader(model).read(Uint8Array.from(pixels)))
+  : texts.map((text) => new Translator(model).search(text, {}));
+process.stdout.write(JSON.stringify(found));
+"""
+WHOLE = """
+import { readFileSync } from "node:fs";
+import { isWhole } from "engine/whole.js";
+const read = (text) => new Uint8Array(Buffer.from(text, "base64"));
+const files = JSON.parse(readFileSync(0, "utf8")).map(read);
+process.stdout.write(JSON.stringify(await Promise.all(files.map(isWhole))));
 """
 
 
@@ -54,3 +74,20 @@ def run(script, *arguments, given=None):
 def call(module, name, given):
     """Call a function of a module with each of these lists of arguments; return what it returns."""
     return run(CALL.replace("NAME", name).replace("MODULE", module), given=given)
+
+
+@cache
+def packed(version):
+    """Return the model of an export as a page has it, in base64."""
+    manifest = json.loads((version / "manifest.json").read_text())
+    return base64.b64encode(pack(version, manifest, {})).decode()
+
+
+def ask_model(version, **asked):
+    """Return what the page's engine answers of an export to `texts`, or to the pixels `images`."""
+    return run(MODEL, given={"file": packed(version), **asked})
+
+
+def are_whole(files):
+    """Return whether the page takes each file of an image to be whole."""
+    return run(WHOLE, given=[base64.b64encode(file).decode() for file in files])

@@ -7,7 +7,6 @@ import io
 import math
 import os
 import sys
-import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -237,23 +236,17 @@ def _ask(
     _warn("read in small letters, the only ones that training saw", lowered)
     spelt, spoken = list(dict.fromkeys(readable.values())), dict[str, list[Pronunciation]]()
     threads = arguments.threads or os.cpu_count() or 1
-    started, step = time.monotonic(), max(1, len(spelt) // 100)
-    for spelling, pronunciations in model.pronounce(spelt, arguments.nbest or 1, threads):
+    answers = model.pronounce(spelt, arguments.nbest or 1, threads)
+    for done, (spelling, pronunciations) in enumerate(answers, 1):
         spoken[spelling] = pronunciations
-        if sys.stderr.isatty() and (len(spoken) % step == 0 or len(spoken) == len(spelt)):
-            _draw_progress(len(spoken), len(spelt), time.monotonic() - started)
+        if sys.stderr.isatty() and (done % _BATCH == 0 or done == len(spelt)):
+            end = "\n" if done == len(spelt) else ""
+            print(f"\r{done:,} of {len(spelt):,} words", end=end, file=sys.stderr, flush=True)
     silent = [word for word, spelling in readable.items() if not spoken[spelling]]
     _warn("left out, the model says nothing", silent, missing)
     few = [w for w in spelt if spoken[w] and model.is_cut(w, spoken[w][0].phones)]
     _warn("fewer phones for their letters than nearly all words of training have", few)
     return {word: spoken[spelling] for word, spelling in readable.items()}
-
-
-def _draw_progress(done: int, total: int, seconds: float) -> None:
-    bar, left = f"{'█' * (40 * done // total):░<40}", seconds * (total - done) / done
-    end = "\n" if done == total else ""
-    print(f"\r{bar} {done:,} of {total:,} words, {left:.0f} s left ", end=end, file=sys.stderr)
-    sys.stderr.flush()
 
 
 def _several(words: Sequence[str]) -> str:

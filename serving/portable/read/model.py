@@ -278,7 +278,7 @@ class LocalSearch(LocalModel):
         self._load()
 
     def _load(self) -> None:
-        """Load the parts of the export that are none of its graphs."""
+        """Load the tokenizer of what is said."""
         self._target = load_tokenizer(self._folder.path, self.manifest["tokenizers"]["target"])
 
     def _run(self, source: dict[str, np.ndarray], results: int, weights: bool) -> Iterator[Result]:

@@ -169,7 +169,7 @@ def words_of(text: str, voice: str = "vits") -> list[str]:
 
 
 def is_apart(word: str, voice: str) -> bool:
-    """Return whether a voice looks up no such word, or each of its letters as a word."""
+    """Return whether a voice never looks a word up: it drops it, or reads it letter by letter."""
     others = "" if voice == KOKORO else re.sub(_RUN, "", word)
     return word not in words_of(word, voice) or any(map(str.isalnum, others))
 

@@ -1,8 +1,6 @@
 """Searches and forced decoding: every execution answers one table of cases as loops do."""
 
-import base64
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -13,13 +11,12 @@ from serving.check.onnx import check_folder
 from serving.client import SignatureNotFoundError
 from serving.export.modules import Exported, ExportedReader, traced
 from serving.export.version import export
-from serving.portable.engine.pack import pack
 from serving.portable.read import LocalReader, LocalTranslator
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.pixels import read_image
 from serving.savedmodel.session import ModelSession
 from tests.serving.conftest import TEXT_RUN
-from tests.serving.javascript import NODE, needs_node, run
+from tests.serving.javascript import NODE, ask_model, needs_node
 from tests.serving.onnx_models import random_model
 from tests.serving.portable.searches import CASES, WHOLE, Answer, Case, asker, by_loop
 from tests.serving.portable.write.test_onnx_graphs import MODELS
@@ -30,18 +27,6 @@ from training.decode.texts import make_nbest
 from training.decode.windows import spelling_of
 from training.runs.run import load_run
 from training.sources.image import digits
-
-IN_NODE = """
-import { readFileSync } from "node:fs";
-import { readModel } from "engine/model.js";
-import { Reader } from "engine/reader.js";
-import { Translator } from "engine/translator.js";
-const { file, texts, images } = JSON.parse(readFileSync(0, "utf8"));
-const model = readModel(Uint8Array.from(Buffer.from(file, "base64")).buffer);
-const found = images ? images.map((pixels) => new Reader(model).read(Uint8Array.from(pixels)))
-  : texts.map((text) => new Translator(model).search(text, {}));
-process.stdout.write(JSON.stringify(found));
-"""
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -121,7 +106,7 @@ def by_python(case, version, signatures):
 def by_javascript(case, version, signatures):
     if case.names_words:
         pytest.skip("its search has no copies, replacements and penalty of coverage")
-    for each in in_node(version, texts=case.sources):
+    for each in ask_model(version, texts=case.sources):
         best, *_ = several = each["hypotheses"]
         yield {
             "texts": [one["text"] for one in several],
@@ -132,11 +117,6 @@ def by_javascript(case, version, signatures):
             "least": min(each["word_probabilities"], default=1.0),
             "truncated": each["truncated"],
         }
-
-
-def in_node(version, **asked):
-    file = pack(version, json.loads((version / "manifest.json").read_text()), {})
-    return run(IN_NODE, given={"file": base64.b64encode(file).decode(), **asked})
 
 
 def assert_alike(found, wanted, source):
@@ -284,7 +264,7 @@ def test_images_are_read_as_by_the_loop(run_of, request, onnx_reader, tmp_path):
     )
     size = [local.manifest["source"][name] for name in ("height", "width", "channels")]
     given = [read_image(image, *size).ravel().tolist() for image in images]
-    answers = in_node(onnx_reader, images=given) if NODE else [None] * len(images)
+    answers = ask_model(onnx_reader, images=given) if NODE else [None] * len(images)
     for row, (plain, found, others, node) in enumerate(
         zip(local.read(images), local.regions(images), local.nbest(images), answers, strict=True)
     ):

@@ -1,6 +1,5 @@
 """Pixels of image files in Python and in a browser against those of a SavedModel."""
 
-import base64
 import contextlib
 import io
 import struct
@@ -12,20 +11,13 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from serving.portable.read.pixels import check_jpeg, check_png, read_image, resize
-from tests.serving.javascript import call, needs_node, run
+from tests.serving.javascript import are_whole, call, needs_node
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
 from training.sources.image.source import ImageSource
 from training.sources.image.whole import checksum
 
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}
-WHOLE = """
-import { readFileSync } from "node:fs";
-import { isWhole } from "engine/whole.js";
-const read = (text) => new Uint8Array(Buffer.from(text, "base64"));
-const files = JSON.parse(readFileSync(0, "utf8")).map(read);
-process.stdout.write(JSON.stringify(await Promise.all(files.map(isWhole))));
-"""
 
 
 def chunk(kind, body):
@@ -266,7 +258,7 @@ def test_files_that_are_not_whole_are_those_that_python_refuses(rng):
         )
         broken += [*changed, contents[:-1], contents[:200] + contents[210:]]
     given = [*whole.values(), *broken]
-    found = run(WHOLE, given=[base64.b64encode(each).decode() for each in given])
+    found = are_whole(given)
     assert all(found[: len(whole)])
 
     for contents, whole in zip(given, found, strict=True):
