@@ -17,8 +17,7 @@ from serving.api.results import Alignment
 from serving.client import serving_pb2
 from serving.client.protobuf import DTYPES
 from serving.portable.read import MODELS
-from serving.portable.read.manifest import read_manifest
-from serving.portable.read.model import RUN_OPTIONS
+from serving.portable.read.model import RUN_OPTIONS, Folder
 from serving.savedmodel.status import Code, StatusError, Waiting, deadline_exceeded, invalid
 from serving.server.calls import POLL_SECONDS
 from serving.server.tensors import Arrays, dtype_of
@@ -44,8 +43,9 @@ class OnnxModel:
 
     def __init__(self, path: Path):
         try:
-            task = read_manifest(path)["task"]
-            self._model = MODELS[task](path, batch_size=_BATCH)
+            folder = Folder(path)  # once: the sums of its files are compared
+            task = folder.manifest["task"]
+            self._model = MODELS[task](folder, batch_size=_BATCH)
             declared = self._model.signatures()
         except Exception as error:  # a damaged tokenizer may end in any of them
             reason = f"{path} cannot be loaded: {type(error).__name__}: {error}"

@@ -42,16 +42,16 @@ SIZES = (
 )
 
 
-def random_model(*settings, seed=3, source=SOURCE, target=TARGET):
+def random_model(*settings, seed=3):
     """A model whose weights are large enough that its answers differ from one another."""
     config = override(load_preset("phrasebook-en-fr"), [*SIZES, *settings])
-    model = build_seq2seq(config, source, target)
+    model = build_seq2seq(config, SOURCE, TARGET)
     rng = np.random.default_rng(seed)
     for weight in model.weights:
         if "float" in weight.dtype:
             weight.assign(rng.normal(0, 0.6, weight.shape))
     if config.tie_embeddings is False:  # sentences end soon
-        bias = np.zeros(target, "float32")
+        bias = np.zeros(TARGET, "float32")
         bias[END_ID] = 2.0
         aligns = config.attention == "hard_monotonic"
         output = model.get_layer("decoder").output_layer if aligns else model.get_layer("output")

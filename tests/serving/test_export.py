@@ -7,18 +7,25 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attention import exporting
 from serving.check.graph import check_graph, read_meta_graph
 from serving.check.version import check_version as check
 from serving.export import __main__ as script
 from serving.export import version as writer
+from serving.export.modules import saved_module, traced
 from serving.export.version import export
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
 from tests.serving.conftest import TEXT_RUN
+from tests.serving.onnx_models import TARGET, random_ids, random_model
+from tests.serving.portable.write.test_onnx_graphs import MODELS
 from tests.training.conftest import tiny_config, untrained
 from training.command.errors import UserError
 from training.command.files import move
+from training.data.store import START_ID
+from training.decode.search import encode, score_targets
 from training.decode.settings import SearchSettings
+from training.decode.steps import PlainStep, constant_steps
 from training.decode.texts import make_translator
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★"]
@@ -113,6 +120,41 @@ def test_products_in_bfloat16_keep_the_translations(
     expected = make_translator([run], SearchSettings(beam_width=3, precision="bfloat16"))(TEXTS)
     expected[1] = ""
     assert [text.decode() for text in found["translation"]] == expected
+
+
+def scored(model):
+    """The function to save that forces targets: its step, by a mechanism, and what it keeps."""
+    steps = constant_steps([model], 3, "float32")
+
+    def score(source, target):
+        encoded = encode(steps or [PlainStep(model, 3)], source)
+        return {"log_probs": score_targets([model], encoded, target, steps)}
+
+    ids = dict.fromkeys(("source", "target"), ((None, None), "int32"))
+    constants = [weight for step in steps or () for weight in step.taken]
+    with exporting():
+        return traced(score, ids), saved_module([model], without=constants)
+
+
+@pytest.mark.slow
+def test_a_saved_model_of_each_mechanism_answers_as_the_model_that_reads_the_whole_target(tmp_path):
+    by_attention = {each.partition("attention=")[2].split(" ")[0]: each for each in MODELS.values()}
+    assert len(by_attention) == 14
+    models = {name: random_model(*each.split())[1] for name, each in by_attention.items()}
+    module, saved = tf.Module(), list(map(scored, models.values()))
+    module.parts = [part for _, part in saved]
+    signatures = {f"score_{number}": function for number, (function, _) in enumerate(saved)}
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures=signatures)
+    source = random_ids(5, 7).astype("int32")
+    target = np.random.default_rng(1).integers(2, TARGET, (5, 6)).astype("int32")
+    before = np.insert(target, 0, START_ID, axis=1)[:, :-1]
+    with ModelSession(tmp_path / "1") as session:
+        for signature, (name, model) in zip(signatures, models.items(), strict=True):
+            found = session.run(signature, {"source": source, "target": target})["log_probs"]
+            logits = np.array(model({"source": source, "target": before}), "float64")
+            wanted = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            wanted = np.take_along_axis(wanted, target[..., None], -1)[..., 0]
+            np.testing.assert_allclose(found, wanted, atol=1e-4, err_msg=name)
 
 
 @pytest.mark.slow

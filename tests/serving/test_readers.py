@@ -55,17 +55,6 @@ def test_the_export_check_finds_nothing(models):
     assert check_version(models / "digits" / "1") == []
 
 
-def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_path):
-    class Careless(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
-        def read(self, image_bytes):
-            return {"score": tf.zeros_like(tf.strings.length(image_bytes), tf.float32)}
-
-    module = Careless()
-    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"read": module.read})
-    assert any("takes a broken image" in line for line in check_version(tmp_path / "1"))
-
-
 def test_what_is_served_is_what_the_local_reader_reads(onnx_reader, image_target):
     """Which `test_search` holds to a loop."""
     images, local = pictures(), LocalReader(onnx_reader, num_results=3)

@@ -160,7 +160,7 @@ class LocalModel:
 
     Args:
         path: of a version that was exported with `--format onnx`, or of the model, of whose
-            versions the last is taken.
+            versions the last is taken; or its `Folder`.
         batch_size: rows that are answered together.
         threads: that batches share; those of one batch share its operations.
 
@@ -170,13 +170,15 @@ class LocalModel:
 
     task: ClassVar[str]
 
-    def __init__(self, path: str | Path, batch_size: int, threads: int) -> None:
+    def __init__(self, path: str | Path | Folder, batch_size: int, threads: int) -> None:
         check_count("batch_size", batch_size, 1)
         check_count("threads", threads, 1)
         self._batch_size, self._threads = batch_size, threads
-        self._folder = Folder(path, threads)
+        self._folder = path if isinstance(path, Folder) else Folder(path, threads)
         if (task := self.manifest["task"]) != self.task:
-            raise ValueError(f"{path} expected a model to {self.task} with. Received: to {task}")
+            raise ValueError(
+                f"{self._folder.path} expected a model to {self.task} with. Received: to {task}"
+            )
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -246,7 +248,7 @@ class LocalSearch(LocalModel):
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | Path | Folder,
         *,
         beam_width: int | None = None,
         num_results: int | None = None,

@@ -17,6 +17,7 @@ from serving.api.histories import TIME, History, history_columns
 from serving.api.image_files import image_file
 from serving.api.results import Hypothesis, Prediction, Reading, Regions
 from serving.portable.read.model import (
+    Folder,
     LocalModel,
     LocalSearch,
     Result,
@@ -132,7 +133,9 @@ class LocalPredictor(LocalModel):
 
     task = "predict"
 
-    def __init__(self, path: str | Path, *, batch_size: int = 32, threads: int = 1) -> None:
+    def __init__(
+        self, path: str | Path | Folder, *, batch_size: int = 32, threads: int = 1
+    ) -> None:
         super().__init__(path, batch_size, threads)
         about = self.manifest["source"]
         self._columns = about["columns"]

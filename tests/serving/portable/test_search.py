@@ -1,12 +1,9 @@
 """Searches and forced decoding: every execution answers one table of cases as loops do."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention import exporting
 from serving.check.onnx import check_folder
 from serving.client import SignatureNotFoundError
 from serving.export.modules import Exported, ExportedReader, traced
@@ -14,12 +11,8 @@ from serving.export.version import export
 from serving.portable.read import LocalReader, LocalTranslator
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.pixels import read_image
-from serving.savedmodel.session import ModelSession
-from tests.serving.conftest import TEXT_RUN
 from tests.serving.javascript import NODE, ask_model, needs_node
-from tests.serving.onnx_models import random_model
 from tests.serving.portable.searches import CASES, WHOLE, Answer, Case, asker, by_loop
-from tests.serving.portable.write.test_onnx_graphs import MODELS
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.search import bound_of, search
 from training.decode.settings import SearchSettings
@@ -188,34 +181,6 @@ def by_reading(case, source, target):
     logits = np.array(case.run.model(given)[0], "float64")
     logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
     return logits[np.arange(len(said)), said]
-
-
-@pytest.mark.slow
-def test_a_saved_model_of_each_mechanism_answers_as_the_model_that_reads_the_whole_target(tmp_path):
-    made, module, signatures, cases = load_run(TEXT_RUN), tf.Module(), {}, {}
-    module.parts = []
-    sizes = {"source": made.source.size, "target": made.target_tokenizer.vocab_size}
-    for number, (name, settings) in enumerate(MODELS.items()):
-        config, model = random_model(*settings.split(), **sizes)
-        case = Case(dataclasses.replace(made, config=config, model=model), [], {}, [])
-        exported, signature = Exported([case.run], case.search), f"score_{number}"
-        module.parts.append(exported.module)
-        with exporting():
-            inputs = dict.fromkeys(("text", "translation"), ((None,), "string"))
-            signatures[signature] = traced(exported.score, inputs)
-        cases[signature] = name, case
-    tf.saved_model.save(module, str(tmp_path / "1"), signatures=signatures)
-    texts, says = (
-        ["She is eating a green apple.", "He sleeps."],
-        ["Il dort.", "Elle mange la pomme."],
-    )
-    given = {"text": np.array(texts, object), "translation": np.array(says, object)}
-    with ModelSession(tmp_path / "1") as session:
-        for signature, (name, case) in cases.items():
-            found = session.run(signature, given)["log_probs"]
-            for row, text, said in zip(found, texts, says, strict=True):
-                wanted = by_reading(case, text, said)
-                np.testing.assert_allclose(row[: len(wanted)], wanted, atol=1e-4, err_msg=name)
 
 
 def test_long_words_are_spelled_by_the_lengths_that_training_had(case, version):
