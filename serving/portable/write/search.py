@@ -84,19 +84,6 @@ def search(
     return _follow(g, put_out, lengths, index % settings.width, scores, vocabulary)
 
 
-class _Grown(NamedTuple):
-    """The beam's continuations, `(B, W, W)`: the W best tokens of each hypothesis.
-
-    `length` is `(B, W)`.
-    """
-
-    tokens: Value
-    gain: Value
-    sums: Value
-    scores: Value
-    length: Value
-
-
 class _Beam(NamedTuple):
     """The best continuations, `(B, W)` each.
 
@@ -163,27 +150,21 @@ class _Turn:
         """Return whether a sentence is unfinished, the next loop state, and this turn's outputs."""
         memory, state = _named(now, "memory_"), _named(now, "decoder_")
         log_probs, weights, new_state = self._decode(now["last"], memory, state)
-        grown = self._grow(now, log_probs)
-        beam = self._choose(now, grown)
+        beam = self._choose(now, log_probs)
         put_out = self._put_out(now, beam, weights)
         return *self._leave(now, beam, new_state), put_out
 
-    def _grow(self, now: Values, log_probs: Value) -> _Grown:
-        """Continue each hypothesis by its best tokens."""
+    def _choose(self, now: Values, log_probs: Value) -> _Beam:
+        """Continue each hypothesis by its best tokens; keep the best of each sentence."""
         g, width = self._g, self._settings.width
         values, tokens = _best_tokens(g, log_probs, width, self._vocabulary)
         shape = g.shape(g("Shape", now["total"]), width)
-        values, tokens = g("Reshape", values, shape), g("Reshape", tokens, shape)
+        values, tokens = g("Reshape", values, shape), g("Reshape", tokens, shape)  # (B, W, W)
         gain = g("Where", g.axis(now["finished"], 2), self._own, values)
-        length = now["length"] + g.cast(~now["finished"], "float32")
+        lengths = now["length"] + g.cast(~now["finished"], "float32")  # (B, W)
         sums = g.axis(now["total"], 2) + gain
-        scores = sums / g.axis(self._norm(length), 2)
-        return _Grown(tokens, gain, sums, scores, length)
-
-    def _choose(self, now: Values, grown: _Grown) -> _Beam:
-        """Keep the best of all continuations of a sentence."""
-        g, width = self._g, self._settings.width
-        scores, index = g.top(g("Flatten", grown.scores, axis=1), width)
+        by_length = sums / g.axis(self._norm(lengths), 2)
+        scores, index = g.top(g("Flatten", by_length, axis=1), width)
         parents = index // width
 
         def chosen(x: Value) -> Value:
@@ -192,8 +173,8 @@ class _Turn:
         def of_parents(x: Value) -> Value:
             return g("GatherElements", x, parents, axis=1)
 
-        total, token, gained = chosen(grown.sums), chosen(grown.tokens), chosen(grown.gain)
-        length, was = of_parents(grown.length), of_parents(now["finished"])
+        total, token, gained = chosen(sums), chosen(tokens), chosen(gain)
+        length, was = of_parents(lengths), of_parents(now["finished"])
         ends = g("Equal", token, END_ID) | (length >= now["limits"])
         finished = was | ends
         word = g("Where", was, PAD_ID, token)
