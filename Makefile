@@ -103,8 +103,8 @@ test-nightly: $(NIGHTLY)/installed  ## run the tests of the layers and of the RE
 	$(NIGHTLY)/bin/python -m pytest -q -n 2 --dist loadfile -W ignore::UserWarning -m "not slow" tests/keras_attention tests/test_readme.py \
 	  --ignore tests/keras_attention/fast --ignore tests/keras_attention/search --ignore tests/keras_attention/test_gpu_scan.py
 
-test-guides: $(STAMP)  ## run the commands of the guide to own data as they stand, which takes minutes
-	EVERY_GUIDE=1 $(BIN)/python -m pytest -q tests/test_guide_commands.py
+test-guides: $(STAMP)  ## run the guides as they stand, whose models learn for minutes
+	EVERY_GUIDE=1 $(BIN)/python -m pytest -q tests/test_guide_commands.py tests/keras_attention/test_guides.py
 
 # Formulas are operations of Keras: TensorFlow's tests hold them to NumPy, `test_agreement` holds all backends to
 # the same values and gradients. These hold what a backend does in its own way: derivatives, loops, compilers, exports.

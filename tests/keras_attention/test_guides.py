@@ -1,5 +1,6 @@
 """The blocks of the guides run as they stand, and do what they say."""
 
+import os
 import re
 from pathlib import Path
 
@@ -19,12 +20,9 @@ WITH_PADDING = {
     "from-multihead.md": 1,
 }
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
-BACKEND = keras.backend.backend()
-
-
-def learns(test):
-    """Mark a test of models that learn for minutes; other backends take a few steps alone."""
-    return pytest.mark.slow(pytest.mark.tensorflow(test))
+# Models of guides learn for minutes; elsewhere they take a few steps.
+WHOLE = keras.backend.backend() == "tensorflow" and "EVERY_GUIDE" in os.environ
+learns = pytest.mark.skipif(not WHOLE, reason="takes minutes: make test-guides")
 
 
 def run(guide):
@@ -39,18 +37,23 @@ def run(guide):
     return found
 
 
-@pytest.fixture(scope="module")
-def names(tmp_path_factory):
+def run_to_learn(guide, folder):
+    """Run a guide whose models learn for minutes."""
     fit = keras.Model.fit
 
     def fit_briefly(model, *arguments, **options):
         return fit(model, *arguments, **options | {"epochs": 1, "steps_per_epoch": 3})
 
     with pytest.MonkeyPatch.context() as patch:
-        if BACKEND != "tensorflow":
+        if not WHOLE:
             patch.setattr(keras.Model, "fit", fit_briefly)
-        patch.chdir(tmp_path_factory.mktemp("own-model"))
-        return run("own-model.md")
+        patch.chdir(folder)
+        return run(guide)
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    return run_to_learn("own-model.md", tmp_path_factory.mktemp("own-model"))
 
 
 @learns
@@ -115,15 +118,17 @@ def test_the_loop_of_ones_own_trains(names):
     assert losses[-1] < 0.5 * losses[0]
 
 
-@learns
-def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
-    names = run("from-addons.md")
-    assert np.mean(names[3]["right"]) > 0.5
-    first = names[3]["looked"][:, 0].argmax(-1)
-    lengths = (names[3]["test_source"] != 0).sum(-1)
-    assert (first == lengths - 1).mean() > 0.5  # what is written first was read last
-    padded = names[3]["search"](np.pad(names[3]["test_source"], [[0, 0], [0, 2]]))
-    assert (array(padded.ids)[:, 0] == names[3]["ids"]).all()
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights(tmp_path):
+    names = run_to_learn("from-addons.md", tmp_path)
+    if WHOLE:
+        assert np.mean(names[3]["right"]) > 0.5
+        first = names[3]["looked"][:, 0].argmax(-1)
+        lengths = (names[3]["test_source"] != 0).sum(-1)
+        assert (first == lengths - 1).mean() > 0.5  # what is written first was read last
+        padded = names[3]["search"](np.pad(names[3]["test_source"], [[0, 0], [0, 2]]))
+        assert (array(padded.ids)[:, 0] == names[3]["ids"]).all()
     arrays, old = names[4]["arrays"], names[4]["old"]
     kernel = arrays["_attention_mechanisms/0/memory_layer/kernel"]
     found = [array(weight) for weight in old.weights]
