@@ -94,7 +94,7 @@ def _check_xla(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
 
 
 def _count_not_finite(array: np.ndarray) -> int:
-    """How many values are NaN or infinite; none where the dtype has no such values."""
+    """Count the values that are NaN or infinite; 0 for a dtype without such values."""
     dtype = tf.dtypes.as_dtype(array.dtype) if array.dtype != object else tf.string
     if not (dtype.is_floating or dtype.is_complex):
         return 0

@@ -42,7 +42,8 @@ _OTHER_DIMENSION = 3
 class Question(NamedTuple):
     """Rows that a signature is asked together, and what findings call them.
 
-    INVALID_ARGUMENT whose message has the `refusal` is an answer, too; None allows none.
+    The model must answer where `refusal` is None; where it is "" it may refuse by INVALID_ARGUMENT,
+    else it must refuse so, with this text in the message.
     """
 
     what: str
@@ -138,7 +139,7 @@ def _images() -> list[bytes]:
 
 
 def _history(columns: Sequence[str], count: int, scale: float) -> dict[str, list[float]]:
-    """Return so many events, some of whose numbers are missing."""
+    """Return a history of `count` events; a third of the numbers is missing."""
     rng = np.random.default_rng(count)
     numbers = scale * rng.gamma(1.0, size=(len(columns), count))  # some columns are logarithms
     numbers[rng.random(numbers.shape) < 1 / 3] = np.nan

@@ -94,7 +94,7 @@ class Endpoint:
         retries: attempts after the first where the server is unavailable or takes no more requests
             now, with growing pauses; at most 4. All requests share a budget for them.
 
-    Raises TypeError or ValueError for an argument that is none, OSError for a file of `tls`.
+    Raises TypeError or ValueError for a wrong argument, OSError for a file of `tls`.
     """
 
     def __init__(

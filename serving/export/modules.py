@@ -234,7 +234,7 @@ def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
 
 
 def _is_cut(text: tf.Tensor, ids: tf.RaggedTensor, most: int) -> tf.Tensor:
-    """Return whether each text `(B,)`, of which `ids` `(B, None)` are, has more than is read."""
+    """Return whether each text `(B,)`, with ids `(B, None)`, is longer than what is read."""
     return (ids.row_lengths() > most) | (tf.strings.length(text) > most * TOKEN_BYTES)
 
 
@@ -358,7 +358,7 @@ class ExportedPredictor:
         those before, what was known holds, and the weights are 0.
         """
         events, places, truncated = self._source.window(**columns)
-        # One event that is none, so that histories may be empty.
+        # An event without a time is padding: histories may be empty.
         padded = tf.pad(events, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)
         probability, weights = predict(self._models, padded)
         outputs = {"probability": probability, "truncated": truncated}

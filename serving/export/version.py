@@ -44,7 +44,7 @@ from training.runs.run import Run
 from training.sources.kinds import SOURCE_KINDS
 
 COUNT = 5
-_DRAWN = 100  # sources of which they are taken
+_DRAWN = 100  # sources, among which examples are chosen
 _MOST_CHARACTERS = 80
 COMPARED = 500  # sources
 _TOGETHER = 100

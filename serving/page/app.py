@@ -268,7 +268,7 @@ class PageSettings:
 def host_names(address: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the names by which browsers may ask for a page that listens on an address.
 
-    0.0.0.0 and :: are none: pages of other sites reach this machine by them.
+    0.0.0.0 and :: are not among them: pages of other sites reach this machine by them.
     """
     return (*LOCAL, *names, *({address} - {"0.0.0.0", "::"}))
 

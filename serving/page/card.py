@@ -54,7 +54,7 @@ def _card(about: dict[str, Any]) -> Card:
     # A model of images has no recurrent encoder, one of labels no decoder.
     encoder = config.get("encoder") or "convolutional"
     decoder = f", {config['decoder']} decoder" if "decoder" in config else ""
-    settings = about["settings"].items()  # of which some are off
+    settings = about["settings"].items()
     lines = {
         "Run": _listed(each["name"] for each in about["runs"]),
         "Data": _named(config["data"]),

@@ -29,7 +29,7 @@ class Code(IntEnum):
 
 
 class Waiting(Protocol):
-    """Those that wait for a run, and whether it costs much."""
+    """A request that waits for a run: its time left, and whether the run costs much."""
 
     is_heavy: bool
 

@@ -103,7 +103,7 @@ class Workers:
         self._most = most
 
     def busy(self) -> int:
-        """How many requests run or wait."""
+        """Count the requests that run or wait."""
         return self._light.busy + self._heavy.busy
 
     async def run(self, work: Callable[[], T], call: Call, size: int) -> T:

@@ -120,7 +120,7 @@ def read_batching(path: Path | None) -> Batching:
 
 
 def read_metrics_path(path: Path | None) -> str:
-    """Where the metrics are, "" for nowhere. Raises StatusError or OSError."""
+    """Return the path of the metrics, "" without any. Raises StatusError or OSError."""
     config = _read(path, "MonitoringConfig").prometheus_config if path else None
     return METRICS if config is None else (config.path or METRICS) if config.enable else ""
 

@@ -139,8 +139,8 @@ class Pronouncer(LocalTranslator):
 def write_lexicon(arguments: argparse.Namespace) -> int:
     """Write the lexicon that a command asks for; return 1 where a voice lacks phones, else 0.
 
-    With `strict` it is 1 where any word is missing. Raises OSError, or ValueError for files that
-    are none and for a model that is no pronouncer.
+    With `strict` it is 1 where any word is missing. Raises OSError, or ValueError for files of
+    another form and for a model that is no pronouncer.
     """
     listed = read_columns(Path(arguments.lexicon)) if arguments.lexicon else {}
     own = {_plain(word): rows for word, rows in listed.items()}

@@ -82,7 +82,7 @@ RANKS = {
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an export, of which every part that models read is checked.
+    """Return the manifest of an export; every part that models read is checked.
 
     Raises ValueError, one line that names the file, for anything else.
     """
@@ -121,7 +121,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a tokenizer that is a list of tokens, of which every part is checked.
+    """Return the checked state of a tokenizer that is a list of tokens.
 
     `tokenizer` is its entry in the manifest. Raises ValueError, one line that names the file, for
     anything else.

@@ -83,7 +83,7 @@ def check_running() -> None:
 
 
 class Folder:
-    """A version directory of an ONNX export, or of the model, of whose versions the last is taken.
+    """A version directory of an ONNX export; of a model's directory, its last version.
 
     `threads` share an operation. Raises ValueError if there is no such export.
     """
@@ -159,8 +159,8 @@ class LocalModel:
     """Base class of the models in this process.
 
     Args:
-        path: of a version that was exported with `--format onnx`, or of the model, of whose
-            versions the last is taken; or its `Folder`.
+        path: of a version that was exported with `--format onnx`, or of the model, which stands for
+            its last version; or a `Folder`.
         batch_size: rows that are answered together.
         threads: that batches share; those of one batch share its operations.
 

@@ -176,7 +176,7 @@ class LocalPredictor(LocalModel):
 
         def work(numbers: Sequence[int]) -> list[Prediction]:
             longest = max(len(places[number]) for number in numbers)
-            # One event that is none, so that histories may be empty.
+            # An event without a time is padding: histories may be empty.
             batch = np.full((len(numbers), longest + 1, len(self._columns)), np.nan, "float32")
             for place, number in enumerate(numbers):
                 batch[place, : len(places[number])] = rows[number][places[number]]

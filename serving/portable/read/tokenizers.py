@@ -42,7 +42,7 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(folder: Path, entry: dict[str, Any]) -> Tokenizer:
-    """Read the file of a tokenizer's entry in the manifest; a ValueError where it is none."""
+    """Read the file of a tokenizer's entry in the manifest; a ValueError for another file."""
     if entry["kind"] != "sentencepiece":
         return Vocabulary(read_vocabulary(folder, entry))
     path = folder / entry["file"]
