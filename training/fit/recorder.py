@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +27,17 @@ from training.runs.origin import Origin
 from training.sources.kinds import SOURCE_KINDS
 
 
+@dataclass
 class Recorder:
-    """Records each epoch, keeps its checkpoint, and the weights if they are the best so far.
+    """Records each epoch, keeps its checkpoint, and the weights if they are the best so far."""
 
-    Records are added to `history`. `statistics` are those of the training set; `score` scores the
-    dev set with the model's current weights; `write` calls what writes files.
-    """
-
-    def __init__(
-        self,
-        files: RunFiles,
-        config: Config,
-        model: keras.Model,
-        statistics: Statistics,
-        history: list[Record],
-        score: Callable[[], Mapping[str, float]],
-        write: Callable[..., None] = lambda function, *args: function(*args),
-    ) -> None:
-        self.files, self.config, self.model = files, config, model
-        self.statistics, self.history, self.score, self.write = statistics, history, score, write
+    files: RunFiles
+    config: Config
+    model: keras.Model
+    statistics: Statistics  # of the training set
+    history: list[Record]  # to which records are added
+    score: Callable[[], Mapping[str, float]]  # scores dev with the model's current weights
+    write: Callable[..., None] = lambda function, *args: function(*args)  # calls what writes files
 
     def finish(self, loss: float, seconds: float) -> Record:
         """Score, record and save after an epoch of so many seconds.
