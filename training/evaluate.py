@@ -6,7 +6,7 @@ import argparse
 
 from training.command.errors import UserError
 from training.command.native import need
-from training.command.options import SEARCH, Parser, add_options, count, file_to_write, main_guard
+from training.command.options import SEARCH, Parser, add_options, file_to_write, main_guard
 from training.data.specs import Spec
 from training.data.splits import Texts, check_split
 from training.runs.files import RunFiles
@@ -30,9 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="corpus or files to score; files are read whole; default: the run's own",
     )
     parser.add_argument("--split", default="test", metavar="NAME", help="split of the corpus")
-    add_options(parser, *SEARCH, "--batch-size", "--precision", "--limit")
-    parser.add_argument("--seed", type=count, default=0, metavar="N", help="seed of --limit")
-    add_options(parser, "--lowercase")
+    add_options(parser, *SEARCH, "--batch-size", "--precision", "--limit", "--lowercase")
     parser.add_argument(
         "--hypotheses", type=file_to_write, metavar="FILE", help="write the translations"
     )

@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
         "line stays empty. On a terminal each line is translated at once.",
         examples=[
             "--run runs/NAME < source.txt > target.txt",
-            "--run runs/NAME --nbest 5 --scores",
+            "--run runs/NAME --nbest 5",
         ],
     )
     parser.add_argument(
@@ -40,9 +40,6 @@ def main(arguments: list[str] | None = None) -> None:
         type=positive_int,
         metavar="N",
         help="N translations of each line, the best first, each after the line's number and a TAB",
-    )
-    parser.add_argument(
-        "--scores", action="store_true", help="put the score and a TAB before each translation"
     )
     options = parser.parse_args(arguments)
     count = options.nbest or 1
@@ -90,7 +87,6 @@ def _write(
     for number, nbest in enumerate(translations, first):
         for translation in nbest:
             columns = [str(number)] if options.nbest else []
-            columns += [f"{translation.score:.4f}"] if options.scores else []
             print("\t".join([*columns, translation.text]))
     sys.stdout.flush()
 

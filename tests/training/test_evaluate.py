@@ -176,18 +176,17 @@ def test_translate_writes_a_line_for_each_line(quick, monkeypatch, capsys):
         write(b"He sleeps.\nShe \0.")
 
 
-def test_translate_reads_files_and_writes_the_n_best_with_scores(quick, tmp_path, capsys):
+def test_translate_reads_files_and_writes_the_n_best(quick, tmp_path, capsys):
     (tmp_path / "a").write_text("He sleeps.\n\n")
     (tmp_path / "b").write_text("She is eating a green apple.")
     files = tmp_path / "a", tmp_path / "b"
     best = translated(capsys, *files)
     found = quick(["He sleeps.", "", "She is eating a green apple."])
     assert best == [each[0].text for each in found]
-    rows = [line.split("\t") for line in translated(capsys, *files, "--nbest", 2, "--scores")]
+    rows = [line.split("\t") for line in translated(capsys, *files, "--nbest", 2)]
     assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3"]
-    assert [row[2] for row in rows[::2]] == best
-    assert rows[2][1:] == rows[3][1:] == ["0.0000", ""]
-    assert 0 > float(rows[0][1]) >= float(rows[1][1])
+    assert [row[1] for row in rows[::2]] == best
+    assert rows[2][1:] == rows[3][1:] == [""]
     with pytest.raises(UserError, match=r"--nbest expected at most --beam-width, 3. Received: 4"):
         translated(capsys, *files, "--nbest", 4)
 
@@ -203,10 +202,11 @@ def test_translate_reads_lines_as_training_does(tiny_run, tmp_path, capsys, monk
 
     monkeypatch.setattr("training.runs.run.load_translators", lambda paths: [tiny_run])
     monkeypatch.setattr("training.decode.texts.make_nbest", recorded)
-    words = ["--coverage-penalty", "5", "--length-penalty", "0.5"]
+    words = ["--coverage-penalty", "5", "--length-penalty", "0.5", "--replace-unknown"]
     said = translated(capsys, tmp_path / "other", *words)
     assert said == ["The café is green.", "He sleeps."]
-    assert asked == [SearchSettings(beam_width=3, coverage_penalty=5.0, length_penalty=0.5)]
+    penalties = {"coverage_penalty": 5.0, "length_penalty": 0.5}
+    assert asked == [SearchSettings(beam_width=3, **penalties, replaces_unknown=True)]
 
 
 def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch):

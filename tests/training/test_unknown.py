@@ -11,7 +11,6 @@ from serving.export.version import export
 from tests.training.conftest import untrained
 from tests.training.data.files import train_tokenizer
 from tests.training.test_copying import SETTINGS, names_task
-from training import translate
 from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.store import END_ID, START_ID, UNK_ID
@@ -79,18 +78,6 @@ def test_places_without_weight_are_not_looked_at():
     ids = np.array([[UNK_ID, 5, UNK_ID, UNK_ID]])
     weights = np.array([[[0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.0, 0.0, 0.0], [0.4, 0.3, 0.3]]])
     assert replace_unknown(ids, weights, 9).numpy().tolist() == [[10, 5, UNK_ID, 9]]
-
-
-def test_the_command_has_the_option(run, tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        "training.decode.texts.make_nbest",
-        lambda runs, *more: asked.append(more) or (lambda *_: []),
-    )
-    (tmp_path / "sources").touch()
-    words = ["--run", str(run.path), "--replace-unknown", "--beam-width", "1"]
-    translate.main([str(tmp_path / "sources"), *words])
-    assert asked == [(SearchSettings(1, replaces_unknown=True), None)]
 
 
 @pytest.mark.parametrize(

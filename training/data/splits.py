@@ -104,9 +104,7 @@ def _spec_or_share(data: Spec, name: str, setting: str) -> Spec | float | None:
     return share
 
 
-def load_split(
-    texts: Texts, name: str, *, limit: int | None = None, seed: int = 0
-) -> tuple[Split, dict[str, str]]:
+def load_split(texts: Texts, name: str, limit: int | None = None) -> tuple[Split, dict[str, str]]:
     """Read a split of a run's texts: all of it, or a random sample of `limit` sentences.
 
     Return also `data`, the SPEC that was read, and its `split`: "all" for files read whole. Raises
@@ -114,7 +112,7 @@ def load_split(
     """
     data = texts.data
     if spec := texts.spec_of(name):
-        loaded = corpus.load(spec, name, limit=limit, seed=seed, script_of=data.text)
+        loaded = corpus.load(spec, name, limit=limit, script_of=data.text)
         return loaded, {"data": spec.text, "split": "all" if spec.is_file else name}
     check_split(texts, name)
     shares = held_out(texts, 0 if texts.dev else corpus.survey_files(data).lines)
@@ -125,7 +123,7 @@ def load_split(
         raise too_few(data, name)
     if name != "train":
         part = merge_sources(dataclasses.replace(part, unusable=0))  # they are counted once
-    return sample(part, limit, seed), {"data": data.text, "split": name}
+    return sample(part, limit), {"data": data.text, "split": name}
 
 
 def check_split(texts: Texts, name: str) -> None:

@@ -213,16 +213,16 @@ def report(options: argparse.Namespace) -> None:
 
 def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
     """Read the examples to score, in the form of the run's training data."""
-    spec, drawn = options.data or run.config.data, {"limit": options.limit, "seed": options.seed}
+    spec = options.data or run.config.data
     is_file = Spec.of(spec).is_file
     if options.data and is_file and Spec.of(spec).absolute() == run.config.data:
         print(f"{spec} is read whole, with all that the run learned from: that flatters it.")
     if run.config.source == "text" and not options.data:
-        split, read = load_split(Texts.of(run.config), options.split, **drawn)
+        split, read = load_split(Texts.of(run.config), options.split, options.limit)
     elif is_file and not options.data:
         raise UserError(f"{spec} has no splits: name the data with --data")
     else:
-        split = run.source.load_split(run.config, spec, options.split, **drawn)
+        split = run.source.load_split(run.config, spec, options.split, options.limit)
         read = {"data": spec, "split": "all" if is_file else options.split}
     unusable = getattr(split, "unusable", 0)
     return split, {**read, "unusable_lines": unusable} if unusable else read

@@ -75,9 +75,7 @@ class Source(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def load_split(
-        self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
-    ) -> Any:
+    def load_split(self, config: Config, spec: str, split: str, limit: int | None = None) -> Any:
         """Read one split of a corpus, or at most `limit` of its examples, in the same form.
 
         Raises UserError where the data cannot be read.

@@ -100,10 +100,10 @@ class EventSource(Source):
         return events.load_training(config.data, config.train_limit, config.seed, schema)
 
     def load_split(
-        self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
+        self, config: Config, spec: str, split: str, limit: int | None = None
     ) -> Histories:
         """Read histories of the same columns."""
-        return events.load(spec, split, schema=self.schema, limit=limit, seed=seed)
+        return events.load(spec, split, schema=self.schema, limit=limit)
 
     @classmethod
     def make(cls, config: Config, data: Histories) -> EventSource:

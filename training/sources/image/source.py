@@ -68,11 +68,9 @@ class ImageSource(Source):
         """Read images and their texts: see `training.sources.image.data`."""
         return images.load_training(config.data, config.train_limit, config.seed)
 
-    def load_split(
-        self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
-    ) -> Split:
+    def load_split(self, config: Config, spec: str, split: str, limit: int | None = None) -> Split:
         """Read images and their texts: see `training.sources.image.data`."""
-        return images.load(spec, split, limit=limit, seed=seed)
+        return images.load(spec, split, limit=limit)
 
     @classmethod
     def make(cls, config: Config, data: Split) -> ImageSource:

@@ -39,13 +39,11 @@ class TextSource(Source):
         self.tokenizer = tokenizer
         self.size = tokenizer.vocab_size
 
-    def load_split(
-        self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
-    ) -> Split:
+    def load_split(self, config: Config, spec: str, split: str, limit: int | None = None) -> Split:
         """Read sentence pairs, their targets in the script of the run's training data."""
         from training.data import corpus
 
-        return corpus.load(spec, split, limit=limit, seed=seed, script_of=config.data)
+        return corpus.load(spec, split, limit=limit, script_of=config.data)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TextSource:
