@@ -24,30 +24,19 @@ def main(arguments: list[str] | None = None) -> None:
         ],
     )
     add_options(parser, "--run")
-    parser.add_argument(
-        "--data",
-        metavar="SPEC",
-        help="corpus or files to score; files are read whole; default: the run's own",
-    )
+    scored = "corpus or files to score; files are read whole; default: the run's own"
+    parser.add_argument("--data", metavar="SPEC", help=scored)
     parser.add_argument("--split", default="test", metavar="NAME", help="split of the corpus")
     add_options(parser, *SEARCH, "--batch-size", "--precision", "--limit", "--lowercase")
-    parser.add_argument(
-        "--hypotheses", type=file_to_write, metavar="FILE", help="write the translations"
-    )
-    parser.add_argument(
-        "--errors",
-        type=file_to_write,
-        metavar="FILE",
-        help="write a table of source, reference, output and the probability of its least probable "
-        "token, the wrong ones first",
-    )
+    files = {
+        "--hypotheses": "write the translations",
+        "--errors": "write a table of source, reference, output and the probability of its least "
+        "probable token, the wrong ones first",
+        "--output": "write the JSON",
+    }
+    for name, meaning in files.items():
+        parser.add_argument(name, type=file_to_write, metavar="FILE", help=meaning)
     parser.add_argument("--bootstrap", action="store_true", help="add 95 %% confidence intervals")
-    parser.add_argument(
-        "--output",
-        type=file_to_write,
-        metavar="FILE",
-        help="write the JSON to FILE",
-    )
     options = parser.parse_args(arguments)
     _check(options)
     need("training")

@@ -35,21 +35,13 @@ def main(arguments: list[str] | None = None) -> None:
     add_configuration(parser)
     parser.add_argument("--output", type=Path, metavar="DIR", help="the run; default: runs/NAME")
     group = parser.add_argument_group("a corpus of any size, tokenized once")
-    group.add_argument(
-        "--corpus",
-        type=Path,
-        metavar="DIR",
-        help="new folder for the corpus, which --data prepared:DIR trains on; no run is made",
-    )
+    new = "new folder for the corpus, which --data prepared:DIR trains on; no run is made"
+    group.add_argument("--corpus", type=Path, metavar="DIR", help=new)
     group.add_argument(
         "--workers", type=positive_int, metavar="N", help="processes; default: one for each core"
     )
-    group.add_argument(
-        "--tokenizers",
-        type=Path,
-        metavar="DIR",
-        help="run or prepared corpus whose tokenizers are taken; default: new ones are trained",
-    )
+    others = "run or prepared corpus whose tokenizers are taken; default: new ones are trained"
+    group.add_argument("--tokenizers", type=Path, metavar="DIR", help=others)
     options = parser.parse_args(arguments)
     if options.corpus:
         if options.output:

@@ -37,17 +37,11 @@ def main(arguments: list[str] | None = None) -> None:
         help="go on with the run in --output from its last epoch, with its own settings; --set "
         f"changes some from now on: {', '.join(changeable_keys())}",
     )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="say what is recognised in the data and chosen from it, and end",
-    )
+    recognised = "say what is recognised in the data and chosen from it, and end"
+    parser.add_argument("--dry-run", action="store_true", help=recognised)
     parser.add_argument("--init", type=Path, metavar="RUN", help="fine-tune from this run")
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="resume although the corpus has other sentences than the run began with",
-    )
+    changed = "resume although the corpus has other sentences than the run began with"
+    parser.add_argument("--force", action="store_true", help=changed)
     options = parser.parse_args(arguments)
     for name, value in vars(options).items():
         if not is_unicode(str(value)):

@@ -13,21 +13,13 @@ from training.command.errors import RunError
 from training.command.files import read_json, write_json
 from training.runs.files import RunFiles
 
-PACKAGES = (
-    "keras-attention-rnn",
-    "keras",
-    "tensorflow",
-    "tensorflow-text",
-    "jax",
-    "torch",
-    "numpy",
-)
+NAMES = ("keras-attention-rnn", "keras", "tensorflow", "tensorflow-text", "jax", "torch", "numpy")
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that are installed."""
     installed = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in NAMES:
         with suppress(PackageNotFoundError):
             installed[name] = version(name)
     return installed
