@@ -56,8 +56,7 @@ def train_sentencepiece(
             "plus", in half of all lines, into letters. BPE counts how often.
         normalization: the rule by which characters are unified.
 
-    Raises:
-        ValueError: none can be trained from this text.
+    Raises ValueError where none can be trained from this text.
     """
     if vocab_size <= END_ID + 1:
         raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")

@@ -137,8 +137,7 @@ class Plan:
             they may have any.
         reckoned: what these take on a GPU; None where their number was given.
 
-    Raises:
-        UserError: no pair is left.
+    Raises UserError where no pair is left.
     """
 
     def __init__(

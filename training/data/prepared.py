@@ -100,11 +100,7 @@ class Prepared:
         return np.concatenate([chosen(own, limit, seed), np.arange(own, self.count)])
 
     def texts(self, split: str) -> Split:
-        """Read the sentences of dev or test.
-
-        Raises:
-            CorpusError: there are none; training pairs have no texts, only token ids.
-        """
+        """Read the sentences of dev or test; a CorpusError where only token ids are there."""
         file = self.path / f"{split}.tsv"
         if split not in ("dev", "test") or not file.is_file():
             there = [name for name in ("dev", "test") if (self.path / f"{name}.tsv").is_file()]

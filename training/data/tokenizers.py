@@ -343,9 +343,8 @@ def first_places(tokens: tf.RaggedTensor, others: tf.RaggedTensor) -> tf.Tensor:
 def character_classes() -> dict[str, list[tuple[int, int]]]:
     """Return which characters `words` splits by, for programs without TensorFlow.
 
-    Returns:
-        For `ideographs`, which are words, `letters`, of which words are made, and `spaces` the
-        first and the last code point of each run.
+    The first and the last code point of each run of `ideographs`, which are words, `letters`, of
+    which words are made, and `spaces`.
     """
     classes = {"ideographs": IDEOGRAPH, "letters": LETTER, "spaces": SPACES}
     codes = np.array([code for code in range(0x110000) if not 0xD800 <= code < 0xE000])

@@ -146,11 +146,8 @@ class ConstantModelStep(PlainStep):
 def constant_steps(
     models: Sequence[keras.Model], beam_width: int, precision: str
 ) -> list[ConstantModelStep]:
-    """Return the `steps` of a search that are the fastest.
-
-    Raises:
-        ValueError: if there are several models in bfloat16: their shortlists cannot be averaged.
-    """
+    """Return the fastest `steps` of a search; a ValueError for several models in bfloat16."""
     if precision == "bfloat16" and len(models) > 1:
+        # Their shortlists cannot be averaged.
         raise ValueError(f"bfloat16 expected one model. Received: {len(models)} models")
     return [ConstantModelStep(model, beam_width, precision) for model in models]

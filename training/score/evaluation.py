@@ -41,13 +41,10 @@ FEW_WORDS = 1000  # too few for a rate without its interval
 
 
 def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
-    """Count how often the region of largest weight lies in the box of the character being written.
+    """Return how often the region of largest weight lies in its character's box, `(N, 2)`.
 
-    Each character is a token; the boxes were never seen in training. A region lies in a box if its
-    centre does.
-
-    Returns:
-        Hits and characters of each image, `(N, 2)`.
+    Of each image, hits and characters. Each character is a token; the boxes were never seen in
+    training. A region lies in a box if its centre does.
     """
     texts = [references[0] for references in split.references]
     rows = []

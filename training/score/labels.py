@@ -84,10 +84,8 @@ def bootstrap_people(
 ) -> dict[str, np.ndarray]:
     """Score resampled people, each with all their examples (a cluster bootstrap).
 
-    Every sample is scored for all predictions, so that differences of two are paired.
-
-    Returns:
-        The scores of the samples that have both labels, by name of the predictions.
+    Every sample is scored for all predictions, so that differences of two are paired. Return the
+    scores of the samples that have both labels, by name of the predictions.
     """
     _, index = np.unique(np.asarray(people), return_inverse=True)
     order = np.argsort(index, kind="stable")

@@ -63,9 +63,7 @@ def of_words(
     """Join the weights of tokens `(T, S)` to those of words.
 
     A source word has the sum of the weights of its pieces, a target word the mean over its pieces.
-
-    Returns:
-        Weights `(target words, source words)`, and which words those of each side are.
+    Return weights `(target words, source words)`, and which words those of each side are.
     """
     source, target = np.array(sentence.source, int), np.array(sentence.target, int)
     source_words, target_words = (np.unique(words[words >= 0]) for words in (source, target))

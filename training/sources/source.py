@@ -34,8 +34,7 @@ def read_sequence(
 ) -> tuple[Tensor, Tensor]:
     """Read a sequence `(B, S, dim)` by the encoder's cells, layer by layer, one way or both.
 
-    Returns:
-        The outputs `(B, S, ·)`, and the last state of each direction in one vector `(B, ·)`.
+    Return the outputs `(B, S, ·)`, and the last state of each direction in one vector `(B, ·)`.
     """
     final = []
     for number in range(keys.encoder_layers):
@@ -131,11 +130,7 @@ class Source(ABC):
     @staticmethod
     @abstractmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
-        """Build the encoder.
-
-        Returns:
-            A Functional model `"encoder"` from a batch of `Rows` to the outputs of `encoded`.
-        """
+        """Build the model `"encoder"` from a batch of `Rows` to the outputs of `encoded`."""
 
 
 def encoded(config: Config, memory: Tensor, mask: Tensor, summary: Tensor) -> list[Tensor]:

@@ -107,11 +107,8 @@ def lookup(
 ) -> tuple[Callable[[Tensor], Tensor], bool]:
     """Return the products of embeddings `(V, m)` with a constant kernel `(m, n)`, see `product`.
 
-    Where they are not too many they are a table, rounded once.
-
-    Returns:
-        A function from int32 ids `(rows,)` to float32 `(rows, n)`, and whether it has the table,
-        and needs the embeddings no more.
+    Where they are not too many they are a table, rounded once. Return a function from int32 ids
+    `(rows,)` to float32 `(rows, n)`, and whether it has the table, and needs no embeddings.
     """
     import tensorflow as tf
 
