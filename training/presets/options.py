@@ -171,6 +171,11 @@ def configuration(options: argparse.Namespace) -> Config:
         config = with_values(config, values)
     except ConfigError as error:
         raise UsageError(str(error)) from None
+    if config.source != "text" and (options.dev or options.test):
+        raise UsageError(
+            f"--dev and --test expected texts. Received: {config.source}, of which a fixed part is "
+            "held out; training.evaluate --data scores others"
+        )
     if "epochs" in values and "average_epochs" not in values:  # no mean of all, the first included
         most = min(config.average_epochs, config.epochs // 3)
         config = override(config, [f"average_epochs={most if most > 1 else 0}"])

@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 from training import pictures
+from training.command.errors import UsageError
 from training.command.options import Parser
 from training.config.schema import PRESETS, load_config, override
 from training.data.pair_files import CorpusError
@@ -181,12 +182,19 @@ def folder_of(path, size, label, form="PNG", count=3, **options):
     return f"images:{path}"
 
 
-def configured(spec, *settings):
-    """The configuration of `--data SPEC`, with these settings."""
+def configured(spec, *settings, options=()):
+    """The configuration of `--data SPEC`, with these settings and options."""
     parser = Parser(prog="train")
     add_configuration(parser)
     words = [word for setting in settings for word in ("--set", setting)]
-    return configuration(parser.parse_args(["--data", spec, *words]))
+    return configuration(parser.parse_args(["--data", spec, *words, *options]))
+
+
+@pytest.mark.parametrize("spec", ["images:folder", "events:visits.csv"])
+@pytest.mark.parametrize("option", ["--dev", "--test"])
+def test_a_part_that_is_fixed_takes_no_option(spec, option):
+    with pytest.raises(UsageError, match=r"--dev and --test expected texts.*evaluate --data"):
+        configured(spec, options=[option, "0.1"])
 
 
 @pytest.mark.parametrize(
