@@ -1,7 +1,10 @@
 """Print the page of all mechanisms: python docs/_site/mechanisms.py > docs/mechanisms.md."""
 
+from pathlib import Path
+
 from keras_attention import distributions, mechanisms
 
+DRAWN = Path(__file__).parents[1] / "pictures" / "mechanisms"
 PAGE = """# Attention mechanisms
 
 Each has a name. `keras_attention.mechanisms.make(NAME, units, …)` makes the layer, and
@@ -56,12 +59,8 @@ Three settings go further:
 
 ## A new one
 
-A new mechanism is one file in `keras_attention/mechanisms`, a subclass of
-`keras_attention.Attention`, and one line in the folder's `__init__.py`. The checks that all layers
-pass, training, the export and this page find it there.
-`python -m tests.keras_attention.test_agreement` records what the other backends are held to, and
-`python docs/_site/mechanisms.py > docs/mechanisms.md` writes this page. Its formula deserves a test
-of its own, beside a loop in NumPy.
+In one's own code a mechanism is a subclass of `keras_attention.Attention`. CONTRIBUTING.md says
+which files a mechanism of this library has, and which programs write pages such as this one.
 """
 
 
@@ -81,7 +80,9 @@ def page() -> str:
     )
     names = ", ".join(f"`{name}`" for name in distributions.BY_NAME)
     pictures = "\n".join(
-        f"![`{name}`](pictures/mechanisms/{name}.svg)" for name in mechanisms.BY_NAME
+        f"![`{name}`](pictures/mechanisms/{name}.svg)"
+        for name in mechanisms.BY_NAME
+        if (DRAWN / f"{name}.svg").exists()
     )
     return PAGE.format(rows=rows, distributions=names, pictures=pictures)
 

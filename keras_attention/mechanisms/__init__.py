@@ -1,7 +1,6 @@
 """Every attention mechanism by its name, made from the same few settings.
 
-A new mechanism is a file and a line in `BY_NAME`, which the checks of all layers, the table of
-docs/mechanisms.md and training's `--set attention=NAME` read.
+The checks of all layers and the table of docs/mechanisms.md read `BY_NAME`.
 """
 
 from __future__ import annotations

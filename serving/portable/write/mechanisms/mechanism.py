@@ -177,7 +177,7 @@ def make(attention: Any, query_dim: int, memory_dim: int) -> Mechanism:
     form = _FORMS.get(type(attention))
     if form is None:
         name = type(attention).__name__
-        raise UserError(f"ONNX expected an attention of a preset. Received: {name}")
+        raise UserError(f"{name} has no form in ONNX: export it with --format savedmodel")
     return form(attention, query_dim, memory_dim)
 
 

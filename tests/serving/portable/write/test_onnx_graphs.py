@@ -16,9 +16,10 @@ from tests.serving.onnx_models import (
     random_ids,
     random_model,
 )
+from training.config.keys import ATTENTIONS
 
 MODELS = {
-    "gru, additive": "",
+    "gru, additive": "attention=additive",
     "lstm, general": "encoder=lstm decoder=lstm attention=general",
     "rnn, dot": "encoder=simple_rnn decoder=simple_rnn attention=dot decoder_units=10",
     "scaled dot of two heads": "attention=scaled_dot attention_heads=2 decoder_units=10",
@@ -44,6 +45,11 @@ MODELS = {
     "sparsemax": "distribution=sparsemax",
     "entmax": "distribution=entmax15 attention=general",
 }
+
+
+def test_every_attention_is_among_the_models():
+    words = " ".join(MODELS.values()).split()
+    assert {f"attention={name}" for name in ATTENTIONS} <= set(words)
 
 
 @pytest.mark.parametrize("name", MODELS)
