@@ -18,7 +18,8 @@ SPECS = {  # that name texts, each with its meaning
     "parallel:SOURCE,TARGET": "two files, line by line",
     "prepared:DIR": "a corpus of python -m training.prepare --corpus DIR",
 }
-FORMS = (*(spec.partition(":")[0] for spec in SPECS), "images", "events")
+_OF_TEXTS = tuple(spec.partition(":")[0] for spec in SPECS)
+FORMS = (*_OF_TEXTS, "images", "events")
 
 
 class SpecError(CorpusError, UsageError):
@@ -69,7 +70,7 @@ class Spec:
     @property
     def is_text(self) -> bool:
         """Whether it names files of sentence pairs."""
-        return self.is_file and self.form not in ("images", "events")
+        return self.is_file and self.form in _OF_TEXTS
 
     def absolute(self) -> str:
         """Return the SPEC with absolute paths, which can be read from any directory."""
