@@ -27,8 +27,11 @@ from training.fit.optimizer import Perplexity
 from training.runs.files import RunFiles
 from training.runs.run import load_run
 from training.data.batches import read_batches
+from training.data.plan import Batching
+from training.data.splits import Texts
 run = load_run(sys.argv[1])
-batches = read_batches(run.config, RunFiles(sys.argv[1]).tokens)[1]
+settings = Texts.of(run.config), Batching.of(run.config)
+batches = read_batches(RunFiles(sys.argv[1]).tokens, *settings)[1]
 perplexity = Perplexity()
 for inputs, labels in batches.epoch():
     perplexity.update_state(labels, run.model(inputs, training=False))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training.config.schema import Config
 from training.data import corpus
 from training.data.plan import Batching, InOrder, Plan
 from training.data.prepared import Prepared
 from training.data.shapes import STEPS
+from training.data.splits import Texts
 from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
 if TYPE_CHECKING:
@@ -185,15 +185,14 @@ def _rounded(size: int, most: int) -> int:
     return min(max(16, 1 << (size - 1).bit_length()), most)
 
 
-def read_batches(config: Config, folder: Path) -> tuple[Batches, Batches]:
+def read_batches(folder: Path, texts: Texts, batching: Batching) -> tuple[Batches, Batches]:
     """Return the batches for training and those of the dev set, of a run's token ids.
 
     Raises CorpusError where the ids of the run, or of its prepared corpus, are damaged.
     """
     own = Prepared(folder)
-    ids = own if own.count else corpus.prepared(config.data)
-    batching = Batching.of(config)
-    rows = ids.rows(config.train_limit, config.seed)
+    ids = own if own.count else corpus.prepared(texts.data)
+    rows = ids.rows(texts.limit, texts.seed)
     pairs = Batches(batching, *ids.sides(), training=True, rows=rows)
     dev = Batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
     return pairs, dev

@@ -9,6 +9,8 @@ from pathlib import Path
 from training.command.errors import RunError
 from training.config.schema import Config, load_config
 from training.data.batches import Batch, read_batches
+from training.data.plan import Batching
+from training.data.splits import Texts
 from training.fit.distributed import ALONE, Processes
 from training.fit.optimizer import (
     as_reckoned,
@@ -48,7 +50,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         from training.fit.sharded import ShardedModel
 
         model = ShardedModel(model.input, model.output, name=model.name)
-    pairs, dev = read_batches(config, files.tokens)
+    pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
     config = as_reckoned(config, pairs)
     compile_model(model, config, pairs.statistics.steps_per_epoch)
     judge = make_judge(model)

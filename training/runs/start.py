@@ -221,7 +221,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     """Make the batches of token ids, or of the examples to train with and of dev."""
     source, target = sides
     if isinstance(data, Prepared):
-        pairs, dev_pairs = read_batches(config, data.path)
+        pairs, dev_pairs = read_batches(data.path, Texts.of(config), Batching.of(config))
         dev, digest = data.texts("dev"), data.manifest.digest
         unusable = data.manifest.unusable + dev.unusable
     else:

@@ -22,6 +22,7 @@ from training.data.corpus import load
 from training.data.encoding import Tokenizing, check_targets, workers
 from training.data.lines import read_blocks
 from training.data.pair_files import CorpusError
+from training.data.plan import Batching
 from training.data.prepared import Prepared
 from training.data.splits import Texts, load_split
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
@@ -174,7 +175,8 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     assert prepare_run(config, tmp_path / "run")["train"] == 97
     files = RunFiles(tmp_path / "run")
     assert not list(files.tokens.glob("train.*"))
-    pairs, dev = read_batches(load_config(files.config), files.tokens)
+    config = load_config(files.config)
+    pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
     assert pairs.statistics.pairs + pairs.statistics.dropped == 97
     assert dev.statistics.pairs == len(corpus.texts("dev").pairs())
     with pytest.raises(BuiltError):
