@@ -89,7 +89,8 @@ def search(
         log_probs, weights, states = zip(*results, strict=True)
         log_probs = _mean_log_probs(log_probs)
         if steps[0].copying:  # of how many words differs from source to source
-            log_probs = _shortlist(log_probs, settings.beam_width)
+            values, ids = ops.top_k(log_probs, settings.beam_width)
+            log_probs = Shortlist(values, ops.cast(ids, "int32"))
         return log_probs, sum(weights) / len(models), list(states)
 
     arguments: dict[str, Any] = {
@@ -163,11 +164,6 @@ def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) 
         weights, _ = backend.scan(step, state, inputs, decoder.compute_dtype)
         total += ops.cast(ops.transpose(weights, (1, 0, 2)), "float32")
     return total / len(models)
-
-
-def _shortlist(log_probs: Tensor, count: int) -> Shortlist:
-    values, ids = ops.top_k(log_probs, count)
-    return Shortlist(values, ops.cast(ids, "int32"))
 
 
 def _mean_log_probs(log_probs: Sequence[Any]) -> Any:
