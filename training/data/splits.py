@@ -217,7 +217,8 @@ def dev_share(lines: int) -> float:
 def too_few(data: Spec, name: str) -> CorpusError:
     """Return the error for data too small to hold out a sentence for dev or test."""
     return CorpusError(
-        f"{data} has too few sentences to hold out a dev set or a test set: {name} would be empty"
+        f"{data} has too few different sources to hold out a dev set or a test set: {name} would "
+        f"be empty; --{name} can name another file"
     )
 
 

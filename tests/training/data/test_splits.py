@@ -169,7 +169,7 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
         ({"dev": "nan"}, "dev", "dev expected a SPEC or 0 < share < 1. Received: nan"),
         ({"test": "5%"}, "test", "Unknown corpus '5%': write 0.05, a share of the"),
         ({"dev": "0.6", "test": "0.5"}, "dev", "expected shares below 1 in all"),
-        ({"dev": "1e-9"}, "dev", "too few sentences"),
+        ({"dev": "1e-9"}, "dev", "too few different sources"),
         ({"data": "phrasebook-en-fr", "dev": "0.1"}, "dev", "phrasebook-en-fr has splits"),
         ({"test": "klingon"}, "test", "Unknown corpus 'klingon'"),
     ],
