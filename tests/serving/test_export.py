@@ -22,6 +22,7 @@ from tests.serving.portable.write.test_onnx_graphs import MODELS
 from tests.training.conftest import tiny_config, untrained
 from training.command.errors import UserError
 from training.command.files import move
+from training.config.keys import ATTENTIONS
 from training.data.store import START_ID
 from training.decode.search import encode, score_targets
 from training.decode.settings import SearchSettings
@@ -138,9 +139,12 @@ def scored(model):
 
 @pytest.mark.slow
 def test_a_saved_model_of_each_mechanism_answers_as_the_model_that_reads_the_whole_target(tmp_path):
-    by_attention = {each.partition("attention=")[2].split(" ")[0]: each for each in MODELS.values()}
-    assert len(by_attention) == 14
-    models = {name: random_model(*each.split())[1] for name, each in by_attention.items()}
+    settings = {
+        each.partition("attention=")[2].split(" ")[0] or "additive": each.split()
+        for each in MODELS.values()
+    }
+    assert settings.keys() == {*ATTENTIONS}
+    models = {name: random_model(*each)[1] for name, each in settings.items()}
     module, saved = tf.Module(), list(map(scored, models.values()))
     module.parts = [part for _, part in saved]
     signatures = {f"score_{number}": function for number, (function, _) in enumerate(saved)}
