@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from training.command.progress import progress, stages
 from training.data.encoding import (
     Encoding,
     Pairs,
-    Run,
     Tokenizing,
     encode_block,
     encode_pairs,
@@ -33,7 +32,7 @@ from training.data.pair_files import CorpusError
 from training.data.pieces import write_state
 from training.data.prepared import WORDS, Manifest, Prepared, tokenizer_files, write_manifest
 from training.data.specs import PREPARED
-from training.data.splits import Divided, Division, Part, Texts, divide, held_out_splits
+from training.data.splits import Divided, Texts, divide, held_out_splits
 from training.data.store import SIDES, Sequences, SequenceWriter
 
 SMALL_BYTES = 16 << 20  # files with less are read in this process
@@ -99,23 +98,7 @@ def write_tokens(
     for part in parts:
         sampled = divided.division(part).pairs(part.survey.sample, Skipped())
         encoding.check_targets(part.spec, [text for _, _, text in sampled], most)
-    counts, left_out, lines = list[int](), Skipped(), sum(part.survey.lines for part in parts)
-    with (
-        ExitStack() as stack,
-        workers(processes) as run,
-        progress(lines, "lines tokenized") as advance,
-    ):
-        writers = [
-            stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
-        ]
-        for part in parts:
-            division = divided.division(part)
-            count, held_out, skipped = _encode_part(part, division, encoding, run, writers, advance)
-            counts.append(count)
-            if not any(counts):
-                raise CorpusError(f"{part.spec} has no pair to learn from")
-            divided.measured.update(held_out_splits(part.spec, division.shares, held_out))
-            left_out.merge(skipped)
+    counts, left_out = _encode(folder, divided, encoding, processes)
     for name, split in divided.measured.items():
         (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
     # Of the data's own targets a few may be rare.
@@ -133,7 +116,7 @@ def write_tokens(
         digest=digest,
         files=stamps,
         data=texts.data.text,
-        lines=lines,
+        lines=sum(part.survey.lines for part in parts),
         unusable=left_out.unusable,
         left_out=dict(left_out.reasons),
     )
@@ -141,33 +124,45 @@ def write_tokens(
     return Prepared(folder)
 
 
-def _encode_part(
-    part: Part,
-    division: Division,
-    encoding: Encoding,
-    run: Run,
-    writers: Sequence[SequenceWriter],
-    advance: Callable[[int], None],
-) -> tuple[int, dict[str, Pairs], Skipped]:
-    """Append the token ids of a part's training pairs to the arrays.
+def _encode(
+    folder: Path, divided: Divided, encoding: Encoding, processes: int
+) -> tuple[list[int], Skipped]:
+    """Write the token ids of all pairs to learn from; `divided` gets the pairs that are held out.
 
-    Return the number of these pairs, the pairs that are held out, and the lines left out.
+    Return how many pairs each part has, and the lines left out.
     """
-    count, held_out, skipped = 0, dict[str, Pairs](dev=[], test=[]), Skipped()
-    tasks = ((block, division, encoding) for block in part.blocks())
-    for sides, of_splits, others in run(encode_block, tasks):
-        for writer, ids in zip(writers, sides, strict=True):
-            writer.add(*ids)
-        for name, pairs in of_splits.items():
-            held_out[name] += pairs
-        count += len(sides[0][1])
-        skipped.merge(others)
-        advance(others.usable)
-    if part.spec.paths:
-        skipped.check(part.spec)
-    if skipped.shared and not division.extra:
-        print(f"{part.spec}: {skipped.shared:,} pairs have sources of dev or test", flush=True)
-    return count, held_out, skipped
+    counts, left_out = list[int](), Skipped()
+    lines = sum(part.survey.lines for part in divided.parts)
+    with (
+        ExitStack() as stack,
+        workers(processes) as run,
+        progress(lines, "lines tokenized") as advance,
+    ):
+        writers = [
+            stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
+        ]
+        for part in divided.parts:
+            division = divided.division(part)
+            skipped, held_out = Skipped(), dict[str, Pairs](dev=[], test=[])
+            counts.append(0)
+            tasks = ((block, division, encoding) for block in part.blocks())
+            for sides, of_splits, others in run(encode_block, tasks):
+                for writer, ids in zip(writers, sides, strict=True):
+                    writer.add(*ids)
+                for name, pairs in of_splits.items():
+                    held_out[name] += pairs
+                counts[-1] += len(sides[0][1])
+                skipped.merge(others)
+                advance(others.usable)
+            if part.spec.paths:
+                skipped.check(part.spec)
+            if (shared := skipped.shared) and not division.extra:
+                print(f"{part.spec}: {shared:,} pairs have sources of dev or test", flush=True)
+            if not any(counts):
+                raise CorpusError(f"{part.spec} has no pair to learn from")
+            divided.measured.update(held_out_splits(part.spec, division.shares, held_out))
+            left_out.merge(skipped)
+    return counts, left_out
 
 
 def _write_dev(folder: Path, pairs: Pairs, encoding: Encoding, most: float) -> None:
