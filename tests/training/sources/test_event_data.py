@@ -348,5 +348,5 @@ def test_the_columns_and_lengths_of_histories_are_printed_with_their_ways_out(tm
         "events:visits.csv: 3 examples of 2 ids, 67% came true",
         "  numbers | bili | columns of the TOML file",
         "  categories sex (f, m) | categories of the TOML file",
-        "  events | 1 to 3 in a history, of which the last 2 are read | --set max_events=N",
+        "  events | 1 to 3 in a history; of 1 the last 2 are read | --set max_events=N",
     ]

@@ -79,8 +79,9 @@ def print_histories(config: Config, data: Histories) -> None:
     print_choice("numbers", numbers or "none", way_out and f"columns {way_out}")
     print_choice("categories", ", ".join(shown) or "none", way_out and f"categories {way_out}")
     lengths, most = data.ends - data.starts, config.max_events
-    read = "all" if lengths.max() <= most else f"the last {most:,}"
-    told = f"{lengths.min():,} to {lengths.max():,} in a history, of which {read} are read"
+    longer = np.count_nonzero(lengths > most)
+    read = f"of {longer:,} the last {most:,} are read" if longer else "all are read"
+    told = f"{lengths.min():,} to {lengths.max():,} in a history; {read}"
     print_choice("events", told, "--set max_events=N")
 
 
@@ -209,8 +210,6 @@ class EventSource(Source):
 
     def rows(self, raw: Histories, training: bool = False) -> Sequences:  # type: ignore[override]
         """Return the last events of each history: see `last_events`."""
-        if training:
-            self.tell_cut(raw)
         return last_events(raw, self.most)
 
     def tell_cut(self, data: Histories) -> None:
