@@ -257,3 +257,37 @@ def test_the_mean_of_the_last_epochs_is_of_a_third_at_most(settings, count):
 )
 def test_a_run_is_called_after_its_data(data, run):
     assert default_output(argparse.Namespace(preset=None, data=data)).as_posix() == f"runs/{run}"
+
+
+def test_what_is_nearly_the_same_on_both_sides_is_spelled():
+    """As sentences whose digits and letters are to be repaired, each with a number of its own."""
+    rng = random.Random(5)
+    right = [f"order {rng.randrange(10_000, 10**6)} of {rng.choice(WORDS)} sold" for _ in WORDS]
+    wrong = ["".join({"0": "O", "1": "l", "5": "S"}.get(c, c) for c in text) for text in right]
+    assert chosen(wrong, right) == ("g2p-medium", [*LETTERS, *LOW])
+    other = [f"order {rng.randrange(10_000, 10**6)} of {rng.choice(WORDS)} sold" for _ in WORDS]
+    assert chosen(wrong, other) == (None, [])
+
+
+def test_digits_that_most_pairs_have_tell_the_order_by_their_second_use():
+    rng = random.Random(6)
+    sources = ["".join(rng.choices("0123456789", k=rng.randrange(9, 14))) for _ in range(600)]
+    targets = [" ".join(DIGITS[int(digit)] for digit in text) for text in sources]
+    assert recognise(list(zip(sources, targets, strict=True))).follows
+    turned = [" ".join(DIGITS[int(digit)] for digit in text[::-1]) for text in sources]
+    assert recognise(list(zip(sources, turned, strict=True))).crossed == 1
+
+
+def test_pairs_that_come_again_change_no_choice():
+    """Each with a run of letters of its own, which would predict the whole of its target."""
+    assert recognise(list(zip(WORDS * 8, PHONES * 8, strict=True))) == recognise(
+        list(zip(WORDS, PHONES, strict=True))
+    )
+
+
+def test_a_label_of_two_words_has_no_order():
+    """Both of its words are told by the same word of the source."""
+    told = {"xyz": "very high", "uvw": "quite low", "rst": "not known"}
+    words = [RNG.choice(list(told)) for _ in WORDS]
+    pairs = [(f"the {a} was {b}", told[b]) for a, b in zip(WORDS, words, strict=True)]
+    assert recognise(pairs).crossed is None

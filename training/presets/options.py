@@ -39,7 +39,6 @@ MOST_SOURCE_LETTERS = 60  # of a source that is one
 MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that is copied from
 _USES = 5  # of a letter of a large alphabet, where targets follow
 _SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
-_AS_SYMBOLS = ["target_tokenizer=symbols", "metric=symbols"]
 _BY = {"letters": ", letter by letter", "sentencepiece": ""}
 
 
@@ -82,9 +81,9 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
         return Chosen("sentences", None, [*_SPELLED, *lengths])
     if count < FEWEST or not (symbols or spelled):
         return Chosen("sentences", None, [])
-    if (tags and traits.crossed is None) or not readable:
+    if (tags and not traits.follows) or not readable:
         if symbols:
-            return Chosen("sentences", None, _AS_SYMBOLS)
+            return Chosen("sentences", None, ["target_tokenizer=symbols", "metric=symbols"])
         hint = "--set target_tokenizer=letters would spell the targets, which are short"
         return Chosen("sentences", None, [], hint)
     size = "low" if count < 3_000 else "medium" if count < 20_000 else "high"

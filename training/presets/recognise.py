@@ -8,6 +8,8 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from operator import itemgetter
 from string import punctuation
 from typing import NamedTuple
 
@@ -24,11 +26,13 @@ FOLLOWS = 0.05
 LEAST_COPIED = 3  # letters of a word that stands on both sides
 LEAST_POINTS = 0.5  # a pair, by which the order is known
 _MOST = 10_000  # pairs measured
+_USES = 3  # of a token in a pair, where the first ones tell too little
 _WORK = 1_000_000  # co-occurrences counted, half a second's
 # Scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _UNSPACED_WORD = 5  # letters
 _WORD = re.compile(r"\w+")
+_Use = tuple[str, int]  # letters or a token, and how many of the same stand before
 
 
 class Side(NamedTuple):
@@ -65,8 +69,8 @@ class Traits(NamedTuple):
 
     source: Side
     target: Side
-    # share of held-out pairs of which a number, a rare word or all words of the target stand on
-    # both sides; 0 where many new words of targets, and many rare ones, are not in their sources
+    # share of held-out pairs of which a number, a rare word (or one nearly it) or all words of the
+    # target stand on both sides; 0 where many new and many rare words are not in their sources
     copied: float
     alike: float  # share of pairs of as many words on both sides
     crossed: float | None  # share of places in another order; None where too little is explained
@@ -98,45 +102,45 @@ class Traits(NamedTuple):
 
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     """Measure pairs of texts, or as many of them as a second allows."""
+    pairs = list(dict.fromkeys(pairs))  # a pair that comes again proves nothing more
     pairs = random.Random(0).sample(pairs, min(len(pairs), _MOST))
     parts = [(_parts(source), _parts(target)) for source, target in pairs]
     source, target = (_side(texts) for texts in zip(*parts, strict=True))
-    share_copied = _copied(pairs)
     alike = sum(len(text.split()) == len(said.split()) for text, said in pairs) / len(pairs)
-    traits = Traits(source, target, share_copied, alike, None)
-    if target.closed and target.mean < 2:  # a label has no order
+    traits = Traits(source, target, _copied(pairs), alike, None)
+    few = 10 * len({said for _, said in pairs}) <= len(pairs)  # texts, of a word or more
+    if few or (target.closed and target.mean < 2):  # a label has no order
         return traits
     forms = [pairs] if parts == pairs else [pairs, parts]  # letters' parts: tones come late
     # Runs of letters tell what changes places within words, too, as in "fünfundzwanzig".
-    splits: list[Callable[[str], list[str]]] = [_runs, list, str.split]
-    if traits.symbols:
-        splits = [str.split, list]
+    splits: list[Callable[[str], list[str]]]
+    splits = [str.split, list] if traits.symbols else [_runs, list, str.split]
     tried = [(split, each) for split in splits for each in forms]
     if source.closed:  # words such as codons and Morse's, each a letter
         names: defaultdict[str, str] = defaultdict(lambda: chr(0xE000 + len(names)))
         worded = [("".join(names[word] for word in text.split()), said) for text, said in pairs]
         tried += [(split, worded) for split in splits]
-    for number, (split, each) in enumerate(tried):
-        share, points = crossed(each, split)
+    for uses, (number, (split, each)) in itertools.product((1, _USES), enumerate(tried)):
+        share, points = crossed(each, split, uses)
         if points >= LEAST_POINTS:
             return traits._replace(crossed=share, by_words=number >= len(splits) * len(forms))
     return traits
 
 
 def crossed(
-    pairs: Sequence[tuple[str, str]], split: Callable[[str], list[str]]
+    pairs: Sequence[tuple[str, str]], split: Callable[[str], list[str]], uses: int = 1
 ) -> tuple[float, float]:
     """Measure whether targets, cut by `split`, follow their sources.
 
     Each token of a target is explained by the letters, 1 to 3, of sources that predict it best
     (Dice over pairs above 0.6; of equals those that it holds), or by itself where it stands in the
-    source. Where both stand once in a pair, their places are a point.
+    source. Where both stand once in a pair, their places are a point. With several `uses`, those
+    after the first tell of what stands in most pairs, as digits do.
 
-    Return the share of pairs of points that run the other way, and how many points a pair has
-    that can be compared.
+    Return the share of pairs of points that run the other way, and points a pair that compare.
     """
     drawn, work, data = random.Random(0).sample(pairs, min(len(pairs), 2000)), 0, []
-    of_source, of_target, both = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    of_source, of_target, both = Counter[_Use](), Counter[_Use](), Counter[tuple[_Use, _Use]]()
     for source, target in drawn:
         places = defaultdict[str, list[float]](list)
         for size in (1, 2, 3):
@@ -144,20 +148,23 @@ def crossed(
                 places[source[place : place + size]].append(place + size / 2)
         tokens = Counter(said := split(target))
         data.append((source, places, tokens, said))
-        of_source.update(places.keys())
-        of_target.update(tokens.keys())
-        both.update(itertools.product(places, tokens))
-        work += len(places) * len(tokens)
+        read = [(letters, use) for letters, at in places.items() for use in range(len(at))[:uses]]
+        asked = [(token, use) for token, n in tokens.items() for use in range(n)[:uses]]
+        of_source.update(read)
+        of_target.update(asked)
+        both.update(itertools.product(read, asked))
+        work += len(read) * len(asked)
         if work > _WORK:
             break
-    best: dict[str, tuple[float, bool, str]] = {}
+    best: dict[str, tuple[int, float, bool, str]] = {}
     common = 0.5 * len(data)  # what stands in most pairs says nothing
-    for (letters, token), count in both.items():
-        dice = 2 * count / (of_source[letters] + of_target[token])
-        rare = of_source[letters] < common and of_target[token] < common
-        found = dice, letters in token, letters
-        if count >= 5 and rare and found[:2] > best.get(token, (0.6, True))[:2]:
-            best[token] = found
+    for (left, right), count in both.items():
+        (letters, use), (token, _) = left, right
+        dice = 2 * count / (of_source[left] + of_target[right])
+        rare = of_source[left] < common and of_target[right] < common
+        found = -use, dice, letters in token, letters
+        if count >= 5 and rare and use == right[1] and dice > (0.9 if use else 0.6):
+            best[token] = max(best.get(token, found), found, key=itemgetter(0, 1, 2))
     other = total = points = 0
     for source, places, tokens, said in data:
         line = list[float]()
@@ -167,7 +174,7 @@ def crossed(
                 line.append(places[best[token][-1]][0])
             elif tokens[token] == 1 and len(word) >= LEAST_COPIED and source.count(word) == 1:
                 line.append(source.index(word) + len(word) / 2)
-        points += len(line) if len(line) > 1 else 0  # one alone has no order
+        points += len(line) if len(set(line)) > 1 else 0  # one alone has no order
         for a, b in itertools.combinations(line, 2):
             other, total = other + (a > b), total + (a != b)
     return other / max(total, 1), points / max(len(data), 1)
@@ -175,34 +182,28 @@ def crossed(
 
 def _copied(pairs: Sequence[tuple[str, str]]) -> float:
     """Return the share of pairs that copy words: new ones, or rare ones, whichever is more."""
-    held, known = [], Counter[str]()
-    for number, (text, said) in enumerate(pairs):
-        words = _WORD.findall(said.lower())
-        if number % 10:
-            known.update(words)
-        else:
-            held.append((words, [word for word in words if _made_of(word, text.lower())]))
+    known = Counter(word for _, said in pairs for word in _WORD.findall(said.lower()))
+    held = [(text.lower(), _WORD.findall(said.lower())) for text, said in pairs[::10]]
+    known.subtract(word for _, words in held for word in words)
     return max(_share_copied(held, known, uses) for uses in (1, RARE))
 
 
 def _share_copied(
-    held: Sequence[tuple[list[str], list[str]]], known: Mapping[str, int], uses: int
+    held: Sequence[tuple[str, list[str]]], known: Mapping[str, int], uses: int
 ) -> float:
     """Return the share of held-out pairs that copy, where their rare words mostly are copies.
 
-    Args:
-        held: words of each target, and those of them that its source explains.
-        known: uses of each word in the other targets.
-        uses: of a word, below which it is rare.
+    A word that the other targets have fewer than `uses` times is rare. `held` has sources, and
+    the words of their targets.
     """
     copied = few = explained = 0
-    for words, there in held:
+    for text, words in held:
         rare = [word for word in words if known[word] < uses]
+        there = {word for word in words if _made_of(word, text)}
+        there.update(word for word in rare if get_close_matches(word, _WORD.findall(text), 1))
         numbers = {word for word in words if any(map(str.isdigit, word))}
         long = numbers.union(word for word in words if len(word) >= LEAST_COPIED)
-        copied += 0 < len(long) == len(long.intersection(there)) or any(
-            word in rare or word in numbers for word in there
-        )
+        copied += 0 < len(long) == len(long & there) or bool(there & {*numbers, *rare})
         few, explained = few + len(rare), explained + sum(word in there for word in rare)
     return copied / len(held) if explained >= MOST_COPY * few else 0.0
 
