@@ -34,8 +34,10 @@ $(STAMP): setup.py
 demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-fr|en-zh), or TASK=digits|captcha|pbcseq|pronounce
 	$(BIN)/python -m serving.demo $(or $(TASK),$(PAIR)) --output $(if $(TASK),demo/$(TASK),$(DEMO))
 
-# Each program that XLA compiles runs once. The workers share the cores: an op splits its work in vain.
-test test-slow test-lab: export XLA_FLAGS = --xla_backend_optimization_level=0
+# Each program that XLA compiles runs once: of few instructions it is there sooner.
+QUICKLY = --xla_backend_optimization_level=0 $(if $(filter x86_64,$(shell uname -m)),--xla_cpu_max_isa=SSE4_2)
+# The workers share the cores: an op splits its work in vain.
+test test-slow test-lab: export XLA_FLAGS = $(QUICKLY)
 test test-slow test-lab: export TF_NUM_INTRAOP_THREADS = 1
 BY_FILE = --dist loadfile --no-loadscope-reorder
 PYTEST = $(BIN)/python -m pytest -q -n 3 $(BY_FILE) tests $(patsubst %,--ignore=tests/%,backends page batch benchmarks choices)
@@ -97,7 +99,7 @@ $(NIGHTLY)/installed: $(STAMP)
 
 # Keras's nightly is one day's: what warns there fails nobody here. Loops, searches and kernels call
 # nothing of Keras but its ops, which the layers' tests call, too.
-test-nightly: export XLA_FLAGS = --xla_backend_optimization_level=0
+test-nightly: export XLA_FLAGS = $(QUICKLY)
 test-nightly: export TF_NUM_INTRAOP_THREADS = 1
 test-nightly: $(NIGHTLY)/installed  ## run the tests of the layers and of the README on Keras's nightly build
 	$(NIGHTLY)/bin/python -m pytest -q -n 2 --dist loadfile -W ignore::UserWarning -m "not slow" tests/keras_attention tests/test_readme.py \
