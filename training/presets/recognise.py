@@ -81,7 +81,7 @@ class Traits(NamedTuple):
         yield "sources", str(self.source)
         yield "targets", str(self.target)
         if self.copied >= MANY_COPY:
-            what = "a number, rare or all words on both sides"
+            what = "a number, rare or all words on both sides, or nearly"
             yield "copies", f"{self.copied:.0%} of pairs have {what}"
         if self.crossed is None:
             yield "order", "unknown: too few tokens of targets are explained by their sources"
