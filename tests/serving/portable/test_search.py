@@ -98,7 +98,7 @@ def by_python(case, version, signatures):
 
 def by_javascript(case, version, signatures):
     if case.names_words:
-        pytest.skip("its search has no copies, replacements and penalty of coverage")
+        pytest.skip("its search has neither copies nor replacements")
     for each in ask_model(version, texts=case.sources):
         best, *_ = several = each["hypotheses"]
         yield {
