@@ -25,9 +25,10 @@ def tiny_config(*settings):
 
 @pytest.fixture(scope="session", autouse=True)
 def no_pictures():
-    """Training draws no heat-maps, which is a third of a short one."""
+    """Training draws neither heat-maps nor curves, which is a third of a short one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DevSet, "draw", lambda dev: None)
+        patch.setattr("training.fit.recorder.draw_curves", lambda files, config: None)
         yield
 
 

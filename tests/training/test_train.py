@@ -11,6 +11,7 @@ from training import evaluate
 from training import train as script
 from training.command.errors import UserError
 from training.fit.train import DevSet, resume, train
+from training.runs.card import draw_curves
 from training.runs.files import RunFiles
 from training.runs.run import RunError, load_ensemble, load_run
 
@@ -23,6 +24,7 @@ def tiny_run(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DevSet, "draw", draw)
+        patch.setattr("training.fit.recorder.draw_curves", draw_curves)
         train(tiny_config("train_limit=200", "warmup_steps=0", "learning_rate=1e-2"), path)
     return load_run(path)
 
@@ -37,9 +39,10 @@ def test_a_run_holds_what_is_needed_to_use_it_and_pictures_of_its_training(tiny_
     assert {"loss", "bleu", "learning_rate", "seconds", "target_tokens_per_second"} <= {*first}
     checkpoints = (tiny_run.path / "checkpoints").iterdir()
     assert sorted(path.name for path in checkpoints) == ["epoch-001", "epoch-002"]
-    picture = tf.io.decode_png((tiny_run.path / "attention.png").read_bytes())
-    assert min(picture.shape[:2]) > 100
-    assert "![Attention](attention.png)" in (tiny_run.path / "README.md").read_text()
+    for name in ("curves.png", "attention.png"):
+        picture = tf.io.decode_png((tiny_run.path / name).read_bytes())
+        assert min(picture.shape[:2]) > 100
+        assert f"![{name}]({name})" in (tiny_run.path / "README.md").read_text()
 
 
 def test_resuming_a_finished_run_changes_nothing(tiny_run, capsys):

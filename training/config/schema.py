@@ -43,6 +43,7 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
     "batch_tokens": {"join": 0.0},
 }
 OTHER_NAMES = {"bahdanau": "additive", "luong": "general", "multiplicative": "general"}
+GONE = {"subword_sampling": 0}  # keys that runs were begun with, with the value that did nothing
 _OWNED = {field.name for part in (*SOURCES.values(), Target) for field in dataclasses.fields(part)}
 
 
@@ -274,6 +275,8 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
     limits = {field.name: field.metadata for field in dataclasses.fields(Config)}
     checked: dict[str, Any] = {}
     for name, value in values.items():
+        if name in GONE and value == GONE[name]:
+            continue
         if name not in types:
             near = difflib.get_close_matches(name, types, n=3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""

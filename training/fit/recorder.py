@@ -20,7 +20,7 @@ from training.command.progress import progress
 from training.config.schema import Config
 from training.data.plan import Statistics
 from training.data.shapes import Reckoned
-from training.runs.card import FIGURES, write_card
+from training.runs.card import DRAWN_EVERY, FIGURES, draw_curves, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
 from training.runs.origin import Origin
@@ -38,6 +38,7 @@ class Recorder:
     history: list[Record]  # to which records are added
     score: Callable[[], Mapping[str, float]]  # scores dev with the model's current weights
     write: Callable[..., None] = lambda function, *args: function(*args)  # calls what writes files
+    drawn: float = -math.inf  # when curves were drawn last
 
     def finish(self, loss: float, seconds: float) -> Record:
         """Score, record and save after an epoch of so many seconds.
@@ -71,6 +72,9 @@ class Recorder:
             save_recent(self.files, epoch, self.model, self.config.average_epochs)
         save_checkpoint(self.files, self.model, self.history)
         write_json(self.files.history, self.history)
+        if time.monotonic() - self.drawn > DRAWN_EVERY:
+            draw_curves(self.files, self.config)
+            self.drawn = time.monotonic()
         write_card(self.files, self.config, self.model)
         epochs = self.config.epochs
         line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  {numbers_line(record)}"
@@ -202,4 +206,5 @@ def train_epochs(
         print(f"{reason}: training stops.")
     if config.average_epochs:
         recorder.try_average()
+    recorder.write(draw_curves, recorder.files, config)
     return history[-1]

@@ -28,6 +28,7 @@ from training.fit.optimizer import (
 )
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import METRICS, score
+from training.runs.card import DRAWN_EVERY
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
@@ -37,7 +38,6 @@ from training.sources.events.histories import Histories
 from training.sources.kinds import SOURCE_KINDS
 
 LONGEST = 60  # characters of a text in a picture that is still read
-DRAWN_EVERY = 30  # seconds, at least: a picture takes one
 
 
 class DevSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -10,10 +11,10 @@ from string import Template
 
 import keras
 
-from training.command.files import write_text
+from training.command.files import replacing, write_text
 from training.config.schema import Config
 from training.metrics import METRICS
-from training.runs.files import RunFiles, kept, read_history
+from training.runs.files import RunFiles, best, kept, read_history
 from training.runs.origin import read_origin, versions
 
 FIGURES = {
@@ -24,11 +25,15 @@ FIGURES = {
     "learning_rate": "learning rate",
     "seconds": "seconds",
 }
+DRAWN_EVERY = 30  # seconds, at least: a picture takes one
 
 
 def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
     """Write the run's settings, figures and progress, in words."""
     origin, name = read_origin(files), files.path.absolute().name
+    form, colon, _ = config.data.partition(":")
+    whole = colon and config.source != "text"  # files without splits
+    pictures = [file.name for file in (files.curves, files.heat_map) if file.is_file()]
     facts = {} if origin is None else asdict(origin)
     command = f"python {shlex.join(facts.pop('command'))}    # how it was begun" if facts else ""
     facts["versions"] = ", ".join(map(" ".join, versions().items()))
@@ -40,13 +45,41 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
         "target": config.target,
         "name": name,
         "figures": _figures(files),
-        "picture": "![Attention](attention.png)" if files.heat_map.is_file() else "",
+        "pictures": "\n\n".join(f"![{picture}]({picture})" for picture in pictures),
+        "scored": f"--data {form}:PATH" if whole else "--split dev    # or --data SPEC",
         "facts": _table(["", ""], facts.items()),
         "run": shlex.quote(str(files.path)),
         "model": shlex.quote(name),
         "command": command,
     }
     write_text(files.card, Template(template).substitute(fields))
+
+
+def draw_curves(files: RunFiles, config: Config) -> None:
+    """Draw losses and scores over the epochs, where Matplotlib is; a line marks the best epoch."""
+    if not importlib.util.find_spec("matplotlib"):
+        return
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    history = read_history(files.history)
+    panels = [["loss"], ["val_perplexity"], ["val_loss"], list(METRICS)]
+    panels = [[key for key in keys if key in history[-1]] for keys in panels]
+    panels = [keys for keys in panels if keys]
+    figure = Figure(figsize=(4 * len(panels), 3.2), layout="constrained")
+    epochs = [record["epoch"] for record in history]
+    for axes, keys in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        for key in keys:
+            values = [record.get(key) for record in history]
+            axes.plot(epochs, values, marker=".", label=FIGURES[key])
+        axes.axvline(best(history, config.keep_by)["epoch"], color="0.7", linestyle=":", zorder=0)
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+        if "val_perplexity" in keys:
+            axes.set_yscale("log")
+    with replacing(files.curves) as aside:
+        figure.savefig(aside, format="png", dpi=100)
 
 
 def _figures(files: RunFiles) -> str:

@@ -59,6 +59,7 @@ class RunFiles:
         # SHA-256 of the weights and of both sides' readers: damaged files are refused
         self.digests = path / "digests.json"
         self.card = path / "README.md"  # settings, figures and commands, for people
+        self.curves = path / "curves.png"  # the history as a picture
         self.heat_map = path / "attention.png"  # where the decoder looks in a sentence of dev
         self.lock = path / LOCK  # held while a process writes to the run
 

@@ -12,6 +12,7 @@ from training.data.plan import Statistics
 from training.data.shapes import Reckoned
 from training.fit import recorder
 from training.fit.recorder import Recorder, train_epochs
+from training.runs.card import write_card
 from training.runs.files import RunFiles, summary
 from training.runs.run import load_best
 
@@ -121,6 +122,14 @@ def test_weights_of_epochs_long_ago_are_no_part_of_the_mean(tmp_path):
     assert summary(run.files)["epochs"] == [5]
 
 
+def test_a_card_names_data_that_have_no_splits(tmp_path):
+    run = Scripted(tmp_path)
+    run.go_on([9.0], most=0)
+    assert "--split dev " in run.files.card.read_text()
+    write_card(run.files, Config(source="events", data="events:/a.csv"), run.model)
+    assert f"training.evaluate --run {tmp_path} --data events:PATH\n" in run.files.card.read_text()
+
+
 def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
     fitted = SimpleNamespace(history={"loss": [1.0]})
     history = []
@@ -136,6 +145,8 @@ def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
         finish=finish,
         model=SimpleNamespace(fit=lambda *args, **kwargs: fitted),
         statistics=Statistics(3, 0, 9, 1200, 1),
+        files=None,
+        write=lambda function, *args: None,
     )
     train_epochs(fake, lambda epoch: None, Reckoned(1, 20.0, 1.8))  # 3 epochs of 1,200 tokens
     (line,) = (x for x in capsys.readouterr().out.splitlines() if "reckoned" in x)
