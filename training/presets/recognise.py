@@ -120,7 +120,8 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
         names: defaultdict[str, str] = defaultdict(lambda: chr(0xE000 + len(names)))
         worded = [("".join(names[word] for word in text.split()), said) for text, said in pairs]
         tried += [(split, worded) for split in splits]
-    for uses, (number, (split, each)) in itertools.product((1, _USES), enumerate(tried)):
+    turns = (1, _USES) if traits.symbols else (1,)  # words of digits stand in most pairs
+    for uses, (number, (split, each)) in itertools.product(turns, enumerate(tried)):
         share, points = crossed(each, split, uses)
         if points >= LEAST_POINTS:
             return traits._replace(crossed=share, by_words=number >= len(splits) * len(forms))
