@@ -20,11 +20,13 @@ from training.command.progress import progress
 from training.config.schema import Config
 from training.data.plan import Statistics
 from training.data.shapes import Reckoned
-from training.runs.card import DRAWN_EVERY, FIGURES, draw_curves, write_card
+from training.runs.card import FIGURES, draw_curves, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
 from training.runs.origin import Origin
 from training.sources.kinds import SOURCE_KINDS
+
+DRAWN_EVERY = 30  # seconds, at least: pictures take one
 
 
 @dataclass
@@ -38,7 +40,8 @@ class Recorder:
     history: list[Record]  # to which records are added
     score: Callable[[], Mapping[str, float]]  # scores dev with the model's current weights
     write: Callable[..., None] = lambda function, *args: function(*args)  # calls what writes files
-    drawn: float = -math.inf  # when curves were drawn last
+    draw: Callable[[], None] = lambda: None  # pictures beside the curves
+    drawn: float = -math.inf  # when pictures were drawn last
 
     def finish(self, loss: float, seconds: float) -> Record:
         """Score, record and save after an epoch of so many seconds.
@@ -73,12 +76,17 @@ class Recorder:
         save_checkpoint(self.files, self.model, self.history)
         write_json(self.files.history, self.history)
         if time.monotonic() - self.drawn > DRAWN_EVERY:
-            draw_curves(self.files, self.config)
+            self.draw_pictures()
             self.drawn = time.monotonic()
         write_card(self.files, self.config, self.model)
         epochs = self.config.epochs
         line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  {numbers_line(record)}"
         print(f"{line}{'  best' if is_best else ''}", flush=True)
+
+    def draw_pictures(self) -> None:
+        """Draw the curves, and what is drawn with the current weights."""
+        draw_curves(self.files, self.config)
+        self.draw()
 
     def try_average(self) -> None:
         """Score the mean of the last epochs' weights; the best of the run are the better ones.
@@ -206,5 +214,5 @@ def train_epochs(
         print(f"{reason}: training stops.")
     if config.average_epochs:
         recorder.try_average()
-    recorder.write(draw_curves, recorder.files, config)
+    recorder.write(recorder.draw_pictures)
     return history[-1]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from training.fit.optimizer import (
 )
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import METRICS, score
-from training.runs.card import DRAWN_EVERY
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
@@ -52,16 +50,12 @@ class DevSet:
         self.judge = make_judge(run.model)
         attends = SOURCE_KINDS[run.config.source].tokens and run.config.attention != "none"
         self.attend = make_attender([run]) if attends else None
-        self.drawn = -math.inf  # when a picture was drawn last
 
     def score(self) -> dict[str, float]:
         """Return `val_perplexity`, and the figures of `training.metrics`."""
         judged = self.judge.evaluate(self.batches, verbose=0, return_dict=True)
         hypotheses = self.translate(self.split.sources)
         scores = score(self.run.config.metric, hypotheses, self.split.references)
-        if time.monotonic() - self.drawn > DRAWN_EVERY:
-            self.draw()
-            self.drawn = time.monotonic()
         return {"val_perplexity": judged["perplexity"], **scores}
 
     def draw(self) -> None:
@@ -136,16 +130,13 @@ def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Reco
         count_names_anew()
         where = f", and keeps the programs in {folder} for the next training" if folder else ""
         print(f"XLA compiles the step for each shape{where}.")
+    record = partial(Recorder, files, run.config, model, opened.pairs.statistics, history)
     if run.target is None:
-        dev, score = None, _score_labels(run, opened.dev)
+        recorder = record(_score_labels(run, opened.dev))
     else:
         dev = DevSet(run, opened.dev, opened.dev_pairs.dataset())
-        score = dev.score
-    recorder = Recorder(files, run.config, model, opened.pairs.statistics, history, score)
-    record = train_epochs(recorder, opened.pairs.dataset, opened.pairs.plan.reckoned)
-    if dev is not None:
-        dev.draw()
-    return record
+        recorder = record(dev.score, draw=dev.draw)
+    return train_epochs(recorder, opened.pairs.dataset, opened.pairs.plan.reckoned)
 
 
 def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:

@@ -25,7 +25,6 @@ FIGURES = {
     "learning_rate": "learning rate",
     "seconds": "seconds",
 }
-DRAWN_EVERY = 30  # seconds, at least: a picture takes one
 
 
 def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:

@@ -145,8 +145,8 @@ def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
         finish=finish,
         model=SimpleNamespace(fit=lambda *args, **kwargs: fitted),
         statistics=Statistics(3, 0, 9, 1200, 1),
-        files=None,
-        write=lambda function, *args: None,
+        draw_pictures=None,
+        write=lambda function: None,
     )
     train_epochs(fake, lambda epoch: None, Reckoned(1, 20.0, 1.8))  # 3 epochs of 1,200 tokens
     (line,) = (x for x in capsys.readouterr().out.splitlines() if "reckoned" in x)
