@@ -226,11 +226,7 @@ def _fields(outputs: Iterable[tuple[str, Any]]) -> Fields:
 
 
 def on_ray(
-    job: BatchJob,
-    inputs: Sequence[Sequence[Path]],
-    threads: int,
-    workers: int,
-    address: str | None,
+    job: BatchJob, inputs: Sequence[Sequence[Path]], threads: int, workers: int, address: str | None
 ) -> Iterator[Done]:
     """Answer with workers that have a model each; a worker that dies is started again.
 

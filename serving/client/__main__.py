@@ -12,14 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from serving.api.printing import not_installed, print_error, print_json, printable
-from serving.client.options import (
-    Parser,
-    ended,
-    file_to_write,
-    numbered,
-    opened_model,
-    size,
-)
+from serving.client.options import Parser, ended, file_to_write, numbered, opened_model, size
 
 FORMATS = ("sherpa", "kaldi", "mfa", "json", "tsv")
 VOICES = ("vits", "kokoro", "melo", "matcha")

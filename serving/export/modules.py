@@ -17,13 +17,7 @@ from training.decode.labels import attends, predict
 from training.decode.search import Encoded, bound_of, encode, score_targets, search
 from training.decode.settings import SearchSettings
 from training.decode.steps import PlainStep, constant_steps
-from training.decode.texts import (
-    dense_ids,
-    replace_unknown,
-    shown_first,
-    tokens_to_copy,
-    words_of,
-)
+from training.decode.texts import dense_ids, replace_unknown, shown_first, tokens_to_copy, words_of
 from training.decode.windows import join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run

@@ -25,13 +25,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import exporting
-from serving.export.modules import (
-    WARMUP_TEXTS,
-    Exported,
-    ExportedPredictor,
-    ExportedReader,
-    traced,
-)
+from serving.export.modules import WARMUP_TEXTS, Exported, ExportedPredictor, ExportedReader, traced
 from serving.portable.write.settings import ExportSettings
 from training.command.errors import UserError
 from training.command.files import LOCK, locked_folder, move, remove, remove_empty

@@ -18,15 +18,7 @@ from serving.batch.inputs import Events
 from serving.client import AsyncPredictor, Predictor
 from serving.page.app import BadRequestError, follow
 from serving.portable.read import LocalPredictor
-from tests.properties.executions import (
-    FORMS,
-    assert_alike,
-    batch,
-    examples,
-    rest,
-    rows_of,
-    served,
-)
+from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.command.errors import UserError
 from training.config.schema import Config

@@ -16,15 +16,7 @@ from serving.batch.inputs import Images
 from serving.client import AsyncReader, Reader
 from serving.page.app import BadRequestError, read
 from serving.portable.read import LocalReader
-from tests.properties.executions import (
-    FORMS,
-    assert_alike,
-    batch,
-    examples,
-    rest,
-    rows_of,
-    served,
-)
+from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
 from tests.serving.conftest import TINY_IMAGES
 from tests.serving.javascript import NODE, are_whole
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test

@@ -15,15 +15,7 @@ from serving.api.results import unique_letters
 from serving.batch.inputs import Texts
 from serving.client import Translator
 from serving.portable.read import LocalTranslator
-from tests.properties.executions import (
-    FORMS,
-    assert_alike,
-    batch,
-    examples,
-    rest,
-    rows_of,
-    served,
-)
+from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
 from tests.serving.javascript import NODE, ask_model
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import Config

@@ -146,8 +146,7 @@ def protocol_server(saved, tmp_path_factory):
     """A server of half (version 3) and upper (version 1), over gRPC and REST, with metrics."""
     root = tmp_path_factory.mktemp("protocol")
     with serving(
-        f"--model_config_file={two_models(saved, root)}",
-        f"--rest_api_port={free_port()}",
+        f"--model_config_file={two_models(saved, root)}", f"--rest_api_port={free_port()}"
     ) as server:
         yield server
 

@@ -7,13 +7,7 @@ import pytest
 from serving.client import Score, serving_pb2
 from serving.client import __main__ as client
 from serving.client import protobuf as messages
-from tests.attack.test_client import (
-    Server,
-    blocking,
-    response,
-    tensor,
-    with_asyncio,
-)
+from tests.attack.test_client import Server, blocking, response, tensor, with_asyncio
 
 
 def answer(method, request, number):

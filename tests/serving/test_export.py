@@ -92,13 +92,7 @@ def bytes_of_weights(version):
 
 
 @pytest.mark.slow
-def test_products_in_bfloat16_keep_the_translations(
-    version,
-    run,
-    tmp_path,
-    monkeypatch,
-    capsys,
-):
+def test_products_in_bfloat16_keep_the_translations(version, run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [run])
     monkeypatch.setattr(writer, "COMPARED", 101)
     arguments = ["--run", str(run.path), "--beam-width", "3", "--num-results", "2"]

@@ -13,14 +13,7 @@ from serving.batch import inputs
 from serving.batch import job as jobs
 from serving.batch.__main__ import main
 from serving.batch.inputs import Events, Images, Texts
-from serving.batch.job import (
-    BatchJob,
-    _Worker,
-    answer_input,
-    latest_version,
-    start,
-    sweep,
-)
+from serving.batch.job import BatchJob, _Worker, answer_input, latest_version, start, sweep
 from tests.serving.conftest import add_version
 from tests.serving.page.models import save_predictor
 from tests.serving.saved_models import save_upper

@@ -79,10 +79,7 @@ def test_phones_become_the_longest_tokens_that_a_voice_has(tmp_path):
     path = tmp_path / "tokens.txt"
     path.write_text("  0\nˈ 1\no 2\nʊ 3\nt 4\ntʃ 5\nç 6\nab 7\na 8\nbc 9\n", encoding="utf-8")
     voice = Phones([], str(path))
-    assert voice.write(["ˈoʊ", "tʃ", "ç", "abc"]) == (
-        ["ˈ", "o", "ʊ", "tʃ", "ç", "a", "bc"],
-        [],
-    )
+    assert voice.write(["ˈoʊ", "tʃ", "ç", "abc"]) == (["ˈ", "o", "ʊ", "tʃ", "ç", "a", "bc"], [])
     assert voice.write(["x", "o", "ox"]) == (["o"], ["x", "ox"])
     path.write_text("ˈ 1\nɜ 2\nɹ 3\nɚ 4\n", encoding="utf-8")
     assert Phones([], str(path)).write(["ˈɝ", "ɚ"]) == (["ˈ", "ɜ", "ɹ", "ɚ"], [])
