@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
         for number, (image, text) in enumerate(made.pairs()):
             (options.output / f"{number:04d}.png").write_bytes(image)
             lines.append(f"{number:04d}.png\t{text}\n")
-        (options.output / LABELS).write_text("".join(lines), encoding="utf-8")
+        (options.output / LABELS[0]).write_text("".join(lines), encoding="utf-8")
     print(f"Wrote {options.count} images and labels.tsv to {options.output}")
 
 

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on standard error, where that is a terminal.
+"""Progress of long work on standard error: a bar on a terminal, else a line now and then.
 
 One bar is shown at a time: work within other work that is shown has none.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 
+_EVERY = 30.0  # seconds, at least, between lines where there is no terminal
 _showing = False
 
 # Takes the name of the next stage and the share of all time that has usually passed by now.
@@ -18,14 +21,30 @@ ReportStage = Callable[..., None]
 
 
 @contextmanager
-def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
     """Show how much of some work is done; yield a function to be called with how much more is.
 
-    Nothing is written to standard output, so that results can be sent to a file; and nothing at
-    all where standard error is no terminal.
+    It may be given figures by name, which the lines of a log tell beside the time that is left.
+    Nothing is written to standard output, so that results can be sent to a file.
     """
-    with _shown(unit, total, "BarColumn", "MofNCompleteColumn", "TimeRemainingColumn") as update:
-        yield lambda count: update(advance=count)
+    if sys.stderr.isatty():
+        columns = "BarColumn", "MofNCompleteColumn", "TimeRemainingColumn"
+        with _shown(unit, total, *columns) as update:
+            yield lambda count, **figures: update(advance=count)
+        return
+    done, started = 0, time.monotonic()
+    told = started
+
+    def tell(count: int, **figures: float) -> None:
+        nonlocal done, told
+        done, now = done + count, time.monotonic()
+        if now - told < _EVERY or done >= total:
+            return
+        told, left = now, timedelta(seconds=round((now - started) * (total - done) / max(done, 1)))
+        more = "".join(f", {name} {float(value):.4g}" for name, value in figures.items())
+        print(f"{done:,} of {total:,} {unit}{more}, {left} left", file=sys.stderr, flush=True)
+
+    yield tell
 
 
 @contextmanager

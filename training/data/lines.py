@@ -235,10 +235,10 @@ def _aligned(files: list[io.BufferedReader], paths: Sequence[Path]) -> Iterator[
         )
 
 
-def unquoted(file: io.BufferedIOBase, path: Path) -> Iterator[bytes]:
-    """Yield lines of a spreadsheet without quotes; as many line ends follow each as it had."""
+def unquoted(file: io.BufferedIOBase, path: Path, delimiter: str = "\t") -> Iterator[bytes]:
+    """Yield lines of a spreadsheet with tabs, unquoted; each has as many line ends as it had."""
     lines = (line.decode(errors="surrogateescape").replace("\ufeff", "") for line in _lines(file))
-    reader, before = csv.reader(lines, delimiter="\t"), 0
+    reader, before = csv.reader(lines, delimiter=delimiter), 0
     try:
         for columns in reader:
             line = "\t".join(" ".join(text.split()) for text in columns)

@@ -91,7 +91,7 @@ def unknown(kind: str, spec: str, expected: str, names: Sequence[str]) -> SpecEr
 def _near(spec: str, names: Sequence[str]) -> str | None:
     path, (form, colon, rest) = Path(spec), spec.partition(":")
     if path.is_dir():
-        marks = {"manifest.json": PREPARED, "labels.tsv": "images"}
+        marks = {"manifest.json": PREPARED, "labels.tsv": "images", "labels.csv": "images"}
         forms = [form for mark, form in marks.items() if (path / mark).exists()]
         return f"{forms[0]}:{spec}" if forms else None
     if path.is_file():

@@ -69,7 +69,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     recorder = Recorder(
         files, config, model, pairs.statistics, history, score, write=processes.write
     )
-    describe(files, config, origin, model, pairs.shapes_line(), str(processes))
+    describe(files, model, pairs.shapes_line(), str(processes))
 
     def batches(epoch: int) -> Iterator[Batch]:
         return processes.share(pairs.epoch(epoch))

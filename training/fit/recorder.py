@@ -23,8 +23,6 @@ from training.data.shapes import Reckoned
 from training.runs.card import FIGURES, draw_curves, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
-from training.runs.origin import Origin
-from training.sources.kinds import SOURCE_KINDS
 
 DRAWN_EVERY = 30  # seconds, at least: pictures take one
 
@@ -137,19 +135,9 @@ def numbers_line(record: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {record[key]:.4g}" for key, name in FIGURES.items() if key in record)
 
 
-def describe(
-    files: RunFiles,
-    config: Config,
-    origin: Origin,
-    model: keras.Model,
-    shapes: str,
-    processes: str = "",
-) -> None:
-    """Print the data, the model, the machine, the run directory and the shapes of batches."""
-    unusable = f"{origin.unusable:,} lines without a pair, " if origin.unusable else ""
+def describe(files: RunFiles, model: keras.Model, shapes: str, processes: str = "") -> None:
+    """Print the model's size, the machine, the run directory and the shapes of batches."""
     print(
-        f"{config.data}: {origin.train:,} {SOURCE_KINDS[config.source].unit} "
-        f"({unusable}{origin.dropped:,} left out as too long or empty), {origin.dev:,} in dev; "
         f"{model.count_params():,} parameters; {keras.backend.backend()} on "
         f"{_device()}{processes}, Keras {keras.__version__}. Run directory: {files.path}"
     )
@@ -191,7 +179,7 @@ def train_epochs(
         epoch, started = len(history), time.perf_counter()
         with progress(steps, f"steps of epoch {epoch + 1}") as advance:
             count_step = keras.callbacks.LambdaCallback(
-                on_train_batch_end=lambda batch, logs, advance=advance: advance(1)
+                on_train_batch_end=lambda _, logs, advance=advance: advance(1, loss=logs["loss"])
             )
             fitted = recorder.model.fit(
                 batches(epoch),

@@ -124,7 +124,7 @@ def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Reco
     """Train the missing epochs, and keep their files."""
     config = as_reckoned(opened.config, opened.pairs)
     run = Run(files.path, config, opened.source, opened.target, model)
-    describe(files, run.config, opened.origin, model, opened.pairs.shapes_line())
+    describe(files, model, opened.pairs.shapes_line())
     if run.config.compiles():
         folder = keep_programs()
         count_names_anew()

@@ -48,7 +48,9 @@ SOURCE_KINDS = {
     "image": SourceKind(
         reader="training.sources.image.source:ImageSource",
         unit="images",
-        specs={"images:PATH": "a folder of PNG or JPEG files with labels.tsv: file TAB text"},
+        specs={
+            "images:PATH": "a folder of PNG or JPEG files with labels.tsv (or .csv): file TAB text"
+        },
         sets=dict.fromkeys(("digits", "captcha"), ("train", "dev", "test")),
     ),
     "events": SourceKind(

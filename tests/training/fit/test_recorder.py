@@ -130,9 +130,15 @@ def test_a_card_names_data_that_have_no_splits(tmp_path):
     assert f"training.evaluate --run {tmp_path} --data events:PATH\n" in run.files.card.read_text()
 
 
-def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
-    fitted = SimpleNamespace(history={"loss": [1.0]})
-    history = []
+def test_a_log_tells_steps_and_the_second_epochs_speed(capsys, monkeypatch):
+    """The steps' lines are for errors; the speed stands beside the one that was reckoned."""
+    history, clock = [], iter(range(0, 1000, 20))
+    monkeypatch.setattr("training.command.progress.time.monotonic", lambda: next(clock))
+
+    def fit(*args, callbacks, **kwargs):
+        for step in range(3):
+            callbacks[0].on_train_batch_end(step, {"loss": np.float32(1 / (step + 1))})
+        return SimpleNamespace(history={"loss": [1.0]})
 
     def finish(loss, seconds):
         record = {"epoch": len(history) + 1, "val_perplexity": 2.0, "bleu": 1.0}
@@ -143,13 +149,16 @@ def test_the_second_epochs_speed_stands_beside_what_was_reckoned(capsys):
         config=override(Config(), ["epochs=3"]),
         history=history,
         finish=finish,
-        model=SimpleNamespace(fit=lambda *args, **kwargs: fitted),
-        statistics=Statistics(3, 0, 9, 1200, 1),
+        model=SimpleNamespace(fit=fit),
+        statistics=Statistics(3, 0, 9, 1200, 3),
         draw_pictures=None,
         write=lambda function: None,
     )
     train_epochs(fake, lambda epoch: None, Reckoned(1, 20.0, 1.8))  # 3 epochs of 1,200 tokens
-    (line,) = (x for x in capsys.readouterr().out.splitlines() if "reckoned" in x)
+    said, told = capsys.readouterr()
+    steps = [f"2 of 3 steps of epoch {n}, loss 0.5, 0:00:20 left" for n in (1, 2, 3)]
+    assert told.splitlines() == steps  # 20 and 40 seconds after the beginning
+    (line,) = (x for x in said.splitlines() if "reckoned" in x)
     assert line.startswith("1,001 target tokens a second; 2,000 were reckoned for one H200.")
 
 

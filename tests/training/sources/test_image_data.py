@@ -159,15 +159,19 @@ def test_lines_without_an_image_are_left_out_and_told(tmp_path, capsys):
     (said,) = capsys.readouterr().out.splitlines()
     assert "line 1: there is no file" in said
     assert "; 3 of 33 lines are without an image, and left out" in said
+    (tmp_path / "new.png").touch()  # after the labels were read
+    images.load(f"images:{tmp_path}", "test")
+    assert f"no text of 1 images of its folder, {tmp_path}/new.png" in capsys.readouterr().out
 
 
-def test_labels_in_quotes_are_read_as_those_of_texts(tmp_path):
-    texts = ["no", 'a "b" c', "x\ty", "é"] * 9
+@pytest.mark.parametrize(("name", "form"), [("labels.tsv", "excel-tab"), ("labels.csv", "excel")])
+def test_labels_in_quotes_are_read_as_those_of_texts(tmp_path, name, form):
+    texts = ["no", 'a "b" c', "x\ty, z", "é"] * 9
     for number in range(len(texts)):
         (tmp_path / f"{number}.png").write_bytes(b"")
-    with (tmp_path / "labels.tsv").open("w", newline="", encoding="utf-8") as file:
+    with (tmp_path / name).open("w", newline="", encoding="utf-8") as file:
         rows = [(f"{number}.png", text) for number, text in enumerate(texts)]
-        csv.writer(file, delimiter="\t").writerows(rows)
+        csv.writer(file, form).writerows(rows)
     split = images.load(f"images:{tmp_path}", "train")
     assert [path.name for path in split.sources] == [name for name, _ in rows]
     assert split.references == [[text.replace("\t", " ")] for text in texts]

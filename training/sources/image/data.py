@@ -1,8 +1,8 @@
 """Images and their texts: by name, or from a folder.
 
-A SPEC is `images:PATH`, a folder with images and a file `labels.tsv` of lines `file TAB text`, or a
-name in `NAMES`, whose images are made as they are asked for. A folder has no splits: it is read
-whole whichever split is asked for.
+A SPEC is `images:PATH`, a folder with images and a file `labels.tsv` of lines `file TAB text`, or
+`labels.csv` of lines `file,text`; or a name in `_MADE`, whose images are made as they are asked
+for. A folder has no splits: it is read whole whichever split is asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from training.data.rules import clean
 from training.sources.image import captchas, digits
 from training.sources.kinds import check_data
 
-LABELS = "labels.tsv"
+LABELS = ("labels.tsv", "labels.csv")  # the first that is there
 _ENDINGS = (".png", ".jpg", ".jpeg")
 # Of each split, the number of examples and the seed.
 _MADE = {
@@ -71,27 +71,35 @@ def _folder(spec: str) -> Path:
 def _read_folder(folder: Path) -> Split:
     if not folder.is_dir():
         raise CorpusError(f"{folder} is no folder of images")
-    labels = folder / LABELS
-    if not labels.is_file():
-        named = [path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS]
+    labels = next((folder / name for name in LABELS if (folder / name).is_file()), None)
+    if labels is None:
+        named = _images(folder)
         images = f"{len(named)} images in {len({path.parent for path in named})} folders"
         others = [f", and {path.name}" for path in folder.glob("*abels.*") if path.is_file()]
         raise CorpusError(
-            f"{folder} has no {LABELS}, a line `file TAB text` for each image, which "
+            f"{folder} has no {LABELS[0]}, a line `file TAB text` for each image, which "
             f"docs/sources.md shows how to write; it has {images}{''.join(others)}"
         )
-    return _read_labels(folder.absolute(), labels.stat().st_mtime_ns)
+    stats = labels.stat(), folder.stat()
+    return _read_labels(labels.absolute(), *((each.st_size, each.st_mtime_ns) for each in stats))
+
+
+def _images(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS}
 
 
 @functools.lru_cache(1)
-def _read_labels(folder: Path, _stamp: int) -> Split:
-    """Read the labels of a folder, remembered until they change; what is left out is printed."""
-    labels, split, skipped = folder / LABELS, Split([], []), Skipped()
+def _read_labels(labels: Path, *_: tuple[int, int]) -> Split:
+    """Read labels, remembered until they or the folder change; what is left out is printed."""
+    folder, split, skipped = labels.parent, Split([], []), Skipped()
     content, quotes = read_text(labels), Quotes()
+    by_commas = labels.suffix == ".csv"
     quotes.add(content.encode())
-    if quotes.are_form():
-        print(f"{labels}: {QUOTED}", flush=True)
-        content = b"".join(unquoted(io.BytesIO(content.encode()), labels)).decode()
+    if by_commas or quotes.are_form():
+        if not by_commas:
+            print(f"{labels}: {QUOTED}", flush=True)
+        lines = unquoted(io.BytesIO(content.encode()), labels, "," if by_commas else "\t")
+        content = b"".join(lines).decode()
     # Other separators, such as U+2028, are parts of a text.
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
@@ -99,12 +107,15 @@ def _read_labels(folder: Path, _stamp: int) -> Split:
         name, _, text = line.partition("\t")
         path = folder / name
         if not text.strip() or "\t" in text.strip():
-            skipped.add("expected file TAB text", number)
+            skipped.add(f"expected file {',' if by_commas else 'TAB'} text", number)
         elif not path.is_file():
             skipped.add(f"there is no file {path}", number)
         else:
             split.sources.append(path)
             split.references.append([clean(text)])
+    if split.sources and (others := _images(folder).difference(split.sources)):
+        first = f"{min(others)} the first"
+        print(f"{labels} names no text of {len(others)} images of its folder, {first}", flush=True)
     if not (unusable := skipped.unusable):
         return split
     reason, first = min(skipped.first.items(), key=lambda item: item[1])

@@ -186,7 +186,7 @@ class ImageSource(Source):
         if faults:
             several = f"{len(faults):,} of {len(raw):,} images cannot be read: " * (len(faults) > 1)
             more = "; …" * (len(faults) > _MOST_NAMED)
-            remedy = "; mend it, or delete its line of labels.tsv" * isinstance(raw[0], Path)
+            remedy = "; mend it, or delete its line of the labels" * isinstance(raw[0], Path)
             raise UserError(f"{several}{'; '.join(faults[:_MOST_NAMED])}{more}{remedy}")
         return Images(values, self.shift if training else 0)
 
