@@ -51,8 +51,8 @@ PAGES += tuple(path.name for path in GUIDES.glob("*.md"))
 PAGES += tuple(f"../{path.parent.name}/{path.name}" for path in DOCS.glob("s[ce]*/*.md"))
 COMMANDS = [(guide, *command) for guide in PAGES for command in commands(guide)]
 for name, one in demo.DEMOS.items():
-    values = {**vars(one), "name": name, "output": ".", "port": 1}
-    for line in (*demo.STAGES.values(), demo.SERVE, *demo.QUESTIONS[one.questions]):
+    values = {**one, "name": name, "output": ".", "port": 1}
+    for line in (*demo.STAGES.values(), demo.SERVE, *demo.QUESTIONS[one["questions"]]):
         _, module, *words = demo.words_of(line.format(**values))
         COMMANDS.append((f"demo {name}", module, words))
 

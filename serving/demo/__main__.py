@@ -18,8 +18,8 @@ import sys
 import time
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from training.command.errors import UserError
 from training.command.native import need
@@ -32,24 +32,9 @@ _MADE = (
     *("models/{name}/1", "{name}.html"),
 )
 
-
-@dataclass(frozen=True)
-class Demo:
-    """A demo: a training by a preset, and the commands that ask its model.
-
-    `settings` differ from the preset's, `scored` are further arguments of the evaluation.
-    `questions` name the commands, whose output must have the `answers`.
-    """
-
-    preset: str
-    questions: str
-    settings: str = ""
-    scored: str = ""
-    answers: Sequence[str] = ()
-
-
 _TABLE = tomllib.loads(Path(__file__).with_name("demos.toml").read_text(encoding="utf-8"))
-DEMOS = {name: Demo(**values) for name, values in _TABLE["demos"].items()}
+_USUAL: dict[str, Any] = {"settings": "", "scored": "", "answers": []}
+DEMOS = {name: {**_USUAL, **demo} for name, demo in _TABLE["demos"].items()}
 STAGES, QUESTIONS, SERVE = _TABLE["stages"], _TABLE["questions"], _TABLE["serve"]
 
 
@@ -63,7 +48,7 @@ def run(name: str, output: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    values = {**vars(demo), "name": name, "output": shlex.quote(str(output)), "port": port}
+    values = {**demo, "name": name, "output": shlex.quote(str(output)), "port": port}
     for number, (title, line) in enumerate(STAGES.items(), 1):
         print(f"\n\033[1m[{number}/5] {title.format(**values)}\033[0m")
         command(line.format(**values))
@@ -77,14 +62,14 @@ def run(name: str, output: Path) -> None:
         print(f"      $ python {shlex.join(words)} &")
         server = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log)
         try:
-            questions = [line.format(**values) for line in QUESTIONS[demo.questions]]
+            questions = [line.format(**values) for line in QUESTIONS[demo["questions"]]]
             said = "".join(command(line, asks=True) for line in questions)
         finally:
             server.terminate()
             server.wait()
     for labels in output.glob("images/labels.tsv"):
         print(labels.read_text(encoding="utf-8"))
-    if missing := [answer for answer in demo.answers if answer not in said]:
+    if missing := [answer for answer in demo["answers"] if answer not in said]:
         raise UserError(f"expected the answer {missing[0]}")
     print(f"\nDone in {time.perf_counter() - started:.0f} s. All of it is in {output}/.")
 

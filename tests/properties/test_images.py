@@ -17,15 +17,12 @@ from serving.client import AsyncReader, Reader
 from serving.page.app import BadRequestError, read
 from serving.portable.read import LocalReader
 from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
-from tests.serving.conftest import TINY_IMAGES
+from tests.serving.conftest import TINY_IMAGES, drawn_reader
 from tests.serving.javascript import NODE, are_whole
-from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
+from tests.training.conftest import no_pictures  # noqa: F401 - for every test
 from training.command.errors import UserError
-from training.config.schema import load_preset, override
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
-from training.runs.checkpoints import save_best
-from training.runs.run import load_run
 
 pytestmark = pytest.mark.slow
 
@@ -71,16 +68,12 @@ def files(draw):
 @pytest.fixture(scope="module")
 def executions(tmp_path_factory):
     """Executions by name: functions from files to answers; and those that say if one is whole."""
-    folder, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(3)
-    config = override(load_preset("digits"), TINY_IMAGES)
-    run = untrained(config, folder / "run")
-    for weight in run.model.trainable_weights:
-        weight.assign(rng.normal(0, 0.5, weight.shape))
-    save_best(run.files, run.model)
+    folder = tmp_path_factory.mktemp("images")
+    run = drawn_reader(TINY_IMAGES, folder / "run")
     with contextlib.ExitStack() as stack:
         server, versions = stack.enter_context(served({"run": run.path}, folder, **SEARCH))
         saved, onnx = (versions["run", form] for form in FORMS)
-        found = {"training": in_training(load_run(run.path)), "local": asked(LocalReader(onnx))}
+        found = {"training": in_training(run), "local": asked(LocalReader(onnx))}
         found["batch"] = in_batch(saved, folder)
         for form in FORMS:
             client = stack.enter_context(Reader(f"localhost:{server.port}", f"run-{form}"))

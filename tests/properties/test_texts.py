@@ -16,14 +16,13 @@ from serving.batch.inputs import Texts
 from serving.client import Translator
 from serving.portable.read import LocalTranslator
 from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
+from tests.serving.conftest import bend
 from tests.serving.javascript import NODE, ask_model
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import Config
 from training.data.rules import clean
-from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
-from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 
 pytestmark = pytest.mark.slow
@@ -69,14 +68,7 @@ def make_run(folder, source, target, rng):
         encoder_units=5, decoder="gru", decoder_units=7, embedding_size=5, attention_units=5,
         readout_units=5, batch_size=16, metric="bleu", epochs=1,
     )  # fmt: skip
-    run = untrained(config, folder / "run")
-    for weight in run.model.weights:
-        if "float" in weight.dtype:
-            weight.assign(rng.normal(size=weight.shape))
-    bias, ids = run.model.get_layer("output").bias, np.arange(run.target_tokenizer.vocab_size)
-    bias.assign(bias - 30.0 * np.isin(ids, (PAD_ID, START_ID)) + 1.0 * (ids == END_ID))
-    save_best(run.files, run.model)
-    return run.path
+    return bend(untrained(config, folder / "run"), 1.0, end=1, unknown=0).path
 
 
 @pytest.fixture(scope="module")

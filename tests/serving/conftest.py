@@ -240,15 +240,15 @@ def bend(made, scale, **biases):
     return load_run(made.path)
 
 
-def _drawn_reader(settings, path):
+def drawn_reader(settings, path):
     """Write a run that is sure of what it reads."""
-    bend(untrained(override(load_preset("digits"), settings), path), 0.5, end=0)
+    return bend(untrained(override(load_preset("digits"), settings), path), 0.5, end=0)
 
 
 @pytest.fixture(scope="session")
 def image_run(tmp_path_factory):
     """A run that reads digits."""
-    make = functools.partial(_drawn_reader, TINY_IMAGES)
+    make = functools.partial(drawn_reader, TINY_IMAGES)
     return load_run(made_once(tmp_path_factory, "digits-run", make))
 
 
@@ -257,7 +257,7 @@ def line_run(tmp_path_factory):
     """A run that reads digits in line, by hard monotonic attention."""
     settings = ["attention=hard_monotonic", "order=luong", "gate=false", "distribution=softmax"]
     settings += [*TINY_IMAGES, "convolutions=3:2x2 5:16x2"]
-    make = functools.partial(_drawn_reader, settings)
+    make = functools.partial(drawn_reader, settings)
     return load_run(made_once(tmp_path_factory, "line-run", make))
 
 

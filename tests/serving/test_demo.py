@@ -69,16 +69,16 @@ def test_a_demo_goes_through_all_stages_and_stops_its_server(name, monkeypatch, 
             extra = output / "models" / name / "1" / "assets.extra"
             extra.mkdir(parents=True, exist_ok=True)
             (extra / "manifest.json").write_text('{"examples": ["id,time"]}')
-        return "\n".join(demo.DEMOS[name].answers) if asks else ""
+        return "\n".join(demo.DEMOS[name]["answers"]) if asks else ""
 
     monkeypatch.setattr(demo, "command", command)
     demo.main([name, "--output", str(output)])
-    asked = [line.split()[0] for line in demo.QUESTIONS[demo.DEMOS[name].questions]]
+    asked = [line.split()[0] for line in demo.QUESTIONS[demo.DEMOS[name]["questions"]]]
     stages = ["training.train", "training.evaluate", "serving.export", "serving.check"]
     assert reached == [*stages, *asked]
     assert "[5/5]" in capsys.readouterr().out
-    settings = demo.DEMOS[name].settings.replace("--set", "").split()
-    override(load_preset(demo.DEMOS[name].preset), settings)
+    settings = demo.DEMOS[name]["settings"].replace("--set", "").split()
+    override(load_preset(demo.DEMOS[name]["preset"]), settings)
 
 
 def test_another_answer_than_is_expected_ends_the_demo(monkeypatch, tmp_path):
