@@ -9,9 +9,9 @@ import keras
 import numpy as np
 
 from keras_attention.layers.pointer import TINY
-from serving.portable.write.graph import Graph, Value
+from serving.portable.write.graph import Graph, Value, Values
 from serving.portable.write.mechanisms import make
-from serving.portable.write.mechanisms.mechanism import Rows, Values
+from serving.portable.write.mechanisms.mechanism import Rows
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import advance, array, read_cell
 from training.data.store import UNK_ID
@@ -20,12 +20,15 @@ from training.model.aligned import TINY as LEAST
 
 
 class Copying:
-    """The mixture of `keras_attention.PointerGenerator`, of a model that copies."""
+    """The mixture of `keras_attention.PointerGenerator`, of a model that copies.
+
+    `size` is the number of tokens that have an embedding.
+    """
 
     def __init__(self, model: keras.Model) -> None:
         words: Any = model.get_layer("source_words")
         mix: Any = model.get_layer("copy")
-        self._table, self._size = np.asarray(array(words.words), "int64"), words.target_size
+        self._table, self.size = np.asarray(array(words.words), "int64"), words.target_size
         self._switch = array(mix.kernel), array(mix.bias)
 
     def prepare(self, g: Graph, source: Value) -> Values:
@@ -33,14 +36,10 @@ class Copying:
         places = g.range(g.size(source, 1))
         same = g("Equal", g.axis(source, 2), g.axis(source, 1))
         first = g.over("ReduceMin", g("Where", same, places, g.size(source, 1)), 2)
-        shared = g.take(g.constant(self._table), known_tokens(g, source, len(self._table)))
-        words = g("Where", shared >= 0, shared, first + self._size)
+        shared = g.take(self._table, known_tokens(g, source, len(self._table)))
+        words = g("Where", shared >= 0, shared, first + self.size)
         same = g("Equal", g.axis(words, 2), g.axis(words, 1))
         return {"words": words, "same": g.cast(same, "float32")}
-
-    def known(self, g: Graph, tokens: Value) -> Value:
-        """Return tokens that have an embedding."""
-        return known_tokens(g, tokens, self._size)
 
     def mix(
         self, g: Graph, times: Products, output: Value, log_probs: Value, weights: Value, of: Values
@@ -155,14 +154,11 @@ class Decoder:
         if self._feeds:
             gates = gates + times(state["output"], self._of_fed, bounded=not self._deep)
         states = [[state[name] for name in names] for names in self._names()]
-        if self._bahdanau:
-            query = states[-1][0]
-            context, weights, looked = self._look(g, times, query, memory, state, rows)
-            states = self._advance(g, times, gates + context["gates"], states)
-        else:
+        if not self._bahdanau:
             states = self._advance(g, times, gates, states)
-            query = states[-1][0]
-            context, weights, looked = self._look(g, times, query, memory, state, rows)
+        context, weights, looked = self._look(g, times, states[-1][0], memory, state, rows)
+        if self._bahdanau:
+            states = self._advance(g, times, gates + context["gates"], states)
         hidden = context["readout"] + times(states[-1][0], self._of_output, bounded=True)
         if self._deep:  # a maxout: of each pair the greater
             pairs = g.reshape(hidden + of_token[0], 0, self.output_size, 2)
@@ -305,7 +301,7 @@ class Aligned:
         way = g.axis(place, 0) - g.axis(place, 1)
         way = g("Where", way > FARTHEST, FARTHEST, way)
         way = g("Where", way >= 0, way, FARTHEST + 1)
-        weights = g("Gather", self._ways, way, axis=0, dtype="float32")
+        weights = g.take(self._ways, way)
         return g("Softmax", g.axis(scores, 2) + weights, axis=-1)
 
 

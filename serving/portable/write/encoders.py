@@ -171,7 +171,7 @@ class EventEncoder(Encoder):
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
         """Read events."""
         by_time = g("Transpose", source, perm=[1, 0, 2])
-        there = ~g("IsNaN", g.slice(by_time, 0, 1, 2), dtype="bool")
+        there = ~g("IsNaN", g.slice(by_time, 0, 1, 2))
         x = g("Tanh", times.exact(self._features(g, by_time, there), *self._event))
         # Events may be missing anywhere, so there are no lengths.
         memory, summary = read_sequence(
@@ -183,8 +183,8 @@ class EventEncoder(Encoder):
         """Return features `(T, B, 3 · inputs + 3)`: see `training.sources.events.source`."""
         of = self._statistics
         moments, values, known = g.split(events, [1, self._inputs, self._inputs])
-        missing = g.cast(g("IsNaN", values, dtype="bool"), "float32")
-        seen = ~g("IsNaN", known, dtype="bool")
+        missing = g.cast(g("IsNaN", values), "float32")
+        seen = ~g("IsNaN", known)
         values = g("Where", seen, known, 1.0)
         values = g("Where", of["log"] > 0.5, g("Log", g("Max", values, SMALLEST)), values)
         values = g("Min", g("Max", values, of["lowest"]), of["highest"])
@@ -212,7 +212,7 @@ def _window(g: Graph, events: Value, most: int) -> Value:
     def step(
         before: dict[str, Value], now: dict[str, Value]
     ) -> tuple[dict[str, Value], list[Value]]:
-        missing = g("IsNaN", now["events"], dtype="bool")
+        missing = g("IsNaN", now["events"])
         known = g("Where", missing, before["known"], now["events"])
         return {"known": known}, [known]
 
@@ -220,7 +220,7 @@ def _window(g: Graph, events: Value, most: int) -> Value:
     steps = {"events": g("Transpose", events, perm=[1, 0, 2])}
     _, (known,) = g.scan({"known": nothing}, steps, step, ranks=[2, 2])
     known = g.slice(g("Transpose", known, perm=[1, 0, 2]), 1, 2**31, 2)
-    there = ~g("IsNaN", g.slice(events, 0, 1, 2), dtype="bool")
+    there = ~g("IsNaN", g.slice(events, 0, 1, 2))
     first = g("Max", g.over("ReduceSum", g.cast(there, "int64"), 1, keep=True) - most, 0)
     places = g.reshape(g.range(g("Min", g.size(events, 1), most)), -1, 1)
     return g("GatherND", g.concat([events, known], axis=2), first + places, batch_dims=1)
@@ -244,9 +244,9 @@ def write_predictor(
         for encoder, (_, model) in zip(encoders, parts, strict=True)
     ]
     probabilities, weights = zip(*heads, strict=True)
-    outputs = {"probability": _mean(g, probabilities)}
+    outputs = {"probability": g("Mean", *probabilities)}
     if all(encoder.attends for encoder in encoders):
-        outputs["attention_weights"] = _mean(g, weights)
+        outputs["attention_weights"] = g("Mean", *weights)
     shapes = {"probability": ("B",), "attention_weights": ("B", "N")}
     written = g.save(folder / "predictor.onnx", outputs, **shapes)
     constants.save(folder)
@@ -267,7 +267,3 @@ def _head(g: Graph, encoder: Encoder, encoded: Encoded, model: keras.Model) -> t
     output: Any = model.get_layer("output")
     logits = pooled @ array(output.kernel) + array(output.bias)
     return g("Sigmoid", g.squeeze(logits, 1)), g.squeeze(weights, 1)
-
-
-def _mean(g: Graph, values: tuple[Value, ...]) -> Value:
-    return values[0] if len(values) == 1 else g("Mean", *values)

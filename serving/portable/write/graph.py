@@ -25,6 +25,7 @@ _DTYPES = {
     "MatMulInteger": "int32",
     "QuantizeLinear": "uint8",
     **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"), "bool"),
+    "IsNaN": "bool",
 }
 
 
@@ -101,6 +102,14 @@ class Value:
         return self.graph("Neg", self)
 
 
+Values = dict[str, Value]
+
+
+def without_prefix(values: Values, prefix: str) -> Values:
+    """Return the values whose names begin with a prefix, by the rest of their names."""
+    return {k.removeprefix(prefix): x for k, x in values.items() if k.startswith(prefix)}
+
+
 class _Scope:
     """The nodes and the small constants of a graph, or of the body of a loop."""
 
@@ -142,13 +151,10 @@ class Graph:
             constants[key] = onnx.numpy_helper.from_array(array, name)
         return Value(self, constants[key].name, str(array.dtype))
 
-    def __call__(
-        self, op: str, *inputs: Any, outputs: int = 1, dtype: str | None = None, **attributes: Any
-    ) -> Any:
+    def __call__(self, op: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node of one of ONNX's own operators; return its output, or a list of several.
 
-        Inputs are values, arrays or numbers, None for one that is left out. `dtype` is that of the
-        first output, where the operator and its inputs do not say.
+        Inputs are values, arrays or numbers, None for one that is left out.
         """
         typed = inputs[1:] if op == "Where" else inputs
         like = next((x.dtype for x in typed if isinstance(x, Value)), None)
@@ -159,7 +165,7 @@ class Graph:
         node = helper.make_node(op, names_in, names, name=f"{op}_{number}", **attributes)
         self._scopes[-1].nodes.append(node)
         first = values[1] if op == "Where" else values[0] if values else None
-        dtype = dtype or _DTYPES.get(op) or (first.dtype if first else "float32")
+        dtype = _DTYPES.get(op) or (first.dtype if first else "float32")
         made = [Value(self, name, dtype) for name in names]
         return made[0] if outputs == 1 else made
 
@@ -172,8 +178,9 @@ class Graph:
 
     def cast(self, x: Value, dtype: str) -> Value:
         """Return the value in another dtype."""
-        to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        return self("Cast", x, to=to, dtype=dtype)
+        made: Value = self("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        made.dtype = dtype
+        return made
 
     def size(self, x: Value, axis: int) -> Value:
         """Return the size of an axis, int64 `(1,)`."""
@@ -219,7 +226,7 @@ class Graph:
         """Reduce an axis, by an operator such as ReduceSum."""
         return self(op, x, self.constant([axis], "int64"), keepdims=int(keep))
 
-    def take(self, x: Value, indices: Value, axis: int = 0) -> Value:
+    def take(self, x: Value | np.ndarray, indices: Value, axis: int = 0) -> Value:
         """Gather slices of an axis."""
         return self("Gather", x, indices, axis=axis)
 

@@ -6,17 +6,16 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import keras
 import numpy as np
 import onnx
 
 from serving.portable.read.manifest import FORMAT, MANIFEST
-from serving.portable.write.decoder import Aligned, Copying, Decoder
+from serving.portable.write.decoder import Aligned, Copying, Decoder, known_tokens
 from serving.portable.write.encoders import ImageEncoder, TextEncoder, write_predictor
-from serving.portable.write.graph import OPSET, Constants, Graph, Value
-from serving.portable.write.mechanisms.mechanism import Values
+from serving.portable.write.graph import OPSET, Constants, Graph, Value, Values, without_prefix
 from serving.portable.write.products import Products
 from serving.portable.write.search import GraphSettings, part_of, search
 from serving.portable.write.settings import BITS, ExportSettings
@@ -31,7 +30,6 @@ from training.decode.windows import spelling_of
 from training.runs.run import Run
 from training.sources.kinds import SOURCE_KINDS
 
-T = TypeVar("T")
 ENCODERS: dict[str, type[TextEncoder] | type[ImageEncoder]] = {
     "text": TextEncoder,
     "image": ImageEncoder,
@@ -73,9 +71,9 @@ class Model:
         a model that copies it is extended for the source instead.
         """
         times = Products(g, self._bits, self._tables)
-        memory, state = self._own(memory), self._own(state)
+        memory, state = (without_prefix(x, self._prefix) for x in (memory, state))
         if self.copying:
-            tokens = self.copying.known(g, tokens)
+            tokens = known_tokens(g, tokens, self.copying.size)
         made = self.decoder.step(g, times, tokens, memory, state)
         part = 1 if self.copying else part_of(self.decoder.vocabulary)
         log_probs = self.decoder.log_probs(g, times, made.output, part)
@@ -84,12 +82,8 @@ class Model:
             log_probs = self.copying.mix(g, times, *mixed)
         return log_probs, made.weights, self._named(made.state)
 
-    def _named(self, values: dict[str, T]) -> dict[str, T]:
+    def _named(self, values: Values) -> Values:
         return {f"{self._prefix}{name}": x for name, x in values.items()}
-
-    def _own(self, values: Values) -> Values:
-        cut = len(self._prefix)
-        return {k[cut:]: x for k, x in values.items() if k.startswith(self._prefix)}
 
 
 class Ensemble:

@@ -49,10 +49,9 @@ class Products:
         """Return rows `(…, n)` of a table `(V, n)`, which in eight bits has a scale for each."""
         g = self._g
         if self._bits == 32:
-            return g("Gather", np.asarray(table, "float32"), rows, axis=0, dtype="float32")
+            return g.take(np.asarray(table, "float32"), rows)
         whole, scale = quantized(table, 1)
-        rounded = g.cast(g("Gather", whole, rows, axis=0), "float32")
-        return rounded * g("Gather", scale, rows, axis=0)
+        return g.cast(g.take(whole, rows), "float32") * g.take(scale, rows)
 
     def embedded(
         self, embeddings: np.ndarray, tokens: Value, kernel: np.ndarray, bias: np.ndarray

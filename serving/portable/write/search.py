@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from serving.portable.write.graph import Graph, Value
+from serving.portable.write.graph import Graph, Value, Values, without_prefix
 from training.data.store import END_ID, PAD_ID, START_ID
 
-Values = dict[str, Value]
 # From tokens `(rows,)`, memory and state to log-probabilities `(rows, V)`, weights
 # `(sentences, n, S)` and the next state.
 Decode = Callable[[Value, Values, Values], tuple[Value, Value, Values]]
@@ -148,7 +147,7 @@ class _Turn:
 
     def __call__(self, now: Values) -> tuple[Value, Values, list[Value]]:
         """Return whether a sentence is unfinished, the next loop state, and this turn's outputs."""
-        memory, state = _named(now, "memory_"), _named(now, "decoder_")
+        memory, state = without_prefix(now, "memory_"), without_prefix(now, "decoder_")
         log_probs, weights, new_state = self._decode(now["last"], memory, state)
         beam = self._choose(now, log_probs)
         put_out = self._put_out(now, beam, weights)
@@ -235,10 +234,6 @@ def _norm(penalty: Value) -> Callable[[Value], Value]:
     """Return the function from lengths to the divisors of summed log-probabilities."""
     g = penalty.graph
     return lambda length: g("Pow", (length + 5.0) / 6.0, penalty)
-
-
-def _named(values: Values, prefix: str) -> Values:
-    return {k.removeprefix(prefix): x for k, x in values.items() if k.startswith(prefix)}
 
 
 def _best_tokens(

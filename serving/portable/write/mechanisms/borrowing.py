@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from keras_attention import LocalAttention, MonotonicAttention, MonotonicChunkwiseAttention
-from serving.portable.write.graph import Graph, Value
-from serving.portable.write.mechanisms.mechanism import (
-    Mechanism,
-    Rows,
-    Values,
-    form_of,
-    make,
-    softmax,
-)
+from serving.portable.write.graph import Graph, Value, Values, without_prefix
+from serving.portable.write.mechanisms.mechanism import Mechanism, Rows, form_of, make, softmax
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import array
 
@@ -139,8 +132,8 @@ class Chunkwise(Monotonic):
     ) -> tuple[Value, Values]:
         """Return `b_j = Σ_{k=j}^{j+w-1} a_k exp(u_j) / Σ_{l=k-w+1}^{k} exp(u_l)`."""
         stops, state = super().weigh(g, times, query, memory, state, rows)
-        own = {name.removeprefix("chunk_"): x for name, x in memory.items() if "chunk_" in name}
-        scores = self._chunk.score(g, times, query, {**memory, **own}, rows)
+        own = {**memory, **without_prefix(memory, "chunk_")}
+        scores = self._chunk.score(g, times, query, own, rows)
         visible = g.cast(memory["mask"], "float32")
         inside = self._chunks(g, visible) > 0.5
         shares = softmax(g, self._chunks(g, scores), inside)  # (B, n, S, w)

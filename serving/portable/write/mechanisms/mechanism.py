@@ -17,14 +17,13 @@ from keras_attention import (
     LocationSensitiveAttention,
     MultiplicativeAttention,
 )
-from serving.portable.write.graph import Graph, Value
+from serving.portable.write.graph import Graph, Value, Values
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import array
 from training.command.errors import UserError
 from training.model.seq2seq import FixedContext
 
 _LOWEST = float(np.finfo("float32").min)
-Values = dict[str, Value]
 
 
 def softmax(g: Graph, scores: Value, mask: Value) -> Value:
