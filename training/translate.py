@@ -12,6 +12,7 @@ from training.command.errors import UsageError
 from training.command.native import need
 from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import progress
+from training.data.lines import MOST_UNREADABLE
 from training.data.pair_files import decoded
 from training.data.rules import clean
 from training.runs.files import RunFiles
@@ -75,7 +76,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _lines(data: bytes, name: str | Path) -> list[str]:
-    """Return the lines of a file as training reads them."""
+    """Return the lines of a file as training reads them; so few that are not UTF-8 are told."""
+    lines = data.split(b"\n")
+    texts = [line.decode(errors="replace") for line in lines]
+    wrong = [n for n, line in enumerate(lines, 1) if texts[n - 1].encode() != line]
+    if len(wrong) <= MOST_UNREADABLE * len(lines):
+        data = "\n".join(texts).encode()
+        for number in wrong:
+            print(
+                f"{name}, line {number} is not UTF-8: \ufffd stands for what is not",
+                file=sys.stderr,
+            )
     text = decoded(data, name)
     return [clean(line) for line in text.removesuffix("\n").split("\n")] if text else []
 

@@ -111,15 +111,25 @@ def _ask(arguments: argparse.Namespace) -> int:
 
 def _lines() -> Iterator[list[str]]:
     """Yield the lines of the standard input as they come, those together that come together."""
-    rest, start = b"", codecs.BOM_UTF8
+    rest, start, numbers = b"", codecs.BOM_UTF8, itertools.count(1)
     stream: Any = sys.stdin.buffer
     while data := stream.read1(2**20):
         *lines, rest = (rest + data).removeprefix(start).split(b"\n")
         if lines:
             start = b""
-            yield [line.decode("utf-8", "replace").removesuffix("\r") for line in lines]
+            yield [_text(line, next(numbers)) for line in lines]
     if rest := rest.removeprefix(start):
-        yield [rest.decode("utf-8", "replace").removesuffix("\r")]
+        yield [_text(rest, next(numbers))]
+
+
+def _text(line: bytes, number: int) -> str:
+    """Return a line's text; a warning tells bytes that are none."""
+    text = line.decode("utf-8", "replace")
+    if text.encode() != line:
+        print(
+            f"warning: text {number} is not UTF-8: \ufffd stands for what is not", file=sys.stderr
+        )
+    return text.removesuffix("\r")
 
 
 def _show_translations(

@@ -170,6 +170,13 @@ def test_translate_writes_a_line_for_each_line(quick, monkeypatch, capsys):
 
     written = write("He sleeps.\n\n\ufffd no words \x01\nShe is eating an apple.".encode())
     assert [bool(line) for line in written] == [True, False, True, True]
+    told = "standard input, line 701 is not UTF-8: \ufffd stands for what is not\n"
+    with monkeypatch.context() as patch:  # a line of 1,000, as in training
+        patch.setattr(sys, "stderr", io.StringIO())
+        written = write(b"He sleeps.\n" * 700 + b"Il mang\xe9\n" + b"He sleeps.\n" * 299)
+        assert sys.stderr.getvalue().startswith(told)
+    assert len(written) == 1000
+    assert written[700] != written[0] == written[-1]
     with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text"):
         write("He sleeps.\nIl a mangé.".encode("latin-1"))
     with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text without NUL"):
