@@ -92,9 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", required=True, metavar="models/NAME", type=folder_to_write, help=text)
     add_options(parser, *SEARCH, "--precision")
     number: dict[str, Any] = {"type": positive_int, "metavar": "N"}
-    names = "--nbest", "--num-results"
     text = "translations of the signature nbest; default: 5, or the beam's width"
-    add(*names, dest="num_results", help=text, **number)
+    add("--nbest", dest="num_results", help=text, **number)
     add("--max-source-length", default=256, help="tokens after which a text is cut", **number)
     text = "onnx runs without TensorFlow: python -m serving.client --local models/NAME/1"
     add("--format", choices=("savedmodel", "onnx"), default="savedmodel", help=text)

@@ -95,7 +95,7 @@ def bytes_of_weights(version):
 def test_products_in_bfloat16_keep_the_translations(version, run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [run])
     monkeypatch.setattr(writer, "COMPARED", 101)
-    arguments = ["--run", str(run.path), "--beam-width", "3", "--num-results", "2"]
+    arguments = ["--run", str(run.path), "--beam-width", "3", "--nbest", "2"]
     script.main([*arguments, "--precision", "bfloat16", "--output", str(tmp_path / "quick")])
     quick = tmp_path / "quick" / "1"
     assert check_graph(read_meta_graph(quick)) == []

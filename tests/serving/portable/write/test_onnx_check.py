@@ -72,7 +72,7 @@ def test_it_is_compared_with_its_run(version, translators, monkeypatch, weights,
 
 def test_an_export_in_eight_bits_says_how_it_differs(tmp_path, capsys):
     words = ["--run", str(TEXT_RUN), "--output", str(tmp_path / "old"), "--beam-width", "2"]
-    words += ["--num-results", "1", "--format", "onnx", "--weights", "int8"]
+    words += ["--nbest", "1", "--format", "onnx", "--weights", "int8"]
     export_command(words)
     version = tmp_path / "old" / "1"
     found = json.loads((version / "manifest.json").read_text())["agreement"]
