@@ -50,10 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             findings = check_folder(version_dir, options.run, tell)
         elif options.against:
-            from serving.check.against import Server, compare
+            from serving.check.against import compare
 
-            server = Server(options.against, options.model or version_dir.parent.name, options.rest)
-            count, findings = compare(version_dir, server, tell)
+            model = options.model or version_dir.parent.name
+            count, findings = compare(version_dir, options.against, model, options.rest, tell)
             good = f"{version_dir}: {options.against} answers all {count} requests alike"
         else:
             from serving.check.version import check_version  # TensorFlow takes seconds

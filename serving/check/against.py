@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import numpy as np
@@ -39,27 +39,25 @@ Answer = Mapping[str, np.ndarray] | str  # outputs, or the name of a status
 Ask = Callable[[], str]  # returns the difference, or ""
 
 
-class Server(NamedTuple):
-    """The server that is asked: HOST:PORT of gRPC, the model there, HOST:PORT of REST or ""."""
-
-    target: str
-    model: str
-    rest: str = ""
-
-
 def compare(
-    version_dir: Path, server: Server, tell: ReportStage = lambda stage, share=None: None
+    version_dir: Path,
+    target: str,
+    model: str,
+    rest: str = "",
+    tell: ReportStage = lambda stage, share=None: None,
 ) -> tuple[int, list[str]]:
     """Ask a server all questions of the check, and compare its answers with the C++ session's.
 
+    `target` is HOST:PORT of its gRPC, `model` the name there, `rest` HOST:PORT of its REST or "".
     Returns the number of requests, and a line for each difference.
     """
     with (
         ModelSession(version_dir) as session,
-        grpc.insecure_channel(server.target, options=_MOST_BYTES) as channel,
+        grpc.insecure_channel(target, options=_MOST_BYTES) as channel,
     ):
         differences, count = [], 0
-        for question, ask in _Asking(session, server, int(version_dir.name), channel).questions():
+        asking = _Asking(session, channel, model, int(version_dir.name), rest)
+        for question, ask in asking.questions():
             tell(question)
             count += 1
             try:
@@ -79,9 +77,9 @@ class _Asking:
     """All questions to a server."""
 
     def __init__(
-        self, session: ModelSession, server: Server, version: int, channel: grpc.Channel
+        self, session: ModelSession, channel: grpc.Channel, model: str, version: int, rest: str
     ) -> None:
-        self._session, self._server, self._version = session, server, version
+        self._session, self._model, self._version, self._rest = session, model, version, rest
         self._predict = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         self._models = model_service_pb2_grpc.ModelServiceStub(channel)
 
@@ -96,7 +94,7 @@ class _Asking:
                 inputs = make_inputs(signature, rows)
                 yield f"signature {name} on {what}", partial(self._answer, name, inputs)
             yield from self._bad_requests(name, inputs)
-        if self._server.rest:
+        if self._rest:
             yield "REST: status", self._rest_status
             for name, signature in signatures:
                 if len(signature.inputs) == 1 and takes_texts(signature):
@@ -104,7 +102,7 @@ class _Asking:
 
     def _spec(self, **more: Any) -> model_pb2.ModelSpec:
         more = {"version": {"value": self._version}, **more}
-        return model_pb2.ModelSpec(name=self._server.model, **more)
+        return model_pb2.ModelSpec(name=self._model, **more)
 
     def _status(self) -> str:
         request = get_model_status_pb2.GetModelStatusRequest(model_spec=self._spec())
@@ -150,7 +148,7 @@ class _Asking:
         except grpc.RpcError as error:
             return error.code().name
         of = answer.model_spec
-        if (of.version.value, of.name) != (self._version, self._server.model):
+        if (of.version.value, of.name) != (self._version, self._model):
             return f"the answer of {of.name}, {of.version.value}"
         return {alias: tf.make_ndarray(proto) for alias, proto in answer.outputs.items()}
 
@@ -170,8 +168,8 @@ class _Asking:
             ask = partial(self._answer, signature, given, status, **spec)
             yield f"signature {name} with {what}", ask
 
-    def _rest(self, path: str, body: bytes | None = None) -> Any:
-        where = f"{self._server.rest}/v1/models/{self._server.model}/versions/{self._version}"
+    def _over_rest(self, path: str, body: bytes | None = None) -> Any:
+        where = f"{self._rest}/v1/models/{self._model}/versions/{self._version}"
         try:
             with _DIRECTLY.open(f"http://{where}{path}", body, _SECONDS) as response:
                 return json.loads(response.read())
@@ -181,7 +179,7 @@ class _Asking:
             raise
 
     def _rest_status(self) -> str:
-        answer = self._rest("")
+        answer = self._over_rest("")
         states = [each.get("state") for each in answer.get("model_version_status", [])]
         return "" if states == ["AVAILABLE"] else f"{states}; expected AVAILABLE"
 
@@ -190,7 +188,7 @@ class _Asking:
         (alias,) = self._session.signatures[name].inputs
         texts = [text.decode() for text in TEXTS[:3]]
         body = json.dumps({"signature_name": name, "inputs": texts}).encode()
-        answer = self._rest(":predict", body)
+        answer = self._over_rest(":predict", body)
         arrays = self._session.run(name, {alias: TEXTS[:3]}).items()
         expected = {output: _decoded(array) for output, array in arrays}
         outputs = (

@@ -27,8 +27,8 @@ _EXTRAS = {
 class Parser(argparse.ArgumentParser):
     """A parser of a command that asks a model about `rows`, each `row` with its article.
 
-    It has the options of a connection, `--json` and `--png`. Its help ends in examples, its errors
-    are one line, as of all commands.
+    It has the options by which `opened_model` finds a model, `--json` and `--png`. Its help ends in
+    examples, its errors are one line, as of all commands.
     """
 
     def __init__(
@@ -36,9 +36,36 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         super().__init__(prog=prog, description=description)
         self.examples = examples
-        self.add_argument("--json", action="store_true", help=f"print one JSON object {row}")
-        self.add_argument("--png", type=file_to_write, metavar="FILE", help=png)
-        _add_connection(self, rows)
+        add = self.add_argument
+        add("--json", action="store_true", help=f"print one JSON object {row}")
+        add("--png", type=file_to_write, metavar="FILE", help=png)
+        text = "the server, or unix:PATH; default: localhost:8500"
+        add("--target", default="localhost:8500", metavar="HOST:PORT", help=text)
+        where = self.add_mutually_exclusive_group(required=True)
+        where.add_argument("--model", metavar="NAME", help="name of the model on the server")
+        text = "no server: models/NAME/1, exported with --format onnx"
+        where.add_argument("--local", type=Path, metavar="DIR", help=text)
+        text = "with --local: that translate or read together; default: 1"
+        add("--threads", type=size, default=1, metavar="N", help=text)
+        which = self.add_mutually_exclusive_group()
+        text = "version of the model; default: the latest"
+        which.add_argument("--version", type=int, metavar="N", help=text)
+        which.add_argument("--label", metavar="NAME", help="label of the version")
+        text = "for each request, retries included; default: 30"
+        add("--timeout", type=seconds, default=30.0, metavar="SECONDS", help=text)
+        few = partial(size, least=0, most=MOST_RETRIES)
+        text = f"further attempts at a busy or absent server; default: {MOST_RETRIES}"
+        add("--retries", type=few, default=MOST_RETRIES, metavar="N", help=text)
+        text = f"most {rows} in a request; default: 32"
+        add("--batch-size", type=size, default=32, metavar="N", help=text)
+        text = "wait so long for a server that is starting"
+        add("--wait-ready", type=seconds, metavar="SECONDS", help=text)
+        add = self.add_argument_group("encrypted connections (PEM files)").add_argument
+        add("--tls", action="store_true", help="with the system's root certificates")
+        add("--tls-roots", type=Path, metavar="FILE", help="root certificates of the server")
+        add("--tls-cert", type=Path, metavar="FILE", help="the client's certificate")
+        add("--tls-key", type=Path, metavar="FILE", help="the client's private key")
+        add("--tls-server-name", metavar="NAME", help="name in the server's certificate")
 
     def format_help(self) -> str:
         """Return the help with the examples."""
@@ -88,38 +115,6 @@ def file_to_write(text: str) -> Path:
 def numbered(path: Path, number: int, count: int) -> Path:
     """Return the place of one of several pictures, from 0: FILE-1.png, FILE-2.png and so on."""
     return path.with_stem(f"{path.stem}-{number + 1}") if count > 1 else path
-
-
-def _add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
-    """Add the options by which `opened_model` finds a model."""
-    add = parser.add_argument
-    text = "the server, or unix:PATH; default: localhost:8500"
-    add("--target", default="localhost:8500", metavar="HOST:PORT", help=text)
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--model", metavar="NAME", help="name of the model on the server")
-    text = "no server: models/NAME/1, exported with --format onnx"
-    where.add_argument("--local", type=Path, metavar="DIR", help=text)
-    text = "with --local: that translate or read together; default: 1"
-    add("--threads", type=size, default=1, metavar="N", help=text)
-    which = parser.add_mutually_exclusive_group()
-    text = "version of the model; default: the latest"
-    which.add_argument("--version", type=int, metavar="N", help=text)
-    which.add_argument("--label", metavar="NAME", help="label of the version")
-    text = "for each request, retries included; default: 30"
-    add("--timeout", type=seconds, default=30.0, metavar="SECONDS", help=text)
-    few = partial(size, least=0, most=MOST_RETRIES)
-    text = f"further attempts at a busy or absent server; default: {MOST_RETRIES}"
-    add("--retries", type=few, default=MOST_RETRIES, metavar="N", help=text)
-    text = f"most {rows} in a request; default: 32"
-    add("--batch-size", type=size, default=32, metavar="N", help=text)
-    text = "wait so long for a server that is starting"
-    add("--wait-ready", type=seconds, metavar="SECONDS", help=text)
-    add = parser.add_argument_group("encrypted connections (PEM files)").add_argument
-    add("--tls", action="store_true", help="with the system's root certificates")
-    add("--tls-roots", type=Path, metavar="FILE", help="root certificates of the server")
-    add("--tls-cert", type=Path, metavar="FILE", help="the client's certificate")
-    add("--tls-key", type=Path, metavar="FILE", help="the client's private key")
-    add("--tls-server-name", metavar="NAME", help="name in the server's certificate")
 
 
 @contextmanager

@@ -49,16 +49,14 @@ class Upper(tf.Module):
         }
 
 
-def save_upper(path: Path, suffix: str = "", align: bool = True) -> Path:
+def save_upper(path: Path, suffix: str = "") -> Path:
     module = Upper(suffix)
     text = tf.TensorSpec([None], tf.string, name="text")
-    names = {"serving_default": module.translate, "nbest": module.nbest}
-    if align:
-        names["align"] = module.align
     signatures = {
-        name: tf.function(function).get_concrete_function(text) for name, function in names.items()
+        name: tf.function(getattr(module, name)).get_concrete_function(text)
+        for name in ("translate", "nbest", "align")
     }
-    signatures["translate"] = signatures["serving_default"]
+    signatures["serving_default"] = signatures["translate"]
     tf.saved_model.save(module, str(path), signatures=signatures)
     return path
 

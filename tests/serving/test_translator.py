@@ -147,12 +147,6 @@ def run(capsys, *arguments):
     return status, out, err
 
 
-def test_the_command_prints_a_line_a_text_and_warns_of_cut_ones(target, capsys):
-    status, out, err = run(capsys, "--target", target, "--model", "upper", "one", LONG)
-    assert (status, out) == (0, "ONE\n" + " ".join(["WORD"] * 7) + "\n")
-    assert err == "warning: text 2 is longer than the model reads; its end is not translated\n"
-
-
 def test_the_command_prints_json(target, capsys):
     common = ("--target", target, "--model", "upper", "--json", "one two")
     _, out, _ = run(capsys, *common)
@@ -182,20 +176,16 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
         ("--model missing --wait-ready 60 x", "does not serve model 'missing'"),
         ("--model upper --timeout 0.3 --target SILENT x", "within 0.3 s"),
         ("--model upper --nbest 4 x", "--nbest expected at most 3"),
+        ("--model upper", "no text"),
     ],
 )
-def test_the_command_fails_with_one_line(target, capsys, words, message):
+def test_the_command_fails_with_one_line(target, capsys, monkeypatch, words, message):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO())))
     with socket.create_server(("localhost", 0)) as silent:
         words = words.replace("SILENT", f"localhost:{silent.getsockname()[1]}").split()
         status, out, err = run(capsys, "--target", target, *words)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert message in err
-
-
-def test_the_command_refuses_no_lines(target, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO())))
-    status, _, err = run(capsys, "--target", target, "--model", "upper")
-    assert (status, err.startswith("error: no text")) == (1, True)
 
 
 def test_methods_say_what_they_take_and_return():

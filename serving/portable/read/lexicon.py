@@ -23,7 +23,6 @@ from serving.portable.read.voices import (
     APOSTROPHES,
     ARPABET_IPA,
     Phones,
-    bare,
     decoded,
     is_apart,
     read_columns,
@@ -81,7 +80,7 @@ class Pronouncer(LocalTranslator):
 
     def spelled(self, word: str) -> str:
         """Return a word in NFC without signs at its ends, with the apostrophe that training saw."""
-        word = unicodedata.normalize("NFC", bare(word))
+        word = unicodedata.normalize("NFC", spellings(word)[-1])
         known = [sign for sign in "'’" if not self._letters.unknown(sign)]
         for sign in APOSTROPHES if known else "":
             word = word.replace(sign, known[0]) if self._letters.unknown(sign) else word

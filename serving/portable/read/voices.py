@@ -178,7 +178,7 @@ def spoken_words(text: str) -> list[str]:
     """Return the words of a text in any script, each once, in small letters.
 
     Apostrophes are parts of words, at their ends too, where a list decides whether they are quotes:
-    see `bare`. All other signs end a word.
+    see `spellings`. All other signs end a word.
     """
     text = unicodedata.normalize("NFC", text.lower())
     signs = (c if c in _INSIDE or unicodedata.category(c)[0] in "LMN" else " " for c in text)
@@ -186,13 +186,11 @@ def spoken_words(text: str) -> list[str]:
     return list(dict.fromkeys(word for word in words if any(map(str.isalnum, word))))
 
 
-def bare(word: str) -> str:
-    """Return a word without signs at its ends: quotes of all kinds, brackets, dashes."""
-    return spellings(word)[-1]
-
-
 def spellings(word: str) -> list[str]:
-    """Return a word as it is, without signs at its start, at its end, and at both."""
+    """Return a word as it is, without signs at its start, at its end, and at both.
+
+    Signs are quotes of all kinds, brackets, dashes.
+    """
     inside = [n for n, c in enumerate(word) if unicodedata.category(c)[0] in "LMN"] or [len(word)]
     first, end = inside[0], inside[-1] + 1
     return [word, word[first:], word[:end], word[first:end]]

@@ -27,9 +27,14 @@ def version(onnx_translator, tmp_path):
 def test_an_export_is_ready_to_use(version, capsys):
     assert main([str(version)]) == 0
     assert capsys.readouterr().out == f"{version}: ready to use\n"
-    with pytest.raises(SystemExit):
-        main([str(TEXT_RUN), "--run", str(TEXT_RUN)])
-    assert "--run expected an ONNX export" in capsys.readouterr().err
+    refused = {
+        "--run expected an ONNX export": [TEXT_RUN, "--run", TEXT_RUN],
+        f"--against expected a SavedModel. Received: {version};": [version, "--against", "a:1"],
+    }
+    for message, words in refused.items():
+        with pytest.raises(SystemExit):
+            main(list(map(str, words)))
+        assert message in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
