@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.api.image_files import INPUT
+from serving.api.versions import newest_version
 from serving.batch.inputs import InputKind, Item, Texts, open_file, target
 from training.command.errors import UserError, install
 from training.command.files import read_json, replacing
@@ -153,16 +154,14 @@ def _windows(job: BatchJob, files: Sequence[Path]) -> Iterator[list[Item]]:
 
 
 def latest_version(path: Path) -> Path:
-    """Return a model's newest version directory, or the path itself if it is one.
+    """Return a model's newest SavedModel, or the path itself if it is one.
 
     Raises UserError if there is none.
     """
-    numbered = [entry for entry in path.glob("*") if entry.name.isdecimal()]
-    for entry in (path, *sorted(numbered, key=lambda entry: int(entry.name), reverse=True)):
-        if (entry / "saved_model.pb").is_file():
-            return entry.resolve()
-        if (entry / "manifest.json").is_file():
-            raise UserError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
+    if version := newest_version(path, "saved_model.pb"):
+        return version.resolve()
+    if newest_version(path, "manifest.json"):
+        raise UserError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
     raise UserError(f"{path} holds no exported model: python -m serving.export makes one")
 
 

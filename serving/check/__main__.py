@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from serving.api.printing import printable
+from serving.api.versions import newest_version
 from training.command.errors import UserError
 from training.command.native import need
 from training.command.options import Parser, main_guard
@@ -37,8 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.run:
         RunFiles(options.run).trained()
     if not onnx and not (version_dir / "saved_model.pb").is_file():
-        below = [*version_dir.glob("*/saved_model.pb"), *version_dir.glob("*/manifest.json")]
-        hint = f". Did you mean {max(below).parent}?" if below else ""
+        below = newest_version(version_dir, "saved_model.pb")
+        below = below or newest_version(version_dir, "manifest.json")
+        hint = f". Did you mean {below}?" if below else ""
         raise UserError(
             f"{version_dir} holds no saved_model.pb: expected a version directory{hint}"
         )

@@ -18,6 +18,7 @@ from serving.api.arguments import check_count, shown
 from serving.api.image_files import INPUT
 from serving.api.printing import first_line
 from serving.api.results import Hypothesis, Metadata
+from serving.api.versions import newest_version
 from serving.portable.read.manifest import MANIFEST, RANKS, WEIGHTS, read_manifest
 from serving.portable.read.tokenizers import Tokenizer, Vocabulary, load_tokenizer, without_special
 from training.data.rules import END_ID, PAD_ID, START_ID, UNK_ID
@@ -83,7 +84,7 @@ def check_running() -> None:
 
 
 class Folder:
-    """A version directory of an ONNX export; of a model's directory, its last version.
+    """A version directory of an ONNX export; of a model's directory, its newest in ONNX.
 
     `threads` share an operation. Raises ValueError if there is no such export.
     """
@@ -143,16 +144,13 @@ class Folder:
 
 def _version(path: Path) -> Path:
     """Return a version directory."""
-    if (path / MANIFEST).is_file():
-        return path
-    versions = [each for each in path.glob("*") if each.name.isdecimal() and each.is_dir()]
-    if any((each / "saved_model.pb").is_file() for each in (path, *versions)):
+    if version := newest_version(path, MANIFEST):
+        return version
+    if newest_version(path, "saved_model.pb"):
         raise ValueError(
             f"{path} expected to be an export with --format onnx. Received: a SavedModel"
         )
-    if not versions:
-        raise ValueError(f"{path} holds no {MANIFEST}: expected models/NAME or models/NAME/1")
-    return max(versions, key=lambda each: int(each.name))
+    raise ValueError(f"{path} holds no {MANIFEST}: expected models/NAME or models/NAME/1")
 
 
 class LocalModel:
@@ -160,7 +158,7 @@ class LocalModel:
 
     Args:
         path: of a version that was exported with `--format onnx`, or of the model, which stands for
-            its last version; or a `Folder`.
+            its newest in ONNX; or a `Folder`.
         batch_size: rows that are answered together.
         threads: that batches share; those of one batch share its operations.
 

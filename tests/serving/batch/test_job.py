@@ -235,14 +235,14 @@ def test_the_command_translates_with_a_saved_model(base, tmp_path, capsys):
 
 
 def test_the_newest_version_is_taken(tmp_path):
-    for number in (2, 10):
+    for number, file in ((2, "saved_model.pb"), (10, "saved_model.pb"), (11, "manifest.json")):
         (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "saved_model.pb").touch()
-    (tmp_path / "writing-11").mkdir()
+        (tmp_path / str(number) / file).touch()
+    (tmp_path / "writing-12").mkdir()
     assert latest_version(tmp_path).name == "10"
     assert latest_version(tmp_path / "2").name == "2"
     with pytest.raises(UserError, match="no exported model"):
-        latest_version(tmp_path / "writing-11")
+        latest_version(tmp_path / "writing-12")
     (tmp_path / "onnx" / "1").mkdir(parents=True)
     (tmp_path / "onnx" / "1" / "manifest.json").write_text("{}")
     for path in (tmp_path / "onnx", tmp_path / "onnx" / "1"):

@@ -51,6 +51,14 @@ def test_batches_of_any_size_answer_alike(version, translator):
     assert split.text == f"{one.text} {one.text}"
 
 
+def test_of_a_model_of_both_forms_the_newest_in_onnx_is_taken(version, tmp_path):
+    for number in ("9", "10"):
+        (tmp_path / number).symlink_to(version)
+    (tmp_path / "11").mkdir()
+    (tmp_path / "11" / "saved_model.pb").touch()
+    assert Folder(tmp_path).path == tmp_path / "10"
+
+
 def test_threads_share_the_rows_of_a_batch(version, translator, monkeypatch):
     texts = [*TEXTS, "She reads a book.", "They drink cold water every day."]
     together, both, run = LocalTranslator(version, threads=2), threading.Barrier(2), Folder.run
