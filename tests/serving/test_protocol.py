@@ -37,7 +37,21 @@ def test_the_output_filter_selects(client):
     assert list(client.prediction.Predict(made).outputs) == ["scores"]
 
 
+def metadata_request(name, field="signature_def"):
+    made = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=[field])
+    if name:
+        made.model_spec.name = name
+    return made
+
+
+def status_request(name="half", version=None, label=None):
+    made = get_model_status_pb2.GetModelStatusRequest()
+    made.model_spec.CopyFrom(request(name, version=version, label=label).model_spec)
+    return made
+
+
 INVALID = Code.INVALID_ARGUMENT
+FIELD = "metadata_field expected signature_def. Received: ['x']"
 BAD = [
     (request("m"), Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
     (request(version=7), Code.NOT_FOUND, "Servable not found for request: Specific(half, 7)"),
@@ -51,12 +65,21 @@ BAD = [
         "expected some of the outputs ['y'], each once. Received: ['y', 'y']",
     ),
     (request("upper", text=[1.0]), INVALID, "Expects arg[0] to be string but float is provided"),
+    (metadata_request(None), INVALID, "Missing ModelSpec"),
+    (metadata_request("half", "x"), INVALID, FIELD),
+    (metadata_request("m"), Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
+    (status_request("m"), Code.NOT_FOUND, "Could not find any versions of model m"),
+    (status_request(version=7), Code.NOT_FOUND, "Could not find version 7 of model half"),
+    (status_request(label="x"), INVALID, "Unrecognized servable version label: x"),
+    (get_model_status_pb2.GetModelStatusRequest(), INVALID, "Missing ModelSpec"),
 ]
 
 
 @pytest.mark.parametrize(("made", "code", "message"), BAD)
 def test_a_bad_request_has_the_stock_servers_status_and_one_line(client, made, code, message):
-    assert error_of(client.prediction.Predict, made) == (code, message)
+    method = made.DESCRIPTOR.name.removesuffix("Request")
+    service = client.model if method == "GetModelStatus" else client.prediction
+    assert error_of(getattr(service, method), made) == (code, message)
 
 
 def test_long_messages_are_cut(client):
@@ -74,50 +97,14 @@ def test_a_passed_deadline_is_exceeded_and_the_next_request_is_served(client):
 
 
 def test_metadata_holds_the_signatures(client):
-    made = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
-    made.model_spec.name = "half"
-    response = client.prediction.GetModelMetadata(made)
+    response = client.prediction.GetModelMetadata(metadata_request("half"))
     signatures = get_model_metadata_pb2.SignatureDefMap()
     assert response.metadata["signature_def"].Unpack(signatures)
     assert signatures.signature_def["serving_default"].inputs["x"].name == "x:0"
     assert response.model_spec.version.value == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "code", "message"),
-    [
-        (None, "signature_def", INVALID, "Missing ModelSpec"),
-        ("half", "x", INVALID, "metadata_field expected signature_def. Received: ['x']"),
-        ("m", "signature_def", Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
-    ],
-)
-def test_bad_metadata_requests(client, name, field, code, message):
-    made = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=[field])
-    if name:
-        made.model_spec.name = name
-    assert error_of(client.prediction.GetModelMetadata, made) == (code, message)
-
-
-def status_request(name="half", version=None, label=None):
-    made = get_model_status_pb2.GetModelStatusRequest()
-    made.model_spec.CopyFrom(request(name, version=version, label=label).model_spec)
-    return made
-
-
 @pytest.mark.parametrize("which", [{}, {"version": 3}])
 def test_the_status_of_a_version(client, which):
     (status,) = client.model.GetModelStatus(status_request(**which)).model_version_status
     assert (status.version, status.state, status.status.error_code) == (3, 30, 0)
-
-
-@pytest.mark.parametrize(
-    ("made", "code", "message"),
-    [
-        (status_request("m"), Code.NOT_FOUND, "Could not find any versions of model m"),
-        (status_request(version=7), Code.NOT_FOUND, "Could not find version 7 of model half"),
-        (status_request(label="x"), INVALID, "Unrecognized servable version label: x"),
-        (get_model_status_pb2.GetModelStatusRequest(), INVALID, "Missing ModelSpec"),
-    ],
-)
-def test_bad_status_requests(client, made, code, message):
-    assert error_of(client.model.GetModelStatus, made) == (code, message)
