@@ -1,26 +1,16 @@
-"""The examples in the docstrings of public names run as they stand, and the page of mechanisms."""
+"""The examples in the docstrings of public names run as they stand."""
 
 import inspect
 import re
-import runpy
 import textwrap
-from pathlib import Path
 
 import keras
 import pytest
 
 import keras_attention
 
-
-def example(thing):
-    """The code of a docstring's example, or None."""
-    found = re.search(r"Example:\n\s*```python\n(.*?)```", inspect.getdoc(thing), re.DOTALL)
-    return found and textwrap.dedent(found[1])
-
-
 PUBLIC = {name: getattr(keras_attention, name) for name in keras_attention.__all__}
 LAYERS = [n for n, t in PUBLIC.items() if inspect.isclass(t) and issubclass(t, keras.Layer)]
-DOCS = Path(__file__).parents[2] / "docs"
 FUNCTIONS = ["beam_search", "plot_attention"]
 # They are called as `Attention`, whose example is theirs.
 PLAIN = {"AdditiveAttention", "MultiplicativeAttention", "LocationAttention"}
@@ -30,8 +20,9 @@ PLAIN |= {"LocationSensitiveAttention"}
 @pytest.mark.parametrize("name", [name for name in LAYERS + FUNCTIONS if name not in PLAIN])
 def test_a_docstrings_example_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code = example(PUBLIC[name])
-    assert code, f"{name} has no example"
+    found = re.search(r"Example:\n\s*```python\n(.*?)```", inspect.getdoc(PUBLIC[name]), re.DOTALL)
+    assert found, f"{name} has no example"
+    code = textwrap.dedent(found[1])
     names = {"keras": keras, **PUBLIC}
     exec(compile(code, f"the example of {name}", "exec"), names)
     for line in code.splitlines():
@@ -48,8 +39,3 @@ def _shapes_are_as_said(line, names):
     for target, shape in zip(targets, shapes, strict=False):
         expected = tuple(int(size) for size in shape.split(",") if size.strip())
         assert tuple(eval(target, names).shape) == expected, line
-
-
-def test_the_page_of_mechanisms_holds_all_of_them():
-    page = runpy.run_path(str(DOCS / "_site" / "mechanisms.py"))["page"]()
-    assert (DOCS / "mechanisms.md").read_text() == page, "python docs/_site/mechanisms.py writes it"
