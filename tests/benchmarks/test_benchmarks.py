@@ -75,3 +75,31 @@ def test_serving_load(tmp_path, onnx_version):
     assert [row["requests"] for row in rows] == [5] * 20
     assert not any(row["errors"] or row["different"] for row in rows)
     assert sum("ready_s" in row for row in rows) == 4
+
+
+QUALITY = [
+    *("--preset", "phrasebook-en-fr", "--limit", "211", "--dev-limit", "7", "--beam-width", "2"),
+    *("--set", "encoder_units=53", "--set", "decoder_units=67", "--set", "attention_units=43"),
+    *("--set", "embedding_size=61", "--set", "readout_units=61", "--set", "validation_limit=5"),
+    *("--set", "source_vocab_size=101", "--set", "target_vocab_size=103", "--seconds", "5"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_quality_of_peers(tmp_path):
+    cases, output = ["keras-attention", "stock Keras layers"], tmp_path / "all"
+    words = ["--output", str(output), "--cases", *cases]
+    rows, _ = run(tmp_path, "quality_peers.py", *words, sizes=QUALITY)
+    assert list(rows) == cases
+    for row in rows.values():
+        assert 0.8 <= row["of ours"] <= 1.2
+        assert row["steps"] > 0
+    log = (output / cases[0] / "log.txt").read_text()
+    scored = json.loads(log.splitlines()[-1])  # by `training.evaluate`
+    row = rows[cases[0]]
+    assert [row["BLEU"], row["chrF"]] == [round(scored[key], 2) for key in ("bleu", "chrf")]
+    results = [output / case.replace(" ", "-") / "result.json" for case in cases]
+    times = [file.stat().st_mtime_ns for file in results]
+    run(tmp_path, "quality_peers.py", *words, sizes=QUALITY)  # nothing is trained again
+    assert times == [file.stat().st_mtime_ns for file in results]

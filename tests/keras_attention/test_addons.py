@@ -1,6 +1,7 @@
 """Weights of TensorFlow Addons give here what Addons computed with them.
 
-`addons_gold.json` is of Addons itself: see `addons_gold.py`.
+`addons_gold.json` is of Addons itself, 0.23.0 on TensorFlow 2.15.1: `addons_gold.py` beside it, in
+commit 07067a9a, recorded it. Addons ended in 2024.
 """
 
 import json

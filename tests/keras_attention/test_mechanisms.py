@@ -1,6 +1,5 @@
 """The mechanisms that look at places or at their own past, against NumPy loops over the queries."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -14,7 +13,6 @@ from keras_attention import (
     MonotonicAttention,
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
-    mechanisms,
 )
 from keras_attention.mechanisms.monotonic import chunkwise
 from tests.keras_attention import reference, zoo
@@ -191,11 +189,7 @@ MASKED_ALONE = ("location-sensitive", "chunks of 3")
     [
         *((name, MASKS, "float64", B, TV) for name in CASES),
         *((name, (), "float32", 1, length) for name in CASES for length in (1, 2)),
-        *(
-            (n, (m,), "float32", B, TV)
-            for n in ("location-sensitive", "chunks of 3")
-            for m in MASKS
-        ),
+        *((n, (m,), "float32", B, TV) for n in MASKED_ALONE for m in MASKS),
     ],
 )
 def test_weights_follow_the_formula_under_every_mask(
@@ -214,25 +208,6 @@ def test_weights_follow_the_formula_under_every_mask(
     result = layer(query, memory, **given, use_causal_mask=causal, return_attention_scores=True)
     assert_close(result, expected, 2e-5 if dtype == "float32" else 1e-12)
     assert not array(result[1])[~allowed].any()
-
-
-@pytest.mark.parametrize("name", mechanisms.BY_NAME)
-def test_a_mechanism_made_by_name_has_its_type_all_through(rng, name):
-    """Where the rest of a model is in another."""
-    layer = mechanisms.make(name, UNITS, dtype="float64")
-    query, value = rng.normal(size=(2, 3, DV)), rng.normal(size=(2, 5, DV))
-    layer(query, value)
-    assert {w.dtype for w in layer.weights} <= {"float64"}
-    assert keras.backend.standardize_dtype(layer(query, value).dtype) == "float64"
-
-
-def test_a_name_makes_the_layer_with_its_own_options():
-    layer = mechanisms.make("normalized_additive", 6, num_heads=3, name="mine")
-    assert isinstance(layer, AdditiveAttention)
-    assert (layer.units, layer.num_heads, layer.normalize, layer.name) == (6, 3, True, "mine")
-    layer = mechanisms.make("local_p", 6, num_heads=3, half_width=4)
-    assert (layer.half_width, layer.predictive, layer.attention.num_heads) == (4, True, 3)
-    assert isinstance(layer.attention, MultiplicativeAttention)
 
 
 @pytest.mark.parametrize("predictive", [False, True])

@@ -160,6 +160,12 @@ BAD_CALLS = {
     ],
     "layer(value)": [lambda: AttentionPooling(UNITS)([X, X])],
     "layer(features, logits, attention_weights, source_ids)": [lambda: PointerGenerator()(X)],
+    "features (B, T, dim), logits": [
+        lambda: PointerGenerator()(ones(2, 4), ones(2, 3, 7), ones(2, 3, 5), ones(2, 5)),
+        lambda: PointerGenerator()(X, ones(2, 4, 7), ones(2, 3, 5), ones(2, 5)),
+        lambda: PointerGenerator()(X, ones(2, 3, 7), ones(2, 3, 6), ones(2, 5)),
+        lambda: PointerGenerator()(X, ones(2, 3, 7), ones(2, 3, 5), ones(3, 5)),
+    ],
     "layer(outputs, attention_weights)": [lambda: losses.AttentionLoss("coverage")(X)],
     # `mask=[…]` is the habit of `keras.layers.Attention`.
     "no arguments but query, value": [lambda: AdditiveAttention(UNITS)(X, X, mask=[X > 0] * 2)],

@@ -160,15 +160,3 @@ def test_places_of_words_that_the_vocabulary_lacks(rng):
     known = np.array([[-1, 5, -1, -1, 5], [-1, -1, -1, 4, 6]], "int32")
     found = array(pointer.copied_ids(*map(ops.convert_to_tensor, (source, known)), V))
     np.testing.assert_array_equal(found, [[V, 5, V, V + 3, 5], [V, V, V, 4, 6]])
-
-
-BAD = [(0, (B, DIM)), (1, (B, T + 1, V)), (2, (B, T, S + 1)), (3, (B + 1, S)), (3, (B, T, S))]
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize(("place", "shape"), BAD)
-def test_what_does_not_fit_is_refused(rng, place, shape):
-    given = inputs(rng)
-    given[place] = np.ones(shape, given[place].dtype)
-    with pytest.raises(ValueError, match=r"PointerGenerator expected features .* Received: \("):
-        built(rng)(*given)

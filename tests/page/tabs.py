@@ -12,7 +12,7 @@ from tests.serving.page.conftest import showing
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 # Headless Chromium, driven by playwright, in `make test-page`.
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-WIDTHS = {"narrow": 390, "middle": 820, "wide": 1280}
+WIDTHS = 390, 820, 1280
 
 
 def weights_shown(tab, line):

@@ -48,7 +48,7 @@ def test_axe_finds_nothing_on_the_page_of_texts(view, scheme):
 
 
 def assert_fits(tab):
-    for width in WIDTHS.values():
+    for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
