@@ -212,13 +212,6 @@ def test_what_attends_to_all_at_once_runs_in_litert_at_every_length(rng, tmp_pat
             np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=3e-6, err_msg=name)
 
 
-@pytest.mark.slow
-@from_tensorflow
-def test_loops_are_refused_by_litert_without_operations_of_tensorflow(tmp_path):
-    with pytest.raises(Exception, match="TensorListReserve"):
-        converted(model_of("coverage", None, None), tmp_path / "model.tflite")
-
-
 @from_jax
 @pytest.mark.parametrize("name", zoo.thinned(n for n in zoo.LAYERS if n != "hoisted"))
 def test_sizes_may_be_unknown_when_jax_exports(rng, name):

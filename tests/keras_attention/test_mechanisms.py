@@ -13,6 +13,7 @@ from keras_attention import (
     MonotonicAttention,
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
+    mechanisms,
 )
 from keras_attention.mechanisms.monotonic import chunkwise
 from tests.keras_attention import reference, zoo
@@ -208,6 +209,11 @@ def test_weights_follow_the_formula_under_every_mask(
     result = layer(query, memory, **given, use_causal_mask=causal, return_attention_scores=True)
     assert_close(result, expected, 2e-5 if dtype == "float32" else 1e-12)
     assert not array(result[1])[~allowed].any()
+
+
+def test_a_name_makes_the_layer_with_its_own_options():
+    layer = mechanisms.make("local_p", 6, num_heads=3, half_width=4)
+    assert (layer.half_width, layer.predictive, layer.attention.num_heads) == (4, True, 3)
 
 
 @pytest.mark.parametrize("predictive", [False, True])

@@ -9,10 +9,10 @@ from keras_attention import AttentionRNN, CoverageAttention, State, fast_paths
 from tests.keras_attention import zoo
 from tests.keras_attention.helpers import array, assert_close, few, normal, randomize
 
-B, T, S, DIM, OUT = 2, 7, 5, 3, 4
+B, T, S, DIM, OUT = 2, 5, 7, 3, 4
 CUT = 3
 # True in each row of each half, False in both, so that a state stays somewhere.
-MASK = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 0, 1, 1, 0, 1, 0]], bool)
+MASK = np.array([[1, 0, 1, 1, 0], [1, 1, 0, 0, 1]], bool)
 WITH_STATE = ("local_m", "location_sensitive", "coverage", "monotonic", "chunkwise")
 
 

@@ -28,16 +28,23 @@ def picture(pixels):
 
 
 @contextlib.contextmanager
+def tab_at(browser, address):
+    """A fresh browser tab, and the addresses that it asked for; there may be no error."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab, asked, errors = context.new_page(), [], []
+    context.on("request", lambda request: asked.append(request.url))
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    tab.goto(address)
+    yield tab, asked
+    context.close()
+    # Chromium names each answer of an error, too.
+    assert [text for text in errors if not text.startswith("Failed to load resource")] == []
+
+
+@contextlib.contextmanager
 def tab_on(browser, settings):
-    """A fresh browser tab on the page; nothing may come from another host, and no error."""
-    with showing(settings) as page:
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        tab = context.new_page()
-        outside, errors = [], []
-        tab.on("request", lambda r: outside.append(r.url) if page.address not in r.url else None)
-        tab.on("pageerror", lambda error: errors.append(str(error)))
-        tab.goto(page.address)
+    """A tab on the page; nothing may come from another host."""
+    with showing(settings) as page, tab_at(browser, page.address) as (tab, asked):
         yield tab
-        context.close()
-        assert [url for url in outside if not url.startswith(("data:", "blob:"))] == []
-        assert errors == []
+    assert [url for url in asked if not url.startswith((page.address, "data:", "blob:"))] == []

@@ -1,6 +1,5 @@
 """The page without a server, in a real browser: from a file, and from a static host."""
 
-import contextlib
 import functools
 import http.server
 import re
@@ -12,7 +11,7 @@ from playwright.sync_api import expect
 
 from serving.page.files import write
 from serving.portable.read import LocalReader, LocalTranslator
-from tests.page.tabs import weights_shown
+from tests.page.tabs import tab_at, weights_shown
 from tests.serving.conftest import image_run, onnx_reader, onnx_translator  # noqa: F401
 from tests.serving.portable.engine.conftest import versions  # noqa: F401
 from training.data import corpus
@@ -53,20 +52,6 @@ def address(folder):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-
-
-@contextlib.contextmanager
-def tab_at(browser, address):
-    """A tab, and what it asked for; there may be no error."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    tab, asked, errors = context.new_page(), [], []
-    context.on("request", lambda request: asked.append(request.url))
-    tab.on("pageerror", lambda error: errors.append(str(error)))
-    tab.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-    tab.goto(address)
-    yield tab, asked
-    context.close()
-    assert errors == []
 
 
 def best(version, text):
@@ -112,7 +97,6 @@ def test_nothing_can_be_fetched_from_a_file(browser, one_file):
 @pytest.mark.parametrize("vectors", [True, False])
 def test_texts_are_those_of_the_local_translator(browser, one_file, versions, vectors):  # noqa: F811
     texts = corpus.load("phrasebook-en-fr", "dev", limit=40, seed=5).sources
-    context = browser.new_context()
     if not vectors:  # as where WebAssembly is switched off
         path = one_file.with_name("plain.html")
         path.write_text(
@@ -120,11 +104,9 @@ def test_texts_are_those_of_the_local_translator(browser, one_file, versions, ve
             encoding="utf-8",
         )
         one_file = path
-    tab = context.new_page()
-    tab.goto(one_file.as_uri())
-    expect(tab.locator(".sentence")).to_have_count(2)
-    found = tab.evaluate(ASK, texts)
-    context.close()
+    with tab_at(browser, one_file.as_uri()) as (tab, _):
+        expect(tab.locator(".sentence")).to_have_count(2)
+        found = tab.evaluate(ASK, texts)
     assert [each["text"] for (each,) in found] == best(versions["float32"], texts)
 
 
@@ -142,13 +124,10 @@ def test_a_folder_is_loaded_once_and_works_offline(browser, address, versions): 
 
 def test_a_model_that_does_not_come_is_an_error_and_is_asked_for_again(browser, address, folder):
     (folder / "model.bin").rename(folder / "away")
-    context = browser.new_context()
-    tab = context.new_page()
-    tab.goto(address)
-    expect(tab.locator("#status.error")).to_contain_text("cannot be loaded: status 404")
-    (folder / "away").rename(folder / "model.bin")
-    expect(tab.locator(".sentence")).to_have_count(2, timeout=20_000)
-    context.close()
+    with tab_at(browser, address) as (tab, _):
+        expect(tab.locator("#status.error")).to_contain_text("cannot be loaded: status 404")
+        (folder / "away").rename(folder / "model.bin")
+        expect(tab.locator(".sentence")).to_have_count(2, timeout=20_000)
 
 
 def test_a_text_that_is_too_long_is_refused_in_a_line(browser, one_file):

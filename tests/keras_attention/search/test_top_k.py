@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.search.arguments import _part_length, top_k
+from keras_attention.search.arguments import top_k
 from tests.keras_attention.helpers import array, normal
 
 ROWS = 7
@@ -25,8 +25,3 @@ def test_the_best_tokens_of_a_large_vocabulary(rng, size, k):
     finite = np.isfinite(values)
     np.testing.assert_array_equal(index[finite], expected[finite])
     np.testing.assert_array_equal(np.take_along_axis(x, index, axis=-1), values)
-
-
-@pytest.mark.parametrize(("size", "length"), [(8000, 80), (8001, 63), (8009, 89), (2500, 50)])
-def test_parts_of_a_vocabulary_divide_it_where_they_can(size, length):
-    assert _part_length(size) == length
