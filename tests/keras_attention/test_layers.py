@@ -41,6 +41,25 @@ def test_the_config_rebuilds_the_layer(rng, name):
     assert not again.trainable
 
 
+# Of each layer its own kernels, not those of layers in it.
+KERNELS = {"additive": 3, "general": 1, "local_p": 2, "pooling": 2, "rnn bahdanau feeding": 2}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("name", "count"), KERNELS.items())
+def test_kernels_are_regularized_and_constrained(rng, name, count):
+    regularizer = keras.regularizers.L2(0.25)
+    layer = zoo.LAYERS[name](kernel_regularizer=regularizer, kernel_constraint="non_neg")
+    layer = type(layer).from_config(layer.get_config())
+    layer(*zoo.arrays(name, rng))
+    kernels = [w for w in layer.weights if w.constraint is not None]
+    assert len(kernels) == count
+    squares = sum(0.25 * (array(w.value) ** 2).sum() for w in kernels)
+    assert_close(sum(array(x) for x in layer.losses), squares)
+    for w in kernels:
+        assert_close(w.constraint(w.value), np.maximum(array(w.value), 0))
+
+
 @pytest.mark.tensorflow
 @every_layer
 def test_a_saved_model_loads_without_custom_objects_and_gives_the_same(rng, tmp_path, name):

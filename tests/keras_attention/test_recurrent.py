@@ -10,9 +10,7 @@ from keras import ops
 from keras_attention import (
     AdditiveAttention,
     AttentionCell,
-    AttentionPooling,
     AttentionRNN,
-    LocalAttention,
     MultiplicativeAttention,
 )
 from tests.keras_attention import reference
@@ -241,35 +239,3 @@ def test_dropout_of_the_attention_differs_from_step_to_step(rng, order, feeding)
     outputs, weights = array(layer(*data(rng), training=True, return_attention_scores=True))
     assert_close(weights, np.repeat(weights[:, :1], T, 1))
     assert (np.abs(outputs - outputs[:, :1]) > 1e-3).any()
-
-
-# Kernels: of each layer that has some, how many.
-RULED = {
-    "additive": (lambda **k: AdditiveAttention(5, **k), 3),
-    "general": (lambda **k: MultiplicativeAttention("general", **k), 1),
-    "local": (lambda **k: LocalAttention(MultiplicativeAttention(), predictive=True, **k), 2),
-    "pooling": (lambda **k: AttentionPooling(5, **k), 2),
-    "rnn": (
-        lambda **k: AttentionRNN(CELLS["GRU"](), AdditiveAttention(5), units=OUT, gate=True, **k),
-        2,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", RULED)
-def test_kernels_are_regularized_and_constrained(rng, name):
-    make, count = RULED[name]
-    options = {
-        "kernel_initializer": "random_normal",
-        "kernel_regularizer": keras.regularizers.L2(0.25),
-        "kernel_constraint": "non_neg",
-    }
-    layer = type(make()).from_config(make(**options).get_config())
-    inputs = [normal(rng, B, T, DV), normal(rng, B, S, DV)][: 1 if name == "pooling" else 2]
-    layer(*inputs)
-    kernels = [w for w in layer.weights if w.constraint is not None]
-    assert len(kernels) == count
-    squares = sum(0.25 * (array(w.value) ** 2).sum() for w in kernels)
-    assert_close(sum(array(x) for x in layer.losses), squares)
-    for w in kernels:
-        assert_close(w.constraint(w.value), np.maximum(array(w.value), 0))

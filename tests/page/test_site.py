@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import re
 import threading
 
 import numpy as np
@@ -65,17 +64,13 @@ def test_a_file_translates_as_one_types_and_asks_nobody(browser, one_file, versi
         expect(tab.locator("#status")).to_contain_text("old, version 1, in this browser")
         expect(tab.locator("progress")).to_have_count(0)
         expect(tab.locator(".sentence")).to_have_count(2)
-        tab.locator("#text").fill("")
-        tab.locator("#text").press_sequentially("She sleeps.", delay=5)
+        tab.locator("#text").fill("She sleeps.")
         expect(tab.locator("#translation")).to_have_text(best(versions["float32"], ["She sleeps."]))
         expect(tab.locator("#hypotheses li")).to_have_count(2)
         tab.locator(".words").first.locator(".word").first.hover()
-        weights = weights_shown(tab, 1)
         (aligned,) = LocalTranslator(versions["float32"]).align(["She sleeps."])
-        assert len(weights) == len(aligned.attention_weights)
-        assert sum(weights) > 0
-        tab.locator("#keep").click()
-        expect(tab.locator("#history li")).to_have_count(1)
+        column = [row[0] for row in aligned.attention_weights]
+        assert weights_shown(tab, 1) == pytest.approx(column, abs=1e-3)
         assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [tab.url]
         tab.locator("#share").click()
         expect(tab.locator("#shared")).to_contain_text("link")
@@ -149,10 +144,6 @@ def test_an_image_is_read_and_the_region_lights_up(browser, onnx_reader, tmp_pat
         file = {"name": "digits.png", "mimeType": "image/png", "buffer": image}
         tab.locator("#file").set_input_files(file)
         expect(tab.locator("#said")).to_have_text(f"{wanted.text} ({wanted.score:.2f})")
-        words = tab.locator("#reading-text .word").all()
-        names = [word.get_attribute("aria-label") for word in words]
-        assert all(re.fullmatch(r"\d, (unsure, )?\d+ %", name) for name in names)
-        expect(tab.locator("#readings li")).to_have_count(2)
         tab.locator("#reading-text .word").first.hover()
         looked = np.array(wanted.attention_weights[0])
         row, column = np.unravel_index(looked.argmax(), looked.shape)
