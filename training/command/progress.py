@@ -32,17 +32,19 @@ def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
         with _shown(unit, total, *columns) as update:
             yield lambda count, **figures: update(advance=count)
         return
-    done, started = 0, time.monotonic()
-    told = started
+    done, told = 0, time.monotonic()
+    first: tuple[float, int] | None = None  # time and count, once programs are compiled
 
     def tell(count: int, **figures: float) -> None:
-        nonlocal done, told
+        nonlocal done, told, first
         done, now = done + count, time.monotonic()
-        if now - told < _EVERY or done >= total:
-            return
-        told, left = now, timedelta(seconds=round((now - started) * (total - done) / max(done, 1)))
-        more = "".join(f", {name} {float(value):.4g}" for name, value in figures.items())
-        print(f"{done:,} of {total:,} {unit}{more}, {left} left", file=sys.stderr, flush=True)
+        if first is None:
+            first = now, done
+        elif now - told >= _EVERY and first[1] < done < total:
+            told, pace = now, (now - first[0]) / (done - first[1])
+            left = timedelta(seconds=round(pace * (total - done)))
+            more = "".join(f", {name} {float(value):.4g}" for name, value in figures.items())
+            print(f"{done:,} of {total:,} {unit}{more}, {left} left", file=sys.stderr, flush=True)
 
     yield tell
 
