@@ -1,6 +1,6 @@
 """The distributions for an index: complete, installable, and out of the way of others' folders."""
 
-import email
+import importlib.metadata
 import os
 import re
 import shutil
@@ -81,14 +81,13 @@ def python(package, tmp_path_factory):
 
 
 def metadata(wheel):
-    with zipfile.ZipFile(wheel) as file:
-        (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
-        return email.message_from_bytes(file.read(name))
+    (found,) = importlib.metadata.distributions(path=[str(wheel)])
+    return found
 
 
 def required(wheel):
     """Return the packages that come without an extra."""
-    lines = metadata(wheel).get_all("Requires-Dist")
+    lines = metadata(wheel).requires
     return {re.match(r"[\w-]+", line)[0] for line in lines if "extra ==" not in line}
 
 
@@ -118,7 +117,7 @@ def test_the_sdist_is_the_repository_and_the_wheel_has_the_packages_under_their_
 
 
 def test_the_page_of_an_index_has_no_relative_links(package):
-    text = metadata(package[".whl"]).get_payload()
+    text = metadata(package[".whl"]).metadata.get_payload()
     assert "Attention, seen, the idea in pictures" in text
     assert not re.findall(r"\]\((?!https://)[^)]*\)", text)
 
@@ -150,7 +149,7 @@ def test_the_command_lists_the_scripts(package, python):
     assert (status, "\n  train " in said) == (0, True), said
     status, said = command("phrasebook", "--count", "1", "--seed", "7")
     assert (status, said.count("\n")) == (0, 1), said
-    version = metadata(package[".whl"])["Version"]
+    version = metadata(package[".whl"]).version
     assert command("--version") == (0, f"keras-attention {version}\n")
     assert command("tain") == (2, "error: tain is no command; did you mean train?\n")
     status, said = command("nothing")
