@@ -1,4 +1,3 @@
-import argparse
 import json
 
 import pytest
@@ -7,10 +6,7 @@ from sacrebleu.significance import PairedTest
 
 from lab import compare
 from lab.__main__ import main
-from tests.training.conftest import tiny_config
-from training.data import corpus
 from training.data.pair_files import Split
-from training.data.splits import Texts, load_split
 
 WORDS = ["le", "la", "un", "une", "chat", "chien", "pomme", "mange", "voit", "dort"]
 
@@ -54,15 +50,3 @@ def test_the_study_ends_in_a_verdict(tiny_run, tmp_path, monkeypatch, capsys):
     _, row = json.loads(capsys.readouterr().out.splitlines()[-1])["compared"]
     assert (row["score"], row["p"], row["verdict"]) == ("BLEU", 1, "chance may explain it")
     assert (tmp_path / "compare.csv").read_text().count("\n") == 3
-
-
-def test_sentences_of_files_are_those_that_training_left_out(tmp_path):
-    file = tmp_path / "pairs.tsv"
-    file.write_text("".join(f"word {n}\twort {n}\n" for n in range(211)))
-    config = tiny_config(f"data=tsv:{file}", "dev=0.1")
-    options = argparse.Namespace(data=None, split="dev", limit=None)
-    found, everything = compare.load(config, options), corpus.load(f"tsv:{file}", "dev")
-    assert 5 < len(found.sources) < 50
-    assert len(everything.sources) == 211
-    kept = load_split(Texts.of(config), "train")[0]
-    assert sorted([*found.sources, *kept.sources]) == sorted(everything.sources)

@@ -8,21 +8,11 @@ from lab.readings import Reading
 from training.score.links import WordWeights
 
 
-def read(weights, source, target, *settings):
-    """The links of some weights; the end is said without looking."""
-    end = np.zeros((1, weights.shape[1]))
-    sentence = WordWeights(np.concatenate([weights, end]), source, target)
-    return readings.read(sentence, Reading(*settings))
-
-
 def linked(weights, *settings):
-    """The links of some weights whose tokens are words."""
+    """The links of some weights whose tokens are words; the end is said without looking."""
     target, source = weights.shape
-    return read(weights, range(source), range(target), *settings)
-
-
-def one_hot(columns, width):
-    return np.eye(width, dtype="float32")[columns]
+    weights = np.concatenate([weights, np.zeros((1, source))])
+    return readings.read(WordWeights(weights, range(source), range(target)), Reading(*settings))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +25,8 @@ def one_hot(columns, width):
     ],
 )
 def test_a_shift_takes_the_weights_of_a_later_step_and_stops_at_the_ends(shift, expected):
-    sentence = WordWeights(one_hot([2, 0, 1, 3], 5), [0, 1, 2, 3, 4], [0, 1, 2])
+    weights = np.eye(5, dtype="float32")[[2, 0, 1, 3]]
+    sentence = WordWeights(weights, [0, 1, 2, 3, 4], [0, 1, 2])
     for method in ("argmax", "threshold"):
         assert readings.read(sentence, Reading(method, shift=shift)) == expected
 
