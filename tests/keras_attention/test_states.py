@@ -95,7 +95,7 @@ SAVED = ("coverage", "luong feeding")
 
 
 @pytest.mark.parametrize(("name", "way"), few([("local_m", "luong"), SAVED], SAVED))
-def test_two_halves_in_a_saved_model_are_the_whole(rng, untraced, tmp_path, name, way):
+def test_two_halves_in_a_saved_model_are_the_whole(rng, tmp_path, name, way):
     layer, inputs, memory = decoder(rng, name, way)
     first, second, seen = (keras.Input((None, n)) for n in (DIM, DIM, memory.shape[-1]))
     before, state, _ = layer(first, seen)
@@ -103,11 +103,9 @@ def test_two_halves_in_a_saved_model_are_the_whole(rng, untraced, tmp_path, name
     model = keras.Model([first, second, seen], [before, after, last])
     model.save(tmp_path / "model.keras")
     model = keras.models.load_model(tmp_path / "model.keras")
-    before, after, *last = keras.tree.flatten(
-        model.predict([inputs[:, :CUT], inputs[:, CUT:], memory], verbose=0)
-    )
+    before, after, *last = keras.tree.flatten(model([inputs[:, :CUT], inputs[:, CUT:], memory]))
     outputs, end, _ = array(layer(inputs, memory))
-    assert_close(np.concatenate([before, after], 1), outputs)
+    assert_close(np.concatenate(array([before, after]), 1), outputs)
     assert_close(last, keras.tree.flatten(end))
 
 
@@ -120,7 +118,7 @@ def fed(rng):
     return layer, normal(rng, B, T, DIM), normal(rng, B, S, 6)
 
 
-def test_a_state_goes_in_and_out_of_a_model_of_one_step(rng, untraced):
+def test_a_state_goes_in_and_out_of_a_model_of_one_step(rng):
     """The inference model of the tutorials: the state comes in by inputs of its own."""
     layer, inputs, memory = fed(rng)
     layer.return_state = True
@@ -130,8 +128,8 @@ def test_a_state_goes_in_and_out_of_a_model_of_one_step(rng, untraced):
     model = keras.Model([token, seen, *keras.tree.flatten(state)], [output, last])
     now, steps = [np.zeros((B, size), "float32") for size in (6, S, OUT)], []
     for t in range(T):
-        found = model.predict([inputs[:, t : t + 1], memory, *now], verbose=0)
-        step, *now = keras.tree.flatten(found)
+        found = model([inputs[:, t : t + 1], memory, *now])
+        step, *now = array(keras.tree.flatten(found))
         steps.append(step)
     assert_close(np.concatenate(steps, 1), array(layer(inputs, memory)[0]))
 
