@@ -7,7 +7,6 @@ forgotten.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import io
 import json
 import math
@@ -159,7 +158,7 @@ async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer
     translations = await translator.translate([piece for piece, _ in pieces])
     return {
         "sentences": [
-            {"source": source, "gap": gap, **dataclasses.asdict(translation)}
+            {"source": source, "gap": gap, **asdict(translation)}
             for (source, gap), translation in zip(pieces, translations, strict=True)
         ]
     }
@@ -194,13 +193,10 @@ async def look(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
 
 async def read(reader: AsyncReader, contents: bytes) -> Answer:
     """Read an image: its text, the probability and the place of each token, and other texts."""
-    try:
-        regions, others = await asyncio.gather(
-            if_served(reader.regions([contents])), if_served(reader.nbest([contents]))
-        )
-        (reading,) = regions or await reader.read([contents])
-    except ValueError as error:
-        raise BadRequestError(str(error)) from None
+    regions, others = await asyncio.gather(
+        if_served(reader.regions([contents])), if_served(reader.nbest([contents]))
+    )
+    (reading,) = regions or await reader.read([contents])
     assert not isinstance(reading, Exception)  # it is raised unless `keep_errors`
     (hypotheses,) = others or [[]]
     assert not isinstance(hypotheses, Exception)

@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from serving.savedmodel.status import StatusError
 from serving.server.tensors import Limits, check_shapes, read_tensors, to_proto
 from tests.attack.conftest import FLOAT, tensor_request
-from tests.serving.conftest import add_version, error_of, free_port, in_flight, serving, two_models
+from tests.serving.conftest import add_version, error_of, in_flight, serving, two_models
 from tests.serving.test_rest import ask
 from tests.serving.test_versions import eventually, request, states
 
@@ -42,7 +42,7 @@ BAD = {
 def server(saved, tmp_path_factory):
     flags = ["--max_request_rows=1000", "--max_request_bytes=1000000", "--max_waiting_requests=10"]
     flags += [f"--model_config_file={two_models(saved, tmp_path_factory.mktemp('bounds'))}"]
-    with serving(*flags, f"--rest_api_port={free_port()}") as server:
+    with serving(*flags, rest=True) as server:
         yield server
 
 
@@ -135,9 +135,8 @@ def test_too_many_requests_are_refused_and_those_that_are_left_are_not_run(serve
 
 def test_a_run_ends_at_the_deadline_or_at_the_limit_of_all(endless, tmp_path, stubs):
     add_version(endless, tmp_path / "endless", 1)
-    flags = ["--model_name=endless", f"--model_base_path={tmp_path / 'endless'}"]
-    flags += ["--max_request_seconds=3", "--enable_batching", f"--rest_api_port={free_port()}"]
-    with serving(*flags) as server:
+    flags = "--max_request_seconds=3", "--enable_batching"
+    with serving(*flags, base=tmp_path / "endless", rest=True) as server:
         predict = stubs(f"localhost:{server.port}").prediction.Predict
         for timeout in (1, None):
             code, _ = error_of(predict, request("endless", "count"), timeout)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from serving.batch.job import BatchJob, answer_input, load_model, start
 from serving.export.version import export
-from tests.serving.conftest import free_port, models_config, serving
+from tests.serving.conftest import models_config, serving
 from training.runs.run import load_run
 
 FORMS = ("savedmodel", "onnx")
@@ -43,8 +43,7 @@ def served(runs, folder, **options):
     }
     bases = {path.parent.name: path.parent for path in versions.values()}
     config = models_config(folder / "models.config", bases)
-    flags = f"--model_config_file={config}", f"--rest_api_port={free_port()}"
-    with serving(*flags) as server:
+    with serving(f"--model_config_file={config}", rest=True) as server:
         yield server, versions
 
 

@@ -90,9 +90,16 @@ class Client:
 
 
 @contextlib.contextmanager
-def serving(*flags, no_start=False):
-    """An in-process server with these flags, on ports of its own, for requests of many rows."""
+def serving(*flags, base=None, rest=False, no_start=False):
+    """An in-process server with these flags, on ports of its own, for requests of many rows.
+
+    It serves the model of a base path, by its name; `rest` is whether over REST, too.
+    """
     usual = ["--port=0", "--max_request_rows=1000000"]
+    if base:
+        usual += [f"--model_name={base.name}", f"--model_base_path={base}"]
+    if rest:
+        usual.append(f"--rest_api_port={free_port()}")
     server = ModelServer(build_parser().parse_args([*usual, *map(str, flags)]))
     try:
         if not no_start:
@@ -107,7 +114,7 @@ def shared_server(saved, tmp_path_factory):
     """A server of the translator (versions 1), which tests leave as it is."""
     root = tmp_path_factory.mktemp("shared")
     add_version(saved / "upper", root / "upper", 1)
-    with serving("--model_name=upper", f"--model_base_path={root / 'upper'}") as server:
+    with serving(base=root / "upper") as server:
         yield server
 
 
@@ -124,10 +131,11 @@ def stubs():
         yield make
 
 
-def models_config(path, bases):
+def models_config(path, bases, policy="latest {}"):
     """Write the configuration file of models, whose base paths are by name; return it."""
     entries = [
-        f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow" }}'
+        f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow" '
+        f"model_version_policy {{ {policy} }} }}"
         for name, base in bases.items()
     ]
     path.write_text(f"model_config_list {{ {' '.join(entries)} }}")
@@ -145,9 +153,7 @@ def two_models(saved, root):
 def protocol_server(saved, tmp_path_factory):
     """A server of half (version 3) and upper (version 1), over gRPC and REST, with metrics."""
     root = tmp_path_factory.mktemp("protocol")
-    with serving(
-        f"--model_config_file={two_models(saved, root)}", f"--rest_api_port={free_port()}"
-    ) as server:
+    with serving(f"--model_config_file={two_models(saved, root)}", rest=True) as server:
         yield server
 
 

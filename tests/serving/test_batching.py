@@ -144,8 +144,8 @@ def test_a_server_with_batching_answers_many_clients(base, tmp_path, stubs):
         "max_batch_size { value: 4 } batch_timeout_micros { value: 2000 } "
         "max_enqueued_batches { value: 100 }"
     )
-    flags = ["--model_name=upper", f"--model_base_path={base}", "--enable_batching"]
-    with serving(*flags, f"--batching_parameters_file={parameters}") as server:
+    flags = "--enable_batching", f"--batching_parameters_file={parameters}"
+    with serving(*flags, base=base) as server:
         client = stubs(f"localhost:{server.port}")
         texts = [f"text {n}" for n in range(50)]
         calls = [client.prediction.Predict.future(request(text=text), timeout=60) for text in texts]

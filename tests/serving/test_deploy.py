@@ -13,7 +13,7 @@ import yaml
 from envoy.config.bootstrap.v3 import bootstrap_pb2
 from google.protobuf import json_format
 
-from tests.serving.conftest import add_version, free_port, serving
+from tests.serving.conftest import add_version, serving
 from tests.serving.test_versions import request
 from tests.training.test_deploy import assert_restricted
 
@@ -33,12 +33,9 @@ def test_the_deployments_configuration_is_what_the_server_takes(saved, tmp_path,
     add_version(saved / "upper", tmp_path / "en-fr", 1)
     models = tmp_path / "models.config"
     models.write_text((DEPLOY / "models.config").read_text().replace("/models/", f"{tmp_path}/"))
-    with serving(
-        f"--model_config_file={models}",
-        f"--rest_api_port={free_port()}",
-        "--enable_batching=true",
-        f"--batching_parameters_file={DEPLOY / 'batching.config'}",
-    ) as server:
+    flags = f"--model_config_file={models}", "--enable_batching=true"
+    parameters = f"--batching_parameters_file={DEPLOY / 'batching.config'}"
+    with serving(*flags, parameters, rest=True) as server:
         client = stubs(f"localhost:{server.port}")
         made = request("en-fr")
         assert client.prediction.Predict(made).outputs["translation"].string_val == [b"ONE"]

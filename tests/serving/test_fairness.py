@@ -17,7 +17,7 @@ from serving.server.calls import Batcher, Call, Metrics, _Line
 from serving.server.onnx_model import OnnxModel
 from serving.server.settings import METRICS, Batching
 from tests.attack.conftest import tensor_request
-from tests.serving.conftest import add_version, free_port, in_flight, serving
+from tests.serving.conftest import add_version, in_flight, serving
 from tests.serving.test_rest import ask
 from tests.serving.test_versions import eventually, request
 
@@ -49,8 +49,7 @@ def held(monkeypatch):
 @pytest.mark.parametrize("text", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("flag", ["", "--enable_batching"])
 def test_short_requests_do_not_wait_for_64_heavy_ones(base, stubs, held, flag, text):
-    flags = ["--model_name=upper", f"--model_base_path={base}", *filter(None, [flag])]
-    with serving(*flags, f"--rest_api_port={free_port()}") as server:
+    with serving(*filter(None, [flag]), base=base, rest=True) as server:
         gate, calls = held(server)
         heavy, short = (stubs(f"localhost:{server.port}").prediction for _ in range(2))
         made = tensor_request(dims=[2], string_val=[text, text])
@@ -69,9 +68,7 @@ def test_short_requests_do_not_wait_for_64_heavy_ones(base, stubs, held, flag, t
 
 
 def test_heavy_requests_that_were_left_are_not_waited_for(base, stubs, held):
-    with serving(
-        *("--model_name=upper", f"--model_base_path={base}", f"--rest_api_port={free_port()}")
-    ) as server:
+    with serving(base=base, rest=True) as server:
         gate, calls = held(server)
         connection = http.client.HTTPConnection("127.0.0.1", server.rest_port)
         body = json.dumps({"instances": [SIZES["of many words"].decode()]})

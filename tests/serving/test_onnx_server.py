@@ -14,7 +14,7 @@ from serving.server.calls import Call
 from serving.server.models import load
 from serving.server.onnx_model import OnnxModel
 from tests.attack.conftest import tensor_request
-from tests.serving.conftest import add_version, error_of, free_port, models_config, serving
+from tests.serving.conftest import add_version, error_of, models_config, serving
 from tests.serving.test_versions import served, states
 from training.sources.image import digits
 
@@ -34,7 +34,7 @@ def models(onnx_translator, saved, tmp_path_factory):
 def server(models):
     bases = {form: models / form for form in ("onnx", "savedmodel")}
     config = models_config(models / "models.config", bases)
-    with serving(f"--model_config_file={config}", f"--rest_api_port={free_port()}") as server:
+    with serving(f"--model_config_file={config}") as server:
         yield server
 
 
@@ -158,8 +158,7 @@ def watched(models, tmp_path_factory):
     """A server of a base path with a good version 1, and the path."""
     base = tmp_path_factory.mktemp("damage") / "onnx"
     add_version(models / "onnx" / "1", base, 1)
-    flags = ["--model_name=onnx", f"--model_base_path={base}", "--file_system_poll_wait_seconds=0"]
-    with serving(*flags) as server:
+    with serving("--file_system_poll_wait_seconds=0", base=base) as server:
         yield server, base
 
 

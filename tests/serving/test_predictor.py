@@ -32,7 +32,7 @@ def models(event_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def event_server(models):
-    with serving("--model_name=visits", f"--model_base_path={models / 'visits'}") as server:
+    with serving(base=models / "visits") as server:
         yield f"localhost:{server.port}"
 
 

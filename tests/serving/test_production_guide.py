@@ -21,11 +21,6 @@ def blocks(kind=""):
     return [block for its, block in received if its == kind]
 
 
-def answers(server, word, **which):
-    with Translator(f"localhost:{server.port}", "en-fr", **which) as translator:
-        return translator.translate([word])[0].text
-
-
 def test_the_autoscaler_is_the_one_of_the_manifest():
     (shown,) = map(yaml.safe_load, blocks("yaml"))
     documents = yaml.safe_load_all((ROOT / "serving/deploy/kubernetes.yaml").read_text())
@@ -41,10 +36,11 @@ def test_a_certificate_made_as_it_says_encrypts(base, tmp_path, monkeypatch):
     (write,) = blocks("python")
     exec(compile(write, "production.md", "exec"), {})
     assert Path("ssl.config").stat().st_mode & 0o077 == 0
-    with serving(
-        f"--model_base_path={base}", "--model_name=en-fr", "--ssl_config_file=ssl.config"
-    ) as server:
-        assert answers(server, "one", tls=Tls("server.pem")) == "ONE"
+    with (
+        serving("--ssl_config_file=ssl.config", base=base) as server,
+        Translator(f"localhost:{server.port}", "upper", tls=Tls("server.pem")) as translator,
+    ):
+        assert translator.translate(["one"])[0].text == "ONE"
 
 
 def test_the_canarys_files_are_the_stock_servers():

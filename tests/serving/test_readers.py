@@ -18,7 +18,7 @@ from serving.check.version import check_version
 from serving.client.clients import AsyncReader, Reader
 from serving.export.version import export
 from serving.portable.read import LocalReader
-from tests.serving.conftest import error_of, free_port, serving
+from tests.serving.conftest import error_of, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate
 from training.decode.settings import SearchSettings
@@ -35,15 +35,9 @@ def models(image_run, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def image_server(models):
-    flags = ("--model_name=digits", f"--model_base_path={models / 'digits'}")
-    with serving(*flags, f"--rest_api_port={free_port()}") as server:
-        yield server
-
-
-@pytest.fixture
-def image_target(image_server):
-    return f"localhost:{image_server.port}"
+def image_target(models):
+    with serving(base=models / "digits") as server:
+        yield f"localhost:{server.port}"
 
 
 def pictures(count=3):

@@ -11,7 +11,7 @@ import pytest
 
 from serving.server.settings import METRICS, build_parser
 from tests.attack.conftest import tensor_request
-from tests.serving.conftest import free_port, serving
+from tests.serving.conftest import serving
 
 
 def ask(port, path, body=None, method=None):
@@ -155,11 +155,11 @@ def test_requests_are_counted_as_prometheus_text(rest):
 
 
 def test_metrics_are_where_their_configuration_says(base, tmp_path):
-    monitoring, flags = tmp_path / "monitoring", ["--model_name=m", f"--model_base_path={base}"]
-    flags += [f"--monitoring_config_file={monitoring}"]
+    monitoring = tmp_path / "monitoring"
     for text, found in (('enable: true path: "/m/x"', {"/m/x"}), ("", set())):
         monitoring.write_text(f"prometheus_config {{ {text} }}")
-        with serving(*flags, f"--rest_api_port={free_port()}") as server:
+        flag = f"--monitoring_config_file={monitoring}"
+        with serving(flag, base=base, rest=True) as server:
             paths = {path for path in (METRICS, "/m/x") if ask(server.rest_port, path)[0] == 200}
             assert paths == found
 
@@ -178,8 +178,8 @@ def preflight(server, origin):
 def test_pages_of_named_origins_may_ask(base, protocol_server):
     origin = "https://pages.example"
     assert preflight(protocol_server, origin) == (405, None)
-    flags = ["--model_name=m", f"--model_base_path={base}", f"--rest_api_port={free_port()}"]
-    with serving(*flags, f"--rest_api_cors_origins=http://a:80,{origin}") as server:
+    flag = f"--rest_api_cors_origins=http://a:80,{origin}"
+    with serving(flag, base=base, rest=True) as server:
         assert preflight(server, origin) == (200, origin)
         assert preflight(server, "https://other.example") == (400, None)
     with pytest.raises(SystemExit):

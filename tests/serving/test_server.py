@@ -133,10 +133,10 @@ def test_an_interruption_of_the_imports_is_one_line(tmp_path, moment):
 
 
 def test_a_start_waits_for_the_first_version(saved, tmp_path):
-    base = tmp_path / "late"
+    base = tmp_path / "upper"
     threading.Timer(0.3, add_version, (saved / "upper", base, 1)).start()
     with (
-        serving(f"--model_base_path={base}", "--model_name=upper") as server,
+        serving(base=base) as server,
         Translator(f"localhost:{server.port}", "upper") as translator,
     ):
         assert translator.translate(["one"])[0].text == "ONE"
@@ -159,8 +159,7 @@ def tls(base, tmp_path, certificates):
     @contextlib.contextmanager
     def start(verify=False):
         path = ssl_config(tmp_path / "ssl.config", certificates, verify)
-        flags = [f"--model_base_path={base}", "--model_name=upper", f"--ssl_config_file={path}"]
-        with serving(*flags) as server:
+        with serving(f"--ssl_config_file={path}", base=base) as server:
             yield f"localhost:{server.port}"
 
     return start

@@ -21,7 +21,7 @@ from serving.savedmodel.status import StatusError
 from serving.server.models import Model, find_versions
 from serving.server.settings import read_models
 from tests.serving import test_protocol
-from tests.serving.conftest import add_version, error_of, serving
+from tests.serving.conftest import add_version, error_of, models_config, serving
 
 Code = grpc.StatusCode
 
@@ -57,8 +57,7 @@ def polling(stubs):
 
     @contextlib.contextmanager
     def start(base, seconds=0.05):
-        flags = "--model_name=upper", "--file_system_poll_wait_seconds=0"
-        with serving(f"--model_base_path={base}", *flags) as server:
+        with serving("--file_system_poll_wait_seconds=0", base=base) as server:
             server._every(seconds, server.models.scan)
             yield stubs(f"localhost:{server.port}")
 
@@ -137,7 +136,7 @@ def test_a_start_with_versions_that_all_fail_is_an_error(base):
     next((base / "1" / "variables").glob("variables.data-*")).write_bytes(b"abc")
     with (
         pytest.raises(StatusError, match=r"1 servable\(s\) did not become available: .*version: 1"),
-        serving(f"--model_base_path={base}"),
+        serving(base=base),
     ):
         pass
 
@@ -163,8 +162,8 @@ def test_a_saved_model_whose_file_has_changed_is_refused(base):
 
 
 def test_a_base_path_without_versions_is_said_once_and_why(saved, tmp_path, caplog):
-    base = tmp_path / "models"
-    with serving("--model_name=upper", f"--model_base_path={base}", no_start=True) as server:
+    base = tmp_path / "upper"
+    with serving(base=base, no_start=True) as server:
         said = [
             (lambda: None, "No such file"),
             (base.mkdir, "holds no directory with a number"),
@@ -199,26 +198,16 @@ def test_a_bad_directory_is_that_versions_failure(base, saved, polling):
 # Configuration
 
 
-def config(*models):
-    """ModelServerConfig of (name, base path, policy) tuples, as text."""
-    entries = [
-        f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow" '
-        f"model_version_policy {{ {policy} }} }}"
-        for name, base, policy in models
-    ]
-    return "model_config_list { " + " ".join(entries) + " }"
-
-
 def test_the_policy_says_how_many_versions_are_served(base, saved, tmp_path, stubs):
     add_version(saved / "upper2", base, 2)
-    path = tmp_path / "models.config"
+    path, bases = tmp_path / "models.config", {"upper": base}
 
     def configured(policy):
-        path.write_text(config(("upper", base, policy)))
+        models_config(path, bases, policy)
         server.models.configure(server._configs())
         return served(client), states(client)
 
-    path.write_text(config(("upper", base, "latest { num_versions: 5 }")))
+    models_config(path, bases, "latest { num_versions: 5 }")
     both = {1: "AVAILABLE", 2: "AVAILABLE"}
     with serving(f"--model_config_file={path}") as server:
         client = stubs(f"localhost:{server.port}")
@@ -257,14 +246,13 @@ def test_a_bad_configuration_is_refused_in_one_line(tmp_path, text, message):
 
 def test_the_configuration_file_is_read_again(base, saved, tmp_path, stubs, monkeypatch):
     add_version(saved / "half", tmp_path / "half", 5)
-    path = tmp_path / "models.config"
-    upper, half = ("upper", base, "latest {}"), ("half", tmp_path / "half", "latest {}")
-    path.write_text(config(upper))
+    upper, half = {"upper": base}, {"half": tmp_path / "half"}
+    path = models_config(tmp_path / "models.config", upper)
     flags = [f"--model_config_file={path}", "--model_config_file_poll_wait_seconds=1"]
     with serving(*flags) as server:
         client = stubs(f"localhost:{server.port}")
         with traffic(client):
-            path.write_text(config(upper, half))
+            models_config(path, upper | half)
             eventually(lambda: server.models.has("half"))
             eventually(server.models._models["half"].available)
             assert states(client, "half") == {5: "AVAILABLE"}
@@ -273,19 +261,20 @@ def test_the_configuration_file_is_read_again(base, saved, tmp_path, stubs, monk
             patch.setattr(Model, "__setattr__", lambda _, *value: written.append(value))
             server.models.configure(server._configs())
         assert ("config", None) not in written
-        path.write_text(config(half))
+        models_config(path, half)
         eventually(lambda: not server.models._models["upper"].versions)
         assert error_of(client.prediction.Predict, request()) == (
             Code.NOT_FOUND,
             "Servable not found for request: Latest(upper)",
         )
-        (tmp_path / "aside").write_text(config(upper).replace(str(base), "/a\\000b"))
-        (tmp_path / "aside").replace(path)  # what no path can have is not the last that is read
+        aside = models_config(tmp_path / "aside", {"upper": "/a\\000b"})
+        aside.replace(path)  # what no path can have is not the last that is read
         time.sleep(1.5)
-        path.write_text(config(upper, half))
+        models_config(path, upper | half)
         eventually(server.models._models["upper"].available)
-        for text in ("nonsense", config(("upper", tmp_path / "half", "latest {}"))):
-            path.write_text(text)  # a base path cannot change
+        other = models_config(tmp_path / "other", {"upper": tmp_path / "half"}).read_text()
+        for text in ("nonsense", other):  # a base path cannot change
+            path.write_text(text)
             with pytest.raises(StatusError):
                 server.models.configure(server._configs())
             assert states(client) == {1: "AVAILABLE"}

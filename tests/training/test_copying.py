@@ -195,9 +195,10 @@ def test_a_served_model_copies(copying_run, tmp_path):
     pairs = names_task(np.random.default_rng(4), 20)
     sources = [source for source, _ in pairs]
     expected = make_translator([copying_run], SearchSettings(beam_width=3))(sources)
-    base = tmp_path / "names"
-    flags = ["--model_name=names", f"--model_base_path={base}"]
-    with serving(*flags) as server, Translator(f"localhost:{server.port}", "names") as client:
+    with (
+        serving(base=tmp_path / "names") as server,
+        Translator(f"localhost:{server.port}", "names") as client,
+    ):
         assert [found.text for found in client.translate(sources)] == expected
         found = client.align(sources[:1])[0]
         assert set(found.target_tokens) - {"▁à", "▁donne", "▁poires", "."} <= set(

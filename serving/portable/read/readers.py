@@ -40,11 +40,6 @@ class LocalReader(LocalSearch):
 
     task, main = "read", "reader"
 
-    @property
-    def _size(self) -> tuple[int, int, int]:
-        source = self.manifest["source"]
-        return source["height"], source["width"], source["channels"]
-
     def signatures(self) -> Signatures:
         """See the base class."""
         height, width = self.manifest["source"]["regions"]
@@ -102,8 +97,9 @@ class LocalReader(LocalSearch):
     def _pixels(self, number: int, image: Any, keep: bool) -> np.ndarray | InvalidRequestError:
         """Return the pixels of an image, or with `keep` the error where it cannot be read."""
         contents = image_file(image)
+        size = [self.manifest["source"][name] for name in ("height", "width", "channels")]
         try:
-            return read_image(contents, *self._size)
+            return read_image(contents, *size)
         except ValueError as reason:
             name = f" ({image})" if isinstance(image, str | Path) else ""
             error = InvalidRequestError(f"image {number + 1}{name} {reason}")
