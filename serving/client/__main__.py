@@ -16,6 +16,7 @@ from serving.client.options import Parser, ended, file_to_write, numbered, opene
 
 FORMATS = ("sherpa", "kaldi", "mfa", "json", "tsv")
 VOICES = ("vits", "kokoro", "melo", "matcha")
+Row = tuple[Any, dict[str, Any], str]  # an answer, its fields as JSON, and its lines
 
 if TYPE_CHECKING:
     from serving.client.clients import Translator
@@ -93,19 +94,27 @@ def _ask(arguments: argparse.Namespace) -> int:
         from serving.portable.read.lexicon import write_lexicon
 
         return write_lexicon(arguments)
-    show = next((_SHOWN[name] for name in _SHOWN if getattr(arguments, name)), _show_translations)
+    rows = next((_ROWS[name] for name in _ROWS if getattr(arguments, name)), _translations)
     given = arguments.texts or arguments.metadata
-    several, start = iter([arguments.texts]) if given else _lines(), 0
+    several, number = iter([arguments.texts]) if given else _lines(), 0
     first = next(several, None)
     if first is None:
         raise ValueError("no text: give it as arguments or on standard input")
     if arguments.png:  # the names of pictures say how many there are
         first += itertools.chain.from_iterable(several)
     with opened_model(arguments, "Translator") as translator:
+        if arguments.metadata:
+            print_json(**asdict(translator.metadata()))
+            return 0
         for texts in itertools.chain([first], several):
-            show(translator, arguments, texts, start)
+            for answer, fields, lines in rows(translator, arguments, texts):
+                number += 1
+                if arguments.json:
+                    print_json(**fields)
+                else:
+                    print(lines)
+                _warn(number, answer)
             sys.stdout.flush()
-            start += len(texts)
     return 0
 
 
@@ -132,82 +141,62 @@ def _text(line: bytes, number: int) -> str:
     return text.removesuffix("\r")
 
 
-def _show_translations(
-    translator: Translator, arguments: Any, texts: list[str], start: int
-) -> None:
-    for number, answer in enumerate(translator.translate(texts, arguments.split)):
-        if arguments.json:
-            fields = asdict(answer)
-            for name in ("words", "word_probabilities", "unknown"):
-                if not fields[name]:
-                    del fields[name]
-            print_json(source=texts[number], translation=fields.pop("text"), **fields)
-        else:
-            # A text of several lines keeps them.
-            lines = answer.text.split("\n") if "\n" in texts[number] else [answer.text]
-            text = "\n".join(map(printable, lines))
-            print(f"{answer.score:.4f}\t{text}" if arguments.scores else text)
-        _warn(start + number + 1, answer)
+def _translations(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[Row]:
+    for text, answer in zip(texts, translator.translate(texts, arguments.split), strict=True):
+        fields = {"source": text, "translation": answer.text, **asdict(answer)}
+        del fields["text"]
+        for name in ("words", "word_probabilities", "unknown"):
+            if not fields[name]:
+                del fields[name]
+        # A text of several lines keeps them.
+        lines = answer.text.split("\n") if "\n" in text else [answer.text]
+        shown = "\n".join(map(printable, lines))
+        yield answer, fields, f"{answer.score:.4f}\t{shown}" if arguments.scores else shown
 
 
-def _show_nbest(translator: Translator, arguments: Any, texts: list[str], start: int) -> None:
-    for number, (text, hypotheses) in enumerate(zip(texts, translator.nbest(texts), strict=True)):
+def _nbest(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[Row]:
+    for text, hypotheses in zip(texts, translator.nbest(texts), strict=True):
         if len(hypotheses) < arguments.nbest:
             raise ValueError(
                 f"--nbest expected at most {len(hypotheses)}, which the model was exported with. "
                 f"Received: {arguments.nbest}"
             )
-        hypotheses = hypotheses[: arguments.nbest]
-        if arguments.json:
-            told = {x: y for x in ("truncated", "unknown") if (y := getattr(hypotheses[0], x))}
-            found = [{"text": each.text, "score": each.score} for each in hypotheses]
-            print_json(source=text, hypotheses=found, **told)
-        else:
-            print(printable(text))
-            for hypothesis in hypotheses:
-                print(f"{hypothesis.score:9.4f}  {printable(hypothesis.text)}")
-        _warn(start + number + 1, hypotheses[0])
+        best, *_ = hypotheses = hypotheses[: arguments.nbest]
+        told = {x: y for x in ("truncated", "unknown") if (y := getattr(best, x))}
+        found = [{"text": each.text, "score": each.score} for each in hypotheses]
+        lines = [f"{each.score:9.4f}  {printable(each.text)}" for each in hypotheses]
+        fields = {"source": text, "hypotheses": found, **told}
+        yield best, fields, "\n".join([printable(text), *lines])
 
 
-def _show_alignments(translator: Translator, arguments: Any, texts: list[str], start: int) -> None:
+def _alignments(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[Row]:
     from serving.client.drawing import draw_alignment, plot_attention
 
-    for number, alignment in enumerate(translator.align(texts)):
-        if arguments.json:
-            print_json(source=texts[number], **asdict(alignment))
-        else:
-            print(f"{printable(alignment.translation)}\n{draw_alignment(alignment)}\n")
-        _warn(start + number + 1, alignment)
-        if arguments.png and alignment.target_tokens:
-            tokens = alignment.source_tokens, alignment.target_tokens
+    for number, (text, answer) in enumerate(zip(texts, translator.align(texts), strict=True)):
+        if arguments.png and answer.target_tokens:
+            tokens = answer.source_tokens, answer.target_tokens
             plot_attention(
                 *([printable(token) for token in side] for side in tokens),
-                alignment.attention_weights,
+                answer.attention_weights,
                 path=numbered(arguments.png, number, len(texts)),
             )
+        lines = f"{printable(answer.translation)}\n{draw_alignment(answer)}\n"
+        yield answer, {"source": text, **asdict(answer)}, lines
 
 
-def _show_scores(translator: Translator, arguments: Any, texts: list[str], start: int) -> None:
+def _scores(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[Row]:
     pairs = [text.split("\t") for text in texts]
     if wrong := [text for text, pair in zip(texts, pairs, strict=True) if len(pair) != 2]:
         raise ValueError(f"--score expected TEXT<TAB>TRANSLATION. Received: {wrong[0]}")
-    sources, targets = zip(*pairs, strict=True)
-    for number, score in enumerate(translator.score(sources, targets)):
-        if arguments.json:
-            print_json(source=sources[number], translation=targets[number], **asdict(score))
-        else:
-            tokens = zip(map(printable, score.tokens), score.log_probs, strict=True)
-            numbers = " ".join(f"{token} {log_prob:.3f}" for token, log_prob in tokens)
-            print(f"{score.score:.4f}\t{numbers}")
-        _warn(start + number + 1, score)
+    answers = translator.score(*zip(*pairs, strict=True))
+    for (source, target), answer in zip(pairs, answers, strict=True):
+        tokens = zip(map(printable, answer.tokens), answer.log_probs, strict=True)
+        numbers = " ".join(f"{token} {log_prob:.3f}" for token, log_prob in tokens)
+        fields = {"source": source, "translation": target, **asdict(answer)}
+        yield answer, fields, f"{answer.score:.4f}\t{numbers}"
 
 
-_SHOWN = {
-    "nbest": _show_nbest,
-    "align": _show_alignments,
-    "score": _show_scores,
-    "metadata": lambda translator, *_: print_json(**asdict(translator.metadata())),
-}
+_ROWS = {"nbest": _nbest, "align": _alignments, "score": _scores}
 
 
 def _warn(number: int, answer: Any) -> None:
