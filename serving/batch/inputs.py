@@ -122,21 +122,19 @@ class Texts(InputKind):
     def items(self, files: Sequence[Path]) -> Iterator[Item]:
         """Yield the lines of a file, without their ends and a byte-order mark."""
         (path,), mark = files, codecs.BOM_UTF8
-        read = self._object if path.name.removesuffix(".gz").endswith(".jsonl") else self._line
+        is_json = path.name.removesuffix(".gz").endswith(".jsonl")
         with open_file(path, "rb", path.suffix == ".gz") as file:
             try:
                 for line in file:
                     try:
-                        yield read(line.removeprefix(mark).rstrip(b"\r\n").decode("utf-8"))
+                        text = line.removeprefix(mark).rstrip(b"\r\n").decode("utf-8")
                     except UnicodeDecodeError as error:
                         yield Item(error=f"not UTF-8: {error.reason} at byte {error.start}")
+                    else:
+                        yield self._object(text) if is_json else Item(text, len(text))
                     mark = b""
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise UserError(f"{path} cannot be read: {error}") from None
-
-    @staticmethod
-    def _line(text: str) -> Item:
-        return Item(text, len(text))
 
     def _object(self, line: str) -> Item:
         try:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
@@ -42,7 +41,7 @@ class BatchJob:
     batch_size: int = 64
 
 
-@dataclass(frozen=True)
+@dataclass
 class Done:
     """A worker's report on an input; `were_there` is 1 where the output was there already.
 
@@ -85,9 +84,9 @@ def answer_input(job: BatchJob, model: Answers, files: Sequence[Path]) -> Done:
     with `probability`. An item that cannot be read has `error` in their place.
     """
     final = target(files[0], job.output)
-    if final.exists():
-        return Done(were_there=1)
-    counts = Counter[str]()
+    done = Done(were_there=int(final.exists()))
+    if done.were_there:
+        return done
     with (
         replacing(final, _aside_of(final)) as aside,
         open_file(aside, "wb", final.suffix == ".gz") as written,
@@ -96,11 +95,13 @@ def answer_input(job: BatchJob, model: Answers, files: Sequence[Path]) -> Done:
             record = item.record | ({"error": item.error} if item.error else {})
             text = json.dumps(record, ensure_ascii=False)
             written.write(text.encode("utf-8", "replace") + b"\n")
-            counts.update(["lines", *(name for name in ("error", *_IF_SO) if record.get(name))])
-    notes = "\n".join(job.kind.notes)
+            done.lines += 1
+            done.bad += "error" in record
+            done.truncated += "truncated" in record
+            done.unknown += "unknown" in record
+    done.notes = "\n".join(job.kind.notes)
     job.kind.notes.clear()
-    told = counts["lines"], counts["error"], counts["truncated"], counts["unknown"]
-    return Done(*told, notes=notes)
+    return done
 
 
 def _aside_of(final: Path) -> Path:
