@@ -117,13 +117,11 @@ class _Asking:
             model_spec=self._spec(), metadata_field=["signature_def"]
         )
         answer = self._predict.GetModelMetadata(request, timeout=_SECONDS)
-        there = get_model_metadata_pb2.SignatureDefMap()
-        answer.metadata["signature_def"].Unpack(there)
-        here = self._session.signatures
-        if set(there.signature_def) != set(here):
-            return f"signatures {sorted(there.signature_def)}; expected {sorted(here)}"
-        differing = (name for name in sorted(here) if there.signature_def[name] != here[name])
-        return next((f"signature {name} differs" for name in differing), "")
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        answer.metadata["signature_def"].Unpack(signatures)
+        there, here = dict(signatures.signature_def), self._session.signatures
+        names = [name for name in sorted({*there, *here}) if there.get(name) != here.get(name)]
+        return f"signatures differ: {', '.join(names)}" if names else ""
 
     def _answer(
         self, name: str, inputs: Mapping[str, np.ndarray], expected: Answer = "", **spec: Any

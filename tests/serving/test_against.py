@@ -97,6 +97,14 @@ def test_what_rest_refuses_is_told_in_its_words(version, protocol_server):
     assert "Servable not found for request: Specific(nobody, 1)" in line
 
 
+def test_signatures_of_another_model_are_told(version, protocol_server):
+    _, differences = compare(
+        version.rename(version.with_name("3")), addresses(protocol_server)[0], "half"
+    )
+    names = "align, nbest, parse, serving_default, sum, translate"
+    assert f"metadata: signatures differ: {names}" in differences
+
+
 def test_a_server_that_is_not_there_is_one_line(version, capsys):
     assert check.main([str(version), "--against", "localhost:1"]) == 1
     (line,) = capsys.readouterr().out.splitlines()
