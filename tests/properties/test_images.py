@@ -17,9 +17,8 @@ from serving.client import AsyncReader, Reader
 from serving.page.app import BadRequestError, read
 from serving.portable.read import LocalReader
 from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
-from tests.serving.conftest import TINY_IMAGES, drawn_reader
 from tests.serving.javascript import NODE, are_whole
-from tests.training.conftest import no_pictures  # noqa: F401 - for every test
+from tests.training.conftest import TINY_IMAGES, drawn_reader, no_pictures  # noqa: F401
 from training.command.errors import UserError
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest

@@ -16,9 +16,8 @@ from serving.batch.inputs import Texts
 from serving.client import Translator
 from serving.portable.read import LocalTranslator
 from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
-from tests.serving.conftest import bend
 from tests.serving.javascript import NODE, ask_model
-from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
+from tests.training.conftest import bend, no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import Config
 from training.data.rules import clean
 from training.decode.settings import SearchSettings

@@ -1,7 +1,6 @@
 """Servers of small models, and runs and exports to serve."""
 
 import contextlib
-import functools
 import json
 import re
 import shutil
@@ -11,7 +10,6 @@ import urllib.request
 from pathlib import Path
 
 import grpc
-import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
@@ -22,10 +20,7 @@ from serving.server.settings import METRICS, build_parser
 from tests.conftest import made_once
 from tests.serving.page.models import save_predictor, save_reader, save_unsure
 from tests.serving.saved_models import save_endless, save_half_plus_two, save_upper
-from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
-from training.config.schema import load_preset, override
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
-from training.runs.checkpoints import save_best
+from tests.training.conftest import event_run, image_run, line_run, no_pictures  # noqa: F401
 from training.runs.run import load_run
 
 
@@ -225,71 +220,6 @@ def ssl_config(path, certificates, verify=False):
     return path
 
 
-TINY_IMAGES = [
-    *("train_limit=40", "epochs=1", "convolutions=3:2x2 5:2x2", "decoder_units=7"),
-    *("embedding_size=3", "attention_units=5", "readout_units=7", "batch_size=20"),
-    "validation_limit=5",
-]
-
-
-def bend(made, scale, **biases):
-    """Draw weights so large that answers differ, and bias what is said: `end`, `unknown`."""
-    rng = np.random.default_rng(3)
-    for weight in made.model.trainable_weights:
-        weight.assign(rng.normal(0, scale, weight.shape))
-    decoder = made.model.get_layer("decoder")
-    output = getattr(decoder, "output_layer", None) or made.model.get_layer("output")
-    bias = np.zeros(output.bias.shape)
-    bias[[PAD_ID, UNK_ID, START_ID, END_ID]] = -30, biases.get("unknown", -30), -30, biases["end"]
-    output.bias.assign(bias)
-    save_best(made.files, made.model)
-    return load_run(made.path)
-
-
-def drawn_reader(settings, path):
-    """Write a run that is sure of what it reads."""
-    return bend(untrained(override(load_preset("digits"), settings), path), 0.5, end=0)
-
-
-@pytest.fixture(scope="session")
-def image_run(tmp_path_factory):
-    """A run that reads digits."""
-    make = functools.partial(drawn_reader, TINY_IMAGES)
-    return load_run(made_once(tmp_path_factory, "digits-run", make))
-
-
-@pytest.fixture(scope="session")
-def line_run(tmp_path_factory):
-    """A run that reads digits in line, by hard monotonic attention."""
-    settings = ["attention=hard_monotonic", "order=luong", "gate=false", "distribution=softmax"]
-    settings += [*TINY_IMAGES, "convolutions=3:2x2 5:16x2"]
-    make = functools.partial(drawn_reader, settings)
-    return load_run(made_once(tmp_path_factory, "line-run", make))
-
-
-@pytest.fixture(scope="session")
-def event_run(tmp_path_factory):
-    """An untrained run about visits of patients."""
-    return load_run(made_once(tmp_path_factory, "visits-run", _make_event_run) / "run")
-
-
-def _make_event_run(folder):
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    lines = ["patient,day,bili,sex,died"]
-    for person in range(60):
-        sick = person % 2
-        for day in (0, 7, 30)[: 1 + person % 3]:
-            bili = "" if rng.random() < 0.2 else f"{np.exp(rng.normal() + 2 * sick):.3f}"
-            lines.append(f"p{person},{day},{bili},{'mf'[rng.integers(2)]},{sick}")
-    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
-    about = 'id = "patient"\ntime = "day"\noutcome = "died"\nlog = ["bili"]\n'
-    (folder / "visits.toml").write_text(about)
-    settings = [f"data=events:{folder / 'visits.csv'}", "epochs=1", "encoder_units=5"]
-    settings += ["attention_units=3", "batch_size=16"]
-    untrained(override(load_preset("pbcseq"), settings), folder / "run")
-
-
 TEXT_RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
 TEXT_SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "length_penalty": 0.7}
 
@@ -319,7 +249,7 @@ def respelled(version, folder, **tokens):
 
 
 @pytest.fixture(scope="session")
-def onnx_reader(image_run, tmp_path_factory):
+def onnx_reader(image_run, tmp_path_factory):  # noqa: F811
     """A version of a reader of digits in ONNX."""
 
     def make(folder):
@@ -329,7 +259,7 @@ def onnx_reader(image_run, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def onnx_predictor(event_run, tmp_path_factory):
+def onnx_predictor(event_run, tmp_path_factory):  # noqa: F811
     """A version of a model of histories in ONNX."""
 
     def make(folder):

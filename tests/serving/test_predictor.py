@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.metrics import roc_auc_score
 
 from serving import predict
 from serving.api import histories
@@ -18,7 +17,6 @@ from serving.client.drawing import draw_timeline
 from serving.export.version import export
 from serving.portable.read import LocalPredictor
 from tests.serving.conftest import serving
-from training import evaluate
 from training.decode.labels import make_predictor
 from training.sources.events import data as events
 
@@ -243,20 +241,6 @@ def test_of_a_long_history_all_tell_that_the_last_events_are_read(
     assert "1 of 1 histories have more events than the model reads" in err
     answer_table(models, table, tmp_path / "out")
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["truncated"] == 1
-
-
-def test_an_event_run_is_scored(event_run, tmp_path, capsys):
-    spec, output = event_run.config.data, tmp_path / "scores.json"
-    options = ["--run", str(event_run.path), "--data", spec, "--bootstrap"]
-    evaluate.main([*options, "--output", str(output)])
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result == json.loads(output.read_text())
-    data = events.load(spec, "all")
-    said = make_predictor([event_run])(data).probabilities
-    assert result["auc"] == pytest.approx(roc_auc_score(data.labels, said))
-    low, high = result["auc_interval"]
-    assert low <= result["auc"] <= high
-    assert (result["people"], result["examples"]) == (60, len(data.labels))
 
 
 def test_a_dollar_in_a_title_is_a_dollar(tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import json
 import resource
 
 import grpc
@@ -20,10 +19,6 @@ from serving.export.version import export
 from serving.portable.read import LocalReader
 from tests.serving.conftest import error_of, serving
 from tests.training.sources.test_image import encode, huge_png
-from training import evaluate
-from training.decode.settings import SearchSettings
-from training.decode.texts import make_attender, make_nbest
-from training.sources.image import data as images
 from training.sources.image import digits
 
 
@@ -115,28 +110,6 @@ def test_the_command_reads_draws_and_goes_on_after_a_broken_image(image_target, 
         assert drawn.size[0] > 100
     assert (tmp_path / "out-3.png").exists()
     assert read.main(["nowhere.png", *options[:4]]) == 1
-
-
-def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, capsys):
-    evaluate.main(["--run", str(image_run.path), "--limit", "6", "--beam-width", "1"])
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    split = images.load("digits", "test", limit=6)
-    texts = [
-        found[0].text
-        for found in make_nbest([image_run], SearchSettings(beam_width=1))(split.sources)
-    ]
-    wanted = [references[0] for references in split.references]
-    exact = np.mean([text == gold for text, gold in zip(texts, wanted, strict=True)])
-    assert result["exact"] == pytest.approx(100 * exact)
-    hits, total = 0, 0
-    attended = make_attender([image_run])(split.sources, wanted)
-    for weights, boxes in zip((each.weights for each in attended), split.boxes, strict=True):
-        for grid, (left, top, right, bottom) in zip(weights, boxes, strict=True):
-            row, column = np.unravel_index(grid.argmax(), grid.shape)
-            x, y = (column + 0.5) / grid.shape[1], (row + 0.5) / grid.shape[0]
-            hits += left <= x <= right and top <= y <= bottom
-            total += 1
-    assert result["pointing"] == pytest.approx(100 * hits / total)
 
 
 def refused(client, files):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tests.serving.conftest import TEXT_RUN, TEXT_SETTINGS, bend
-from tests.training.conftest import tiny_config, untrained
+from tests.serving.conftest import TEXT_RUN, TEXT_SETTINGS
+from tests.training.conftest import bend, tiny_config, untrained
 from tests.training.test_copying import SETTINGS as NAMES
 from tests.training.test_copying import names_task
 from training.config.schema import Config, load_preset, override
