@@ -106,9 +106,9 @@ def _hash(text: str) -> str:
 def write(export: Path, output: Path, single: bool, example: str = "") -> None:
     """Write the page of a translator, or of a reader of images, as a folder or a single HTML file.
 
-    `export` is a version that was exported with `--format onnx`, or the model, which stands for its
-    last version; `example` is a text to begin with. Raises ValueError where there is no such
-    export, or a browser lacks a part of it; OSError if a file cannot be read or written.
+    `export` is a version that was exported with `--format onnx`, or the model, of which the newest
+    such version is taken; `example` is a text to begin with. Raises ValueError where there is no
+    such export, or a browser lacks a part of it; OSError if a file cannot be read or written.
     """
     folder = Folder(export)
     task, attends = folder.manifest["task"], folder.manifest["attends"]
