@@ -98,11 +98,10 @@ def test_what_rest_refuses_is_told_in_its_words(version, protocol_server):
 
 
 def test_signatures_of_another_model_are_told(version, protocol_server):
-    _, differences = compare(
-        version.rename(version.with_name("3")), addresses(protocol_server)[0], "half"
-    )
-    names = "align, nbest, parse, serving_default, sum, translate"
-    assert f"metadata: signatures differ: {names}" in differences
+    other = version.rename(version.with_name("3"))
+    _, differences = compare(other, addresses(protocol_server)[0], "half")
+    (line,) = [each for each in differences if each.startswith("metadata: signatures differ: ")]
+    assert line.endswith("align, nbest, parse, serving_default, sum, translate")
 
 
 def test_a_server_that_is_not_there_is_one_line(version, capsys):
