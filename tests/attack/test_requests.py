@@ -1,5 +1,6 @@
-"""Requests that are not what they say, too many, too large or too long."""
+"""Requests that are not what they say, too many, too large or too long; and drawn ones."""
 
+import json
 import threading
 
 import grpc
@@ -7,11 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.savedmodel.status import StatusError
 from serving.server.tensors import Limits, check_shapes, read_tensors, to_proto
-from tests.attack.conftest import FLOAT, tensor_request
+from tests.attack.conftest import FLOAT, STRING, tensor_request
 from tests.serving.conftest import add_version, error_of, in_flight, serving, two_models
 from tests.serving.test_rest import ask
 from tests.serving.test_versions import eventually, request, states
@@ -149,3 +152,55 @@ def test_a_run_ends_at_the_deadline_or_at_the_limit_of_all(endless, tmp_path, st
         status, _ = ask(server.rest_port, "/v1/models/endless:predict", body)
         assert status == 504
         assert predict(request("endless", "no"), timeout=60)
+
+
+# Drawn requests
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["x", "text", "a", "b", "b64"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+FUZZED = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@FUZZED
+@given(
+    document=st.fixed_dictionaries(
+        {},
+        optional={
+            "instances": VALUES | st.lists(VALUES, max_size=4),
+            "inputs": VALUES,
+            "signature_name": VALUES | st.sampled_from(["sum", "align"]),
+        },
+    ),
+    model=st.sampled_from(["half", "upper"]),
+)
+def test_any_json_is_answered(protocol_server, document, model):
+    body = json.dumps(document).encode()
+    status, answer = ask(protocol_server.rest_port, f"/v1/models/{model}:predict", body)
+    assert status in (200, 400), answer
+    assert status == 200 or "\n" not in answer["error"]
+
+
+@FUZZED
+@given(
+    dtype=st.integers(0, 25),
+    dims=st.lists(st.integers(-1, 5) | st.integers(-(2**63), 2**63 - 1), max_size=3),
+    values=st.lists(st.binary(max_size=9), max_size=4),
+    content=st.binary(max_size=9),
+    signature=st.sampled_from(["", "nbest", "align", "x"]),
+)
+def test_any_tensor_is_answered(client, dtype, dims, values, content, signature):
+    fields = {"string_val": values} if dtype == STRING else {"tensor_content": content}
+    made = tensor_request(dtype=dtype, dims=dims, signature=signature, **fields)
+    call = client.prediction.Predict.future(made, timeout=60)
+    assert call.code() in (Status.OK, Status.INVALID_ARGUMENT, Status.FAILED_PRECONDITION)

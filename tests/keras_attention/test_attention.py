@@ -170,6 +170,14 @@ def test_gradients_are_finite_differences(rng):
         assert_close(found[name], slope, 1e-4)
 
 
+@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
+def test_products_past_the_range_of_float16_stay_finite(score):
+    query = ops.full((1, 1, 4), 300.0, dtype="float16")
+    expected = 4 * 300.0**2 / (2.0 if score == "scaled_dot" else 1.0)
+    layer = MultiplicativeAttention(score, dtype="float16")
+    assert_close(layer.compute_scores(query, query), [[[expected]]])
+
+
 class Distance(Attention):
     """A mechanism of the user's own: no more than a score."""
 

@@ -43,6 +43,21 @@ def check_scheduled_sampling(names):
     np.testing.assert_allclose(own, array(names["output"](again)), rtol=1e-5, atol=1e-5)
 
 
+def softmax(x):
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def test_the_loss_of_addons_is_the_mean_over_weights(rng):
+    """`sequence_loss`, loss.py 146."""
+    logits, targets = normal(rng, 3, 5, 7), rng.integers(0, 7, (3, 5))
+    weights = (np.arange(5) < np.array([[5], [2], [1]])).astype("float32")
+    surprise = -np.log(np.take_along_axis(softmax(logits), targets[..., None], -1)[..., 0])
+    (expression,) = re.findall(r"`keras\.(losses\.Sparse.*?\))`", GUIDE)
+    loss = eval(f"keras.{expression}")
+    assert_close(loss(targets, logits, sample_weight=weights), (surprise * weights).sum() / 8)
+
+
 def test_concat_of_keras_is_additive_attention_without_projections(rng):
     """`Attention(score_mode="concat")`, keras/src/layers/attention/attention.py 124."""
     query, value = normal(rng, 2, 3, 5), normal(rng, 2, 7, 5)

@@ -19,16 +19,22 @@ def texts(rng, references, errors):
     ]
 
 
-def test_bleu_is_judged_as_sacrebleu_does(rng):
-    references = [" ".join(rng.choice(WORDS, rng.integers(5, 12))) for _ in range(211)]
-    systems = [("first", texts(rng, references, 0.5)), ("other", texts(rng, references, 0.3))]
+@pytest.fixture
+def references(rng):
+    return [" ".join(rng.choice(WORDS, rng.integers(5, 12))) for _ in range(211)]
+
+
+@pytest.mark.parametrize("errors", [0.30, 0.5])
+def test_bleu_is_judged_as_sacrebleu_does(rng, references, errors):
+    systems = [("first", texts(rng, references, errors)), ("other", texts(rng, references, 0.3))]
     test = PairedTest(systems, {"BLEU": BLEU()}, [references], "ar", n_samples=1000)
     _, expected = test()[1]["BLEU"]
     gold = [[text, text.upper()][: 1 + number % 2] for number, text in enumerate(references)]
     first, row = compare.compare("bleu", systems, gold, samples=1000)
     assert row["value"] == pytest.approx(expected.score, abs=1e-4)
     assert row["p"] == pytest.approx(expected.p_value, abs=1e-4)
-    assert (first["verdict"], row["verdict"]) == ("", "better")
+    assert (row["verdict"] == "better") == (errors == 0.5)
+    assert (first["run"], first["p"], first["verdict"]) == ("first", None, "")
 
 
 def test_fewer_errors_and_more_matches_are_better():

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import sacrebleu
 
 from lab import names, shared
 from lab.__main__ import main
@@ -99,11 +100,21 @@ def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypa
     main(command)
     rows = {row["model"]: row for row in read_table(output / "names.csv")}
     assert list(rows) == ["copy", "words", "words, unknown replaced"]
-    for name in rows:
+    for name, row in rows.items():
         for kind in ("known", "new"):
             file = output / "translations" / f"{kind}-{name.replace(', ', '-')}.json"
             texts = json.loads(file.read_text())["value"]
             assert len(texts) == sum("They" not in a for a, _ in pairs)
+            if kind == "known":
+                gold = [b for a, b in pairs if "They" not in a]
+                expected = sacrebleu.corpus_bleu(texts, [gold]).score
+                assert float(row["known_bleu"]) == pytest.approx(expected, rel=1e-4)
+                said = [
+                    name in re.split(r"\W+", text)
+                    for text, reference in zip(texts, gold, strict=True)
+                    for name in re.findall("|".join(KNOWN), reference)
+                ]
+                assert float(row["known_names"]) == pytest.approx(100 * np.mean(said), rel=1e-4)
     # Vocabularies of 9 tokens hold no name: without copying none is said.
     assert float(rows["words"]["new_names"]) == 0
     assert (output / "names.png").stat().st_size > 10_000

@@ -50,6 +50,18 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
     joined = [row for row in rows if row["set"] == "joined"]
     assert [row["sentences"] for row in joined] == ["3"] * 6 * 3
     assert {row["few"] for row in joined} == {"yes"}
+    words = [len(source.split()) for source in sentences.sources]
+    for row in rows:
+        if (row["set"], row["attention"]) != ("single", "additive"):
+            continue
+        low, high = map(int, row["words"].split("-"))
+        chosen = [i for i, count in enumerate(words) if low <= count <= high]
+        kept = json.loads((output / "translations" / "single-additive.json").read_text())["value"]
+        references = [[sentences.references[i][0] for i in chosen]]
+        expected = sacrebleu.corpus_bleu([kept[i] for i in chosen], references).score
+        assert float(row["bleu"]) == pytest.approx(expected, rel=1e-4)
+        assert row["few"] == ("yes" if len(chosen) < 50 else "no")
+        assert row["references"] == "1"
     assert (output / "length.png").stat().st_size > 10_000
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert str(output / "length.csv") in last["files"]
@@ -72,11 +84,15 @@ def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_pat
     command += ["--only", "additive", "--only", "general"]
     command += ["--run", f"additive={tiny_run.path}", "--run", f"general={general}"]
     main(command)
-    first, _ = read_table(output / "mechanisms.csv")
+    first, second = read_table(output / "mechanisms.csv")
     expected = evaluation.evaluate([tiny_run], split, SearchSettings(beam_width=1))
     assert float(first["bleu"]) == pytest.approx(expected["bleu"], rel=1e-4)
     assert float(first["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
     assert int(first["weights"]) == tiny_run.model.count_params()
+    # dq·dk of general for dq·units + dk·units + units of additive attention
+    encoder, decoder, units = 2 * 11, 13, 5
+    difference = encoder * decoder - units * (encoder + decoder + 1)
+    assert int(second["weights"]) - int(first["weights"]) == difference
     assert_kept(command, output / "mechanisms.csv", monkeypatch, mechanisms, "evaluate")
 
 
