@@ -17,15 +17,6 @@ def files(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
-@pytest.mark.parametrize("name", ["thesis/chapter.tex", "run/best.weights.h5"])
-def test_what_the_demo_did_not_make_is_left_alone(tmp_path, name):
-    write(tmp_path, name)
-    strange = f"holds {name.split('/')[0]}, which the demo did not make"
-    with pytest.raises(UserError, match=strange):
-        demo.main(["--output", str(tmp_path)])
-    assert files(tmp_path) == [name]
-
-
 def test_the_demo_replaces_what_an_earlier_demo_made_and_nothing_else(tmp_path, capsys):
     output = tmp_path / "demo"
     demo.make_room("en-fr", output)

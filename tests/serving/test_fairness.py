@@ -46,13 +46,12 @@ def held(monkeypatch):
     gate.set()
 
 
-@pytest.mark.parametrize("text", SIZES.values(), ids=SIZES)
-@pytest.mark.parametrize("flag", ["", "--enable_batching"])
-def test_short_requests_do_not_wait_for_64_heavy_ones(base, stubs, held, flag, text):
-    with serving(*filter(None, [flag]), base=base, rest=True) as server:
+@pytest.mark.parametrize(("size", "flags"), zip(SIZES, ([], ["--enable_batching"]), strict=True))
+def test_short_requests_do_not_wait_for_64_heavy_ones(base, stubs, held, size, flags):
+    with serving(*flags, base=base, rest=True) as server:
         gate, calls = held(server)
         heavy, short = (stubs(f"localhost:{server.port}").prediction for _ in range(2))
-        made = tensor_request(dims=[2], string_val=[text, text])
+        made = tensor_request(dims=[2], string_val=[SIZES[size]] * 2)
         waiting = [heavy.Predict.future(made, timeout=60) for _ in range(64)]
         eventually(lambda: calls and in_flight(server.rest_port) == 64)
         for _ in range(3):

@@ -371,6 +371,3 @@ def test_a_model_that_is_no_pronouncer_is_one_line(onnx_translator, capsys):
     err = capsys.readouterr().err
     assert "expected a pronouncer, from letters to phones between spaces. Received: a model" in err
     assert err.count("\n") == 1
-    with pytest.raises(SystemExit):
-        main(["--model", "m", "--format", "tsv", "cat"])
-    assert "--format needs --local" in capsys.readouterr().err

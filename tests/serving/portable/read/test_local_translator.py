@@ -114,10 +114,6 @@ def test_the_command_prints_what_the_client_prints(version, capsys, monkeypatch)
     assert set(metadata["signatures"]) == {"translate", "nbest", "align", "score"}
     assert client(["--local", str(version.parent.parent), "a"]) == 1
     assert "manifest.json" in capsys.readouterr().err
-    assert [client([*local, name, "7", "a"]) for name in ("--version", "--label")] == [1, 1]
-    assert capsys.readouterr().err.count("need --model; of --local it is DIR/N\n") == 2
-    with pytest.raises(SystemExit):
-        client(["--model", "a", *local, "b"])
 
 
 def test_neither_tensorflow_nor_keras_nor_grpc_is_imported(version):
