@@ -224,7 +224,10 @@ class Exported:
 
 def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
     """Cut texts `(B,)` where so many tokens surely end, before work goes into what is not read."""
-    return tf.strings.substr(text, 0, tokens * TOKEN_BYTES)
+    most = tokens * TOKEN_BYTES
+    cut = tf.strings.substr(text, 0, most)
+    cut = tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", errors="ignore")  # half a letter
+    return tf.where(tf.strings.length(text) > most, cut, text)
 
 
 def _is_cut(text: tf.Tensor, ids: tf.RaggedTensor, most: int) -> tf.Tensor:

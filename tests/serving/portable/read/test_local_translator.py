@@ -35,7 +35,7 @@ def translator(version):
 def test_the_block_of_the_guide_runs(version, translator, capsys):
     guide = Path(__file__).parents[4] / "docs" / "guides" / "without-a-server.md"
     (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
-    exec(block.replace("models/mine", str(version.parent)), {})
+    exec(block.replace("models/mine-onnx", str(version.parent)), {})
     asked = ["She is eating a green apple.", "He doesn't like apples."]
     wanted = [f"{one.text} {one.score}" for one in translator.translate(asked)]
     assert capsys.readouterr().out.splitlines() == wanted
