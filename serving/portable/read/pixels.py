@@ -79,7 +79,7 @@ def check_png(contents: bytes) -> None:
     """Raise ValueError where a chunk is cut or not as its checksum says, or pixels are missing."""
     if b"IEND" not in contents[-_TAIL:]:
         raise ValueError(_CUT)
-    place, kind, packed, right = 8, b"", b"", True
+    place, kind, packed, right, has_palette = 8, b"", b"", True, False
     try:
         while right and kind != b"IEND":
             size, kind = struct.unpack_from(">I4s", contents, place)
@@ -87,8 +87,10 @@ def check_png(contents: bytes) -> None:
             body = contents[place + 8 : place + 8 + size]
             right = zlib.crc32(kind + body) == checksum and (kind[0] > 96 or kind in _CRITICAL)
             packed += body if kind == b"IDAT" else b""
+            has_palette |= kind == b"PLTE"
             place += 12 + size
         width, height, depth, color, _, _, interlaced = struct.unpack_from(">IIBBBBB", contents, 16)
+        right &= has_palette or color != 3
         stream, expected = zlib.decompressobj(), 0
         for x, y, across, down in _PASSES if interlaced else ((0, 0, 1, 1),):
             columns, rows = -((x - width) // across), -((y - height) // down)

@@ -182,6 +182,7 @@ def test_a_png_that_is_not_whole_is_refused_by_both(rng):
     head, end = whole[:33], chunk(b"IEND", b"")
     others = [head + chunk(b"IDAT", lines) + end]  # a line is missing
     others += [head + chunk(b"ABCD", b"x") + whole[33:]]  # a part that a decoder must know
+    others += [png(pixels[..., 0], 8, 3)]  # a palette is missing
     size = ["image_height=23", "image_width=31", "image_channels=3", "convolutions=3:2x2"]
     source = ImageSource(override(load_preset("captcha"), size))
     source.rows([whole, whole + b"trailing"])
