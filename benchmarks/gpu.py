@@ -213,7 +213,9 @@ def main() -> None:
     if options.step:
         sys.path.insert(0, str(Path(__file__).parents[1]))
         if options.backend == "tensorflow":
-            import training.command.startup  # noqa: F401
+            from training.command.native import start_tensorflow
+
+            start_tensorflow()
         from gpu_parts import calls
 
         # Presets and layers are processes of their own, which JAX would leave no memory.

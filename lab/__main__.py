@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import training.command.startup  # noqa: F401
-
 import contextlib
 import importlib
 import json
@@ -11,6 +9,7 @@ import sys
 from pathlib import Path
 
 from training.command.errors import UsageError
+from training.command.native import start_tensorflow
 from training.command.options import Parser, going_on, main_guard
 
 STUDIES = (
@@ -24,6 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     name, *words = (sys.argv[1:] if arguments is None else arguments) or [""]
     if name not in STUDIES:
         raise UsageError(f"python -m lab expected one of {', '.join(STUDIES)}. Received: {name}")
+    start_tensorflow()
     study = importlib.import_module(f"lab.{name}")
     parser = Parser(prog=f"python -m lab {name}", description=study.__doc__.split("\n")[0])
     study.add_options(parser)

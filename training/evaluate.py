@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from training.command.errors import UserError
-from training.command.native import need
+from training.command.native import need, start_tensorflow
 from training.command.options import SEARCH, Parser, add_options, file_to_write, main_guard
 from training.data.specs import Spec
 from training.data.splits import Texts, check_split
@@ -40,8 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     _check(options)
     need("training")
-    import training.command.startup  # noqa: F401
-
+    start_tensorflow()
     from training.score.evaluation import report
 
     report(options)

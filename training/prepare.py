@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from training.command.errors import ConfigError, UsageError
-from training.command.native import need
+from training.command.native import need, start_tensorflow
 from training.command.options import Parser, main_guard, positive_int
 from training.presets.options import add_configuration, configuration, default_output
 from training.runs.files import RunFiles
@@ -72,8 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not SOURCE_KINDS[config.source].tokens:
         raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
     need("training")
-    import training.command.startup  # noqa: F401
-
+    start_tensorflow()
     from training.runs.start import prepare_run
 
     print(json.dumps({"run": str(output), **prepare_run(config, output)}))

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from training.command.errors import ConfigError, UsageError
-from training.command.native import need
+from training.command.native import need, start_tensorflow
 from training.command.options import Parser, going_on, main_guard
 from training.config.keys import is_unicode
 from training.config.schema import changeable_keys
@@ -59,8 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
             config = configuration(options)
     need("training", "; training.train_arrays trains on it")
     with going_on(lambda: _how_to_go_on(RunFiles(output))):
-        import training.command.startup  # noqa: F401
-
+        start_tensorflow()
         from training.fit.train import resume, train
         from training.runs.start import preview
 

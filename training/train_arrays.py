@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 
 from training.command.errors import UserError
-from training.command.native import keep_programs
+from training.command.native import keep_programs, start_tensorflow
 from training.command.options import Parser, going_on, main_guard
 from training.runs.files import RunFiles, summary
 
@@ -50,8 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     with going_on("the same command goes on"):
         if (os.environ.get("KERAS_BACKEND") or "tensorflow") == "tensorflow":
             keep_programs()
-            import training.command.startup  # noqa: F401
-
+            start_tensorflow()
         from training.fit.arrays import train_arrays  # Keras and its backend take seconds
         from training.fit.distributed import joined
 

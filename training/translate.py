@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.command.errors import UsageError
-from training.command.native import need
+from training.command.native import need, start_tensorflow
 from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import progress
 from training.data.lines import MOST_UNREADABLE
@@ -52,8 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     settings.check([RunFiles(path).trained() for path in options.runs])
     texts = [_lines(path.read_bytes(), path) for path in options.files]
     need("training")
-    import training.command.startup  # noqa: F401
-
+    start_tensorflow()
     from training.decode.texts import make_nbest, say_cut
     from training.runs.run import load_translators
 

@@ -8,8 +8,6 @@ core. docs/figures gets JSON, docs/pictures/mechanisms an SVG for each mechanism
 
 from __future__ import annotations
 
-import training.command.startup  # noqa: F401  # silences TensorFlow before it is imported
-
 import argparse
 import base64
 import csv

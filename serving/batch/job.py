@@ -18,6 +18,7 @@ from serving.api.versions import newest_version
 from serving.batch.inputs import InputKind, Item, Texts, open_file, target
 from training.command.errors import UserError, install
 from training.command.files import read_json, replacing
+from training.command.native import start_tensorflow
 
 Fields = dict[str, Any]  # of an answer
 # A model: from values to the fields of each answer, or a ValueError.
@@ -171,8 +172,7 @@ def load_model(job: BatchJob, threads: int) -> Answers:
 
     Raises UserError if it cannot be loaded, or has no such signature.
     """
-    import training.command.startup  # noqa: F401
-
+    start_tensorflow()
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 - registers its ops
 

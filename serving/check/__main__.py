@@ -15,7 +15,7 @@ from pathlib import Path
 from serving.api.printing import printable
 from serving.api.versions import newest_version
 from training.command.errors import UserError
-from training.command.native import need
+from training.command.native import need, start_tensorflow
 from training.command.options import Parser, main_guard
 from training.command.progress import stages
 from training.runs.files import RunFiles
@@ -58,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             count, findings = compare(version_dir, options.against, model, options.rest, tell)
             good = f"{version_dir}: {options.against} answers all {count} requests alike"
         else:
-            from serving.check.version import check_version  # TensorFlow takes seconds
+            start_tensorflow()  # which takes seconds
+            from serving.check.version import check_version
 
             findings = check_version(version_dir, tell)
     print("\n".join(map(printable, findings)) or good)

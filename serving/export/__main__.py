@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from training.command.native import need
+from training.command.native import need, start_tensorflow
 from training.command.options import (
     SEARCH,
     Parser,
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
     search = SearchSettings.of(options, options.num_results)
     search.check([RunFiles(path).trained() for path in options.runs])
     need("serving")
-    # Imported here because TensorFlow takes seconds.
+    start_tensorflow()  # which takes seconds
     from serving.export.version import MANIFEST, ONNX_MANIFEST, export
     from training.runs.run import load_ensemble
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import training.command.startup  # noqa: F401
-
 import contextlib
 import errno
 import json

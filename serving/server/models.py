@@ -20,6 +20,7 @@ from serving.client.protobuf import DTYPES
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import Call, Metrics
 from serving.server.tensors import dtype_of
+from training.command.native import start_tensorflow
 
 if TYPE_CHECKING:
     from serving.savedmodel.session import ModelSession
@@ -94,8 +95,7 @@ def load(path: Path, seconds: float) -> "LoadedModel":
     elif not any((path / f"saved_model.{ending}").is_file() for ending in ("pb", "pbtxt")):
         raise StatusError(Code.NOT_FOUND, f"{path} has no saved_model.pb and no manifest.json")
     else:
-        import training.command.startup  # noqa: F401
-
+        start_tensorflow()
         from serving.savedmodel.session import ModelSession
 
         model = ModelSession(path)

@@ -1,4 +1,4 @@
-"""TensorFlow as commands begin it: its packages, flags of XLA, programs that are kept, its log."""
+"""TensorFlow as commands start it: its packages, flags of XLA, programs that are kept, its log."""
 
 from __future__ import annotations
 
@@ -39,6 +39,20 @@ def need(package: str, other: str = "") -> None:
         print(f"note: this command runs on TensorFlow, not on {backend}{other}", file=sys.stderr)
     os.environ["KERAS_BACKEND"] = "tensorflow"
     keep_programs()
+
+
+def start_tensorflow() -> None:
+    """Import TensorFlow with `GPU_FLAGS`, or the user's own flags, and without its log.
+
+    It logs six lines before it reads any setting of its log level. Nothing changes where it is
+    imported already.
+    """
+    if "tensorflow" in sys.modules:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("XLA_FLAGS", " ".join(GPU_FLAGS))  # empty ones stay, too
+    with without_native_log():
+        import tensorflow  # noqa: F401
 
 
 def keep_programs() -> Path | None:

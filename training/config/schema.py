@@ -106,10 +106,9 @@ class Config(Target, Events, Image, Text, Shared):
 
         2 and 10 in a run that did not measure its targets.
         """
-        factor, _, more = ("2x+10" if self.target_bound == "auto" else self.target_bound).partition(
-            "x+"
-        )
-        return int(factor), int(more)
+        bound = "2x+10" if self.target_bound == "auto" else self.target_bound
+        factor, more = map(int, bound.split("x+"))
+        return factor, more
 
     def attention_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `keras_attention.mechanisms.make`.
@@ -255,10 +254,9 @@ def keys_help() -> str:
 def _read_toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    except (OSError, ValueError) as error:  # of a file, of UTF-8 or of TOML
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read the configuration {path}: {reason}") from error
 
 
 def with_values(config: Config, values: Mapping[str, Any]) -> Config:
@@ -281,11 +279,9 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, types, n=3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise ConfigError(f"unknown key {name!r}{hint}")
-        if name == "attention" and value in OTHER_NAMES:
-            print(
-                f"attention = {value} means {OTHER_NAMES[value]}; by its own name another is taken"
-            )
-            value = OTHER_NAMES[value]
+        if name == "attention" and (meant := OTHER_NAMES.get(value)):
+            print(f"attention = {value} means {meant}; by its own name another is taken")
+            value = meant
         checked[name] = _parse(name, value, types[name])
         check(name, checked[name], limits[name])
     return checked

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.command.errors import ConfigError, UserError
-from training.command.native import without_native_log
+from training.command.native import start_tensorflow
 from training.config.schema import Config
 from training.data.lines import MOST_UNUSABLE, Block, Skipped
 from training.data.pair_files import CorpusError
@@ -137,8 +137,9 @@ def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[s
             # Variants of a character in a source are one; a target keeps its own characters.
             rule = "nmt_nfkc" if side == "source" else "identity"
             return model_state(train_sentencepiece(lines, size, normalization=rule))
-        with without_native_log():
-            from training.data.tokenizers import train_vocabulary
+        start_tensorflow()
+        from training.data.tokenizers import train_vocabulary
+
         return train_vocabulary(kind, lines, size).state()
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
@@ -208,6 +209,7 @@ def _reader(state: str) -> Any:
     loaded = json.loads(state)
     if loaded["kind"] == SENTENCEPIECE:
         return Pieces(model_of(loaded))
-    with without_native_log():
-        from training.data.tokenizers import tokenizer_of
+    start_tensorflow()
+    from training.data.tokenizers import tokenizer_of
+
     return tokenizer_of(loaded)

@@ -1,12 +1,15 @@
-import importlib
 import os
 import subprocess
 import sys
 
 import pytest
 
-from training.command import startup
-from training.command.native import GPU_FLAGS, keep_programs, without_native_log
+from training.command.native import (
+    GPU_FLAGS,
+    keep_programs,
+    start_tensorflow,
+    without_native_log,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +44,8 @@ def test_a_users_own_flags_of_tensorflow_stay(monkeypatch, own):
 def test_tensorflow_has_its_flags_and_finds_its_programs(cache):
     """XLA ends the process at a flag that it does not know."""
     code = (
-        "from training.command.native import count_names_anew, keep_programs; keep_programs()\n"
-        "import training.command.startup, os, tensorflow as tf\n"
+        "from training.command.native import *; keep_programs(); start_tensorflow()\n"
+        "import os, tensorflow as tf\n"
         "for i in range({before}): tf.constant(i)\n"
         "count_names_anew()\n"
         "print(tf.function(lambda x: x + 1, jit_compile=True)(1).numpy(), os.environ['XLA_FLAGS'])"
@@ -57,9 +60,12 @@ def test_tensorflow_has_its_flags_and_finds_its_programs(cache):
 
 
 @pytest.mark.parametrize("own", ["--xla_gpu_autotune_level=3", ""])
-def test_a_users_own_flags_of_xla_stay(monkeypatch, own):
+def test_a_users_own_flags_of_xla_stay(monkeypatch, tmp_path, own):
+    (tmp_path / "tensorflow.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tensorflow")
     monkeypatch.setenv("XLA_FLAGS", own)
-    importlib.reload(startup)
+    start_tensorflow()
     assert os.environ["XLA_FLAGS"] == own
 
 

@@ -288,7 +288,3 @@ class EventFeatures(keras.layers.Layer):
         features = ops.concatenate([numbers, *flags, ops.stack(of_time, axis=-1)], axis=-1)
         features = ops.where(ops.expand_dims(present, -1), features, 0.0)
         return ops.cast(features, self.compute_dtype)
-
-    def compute_output_shape(self, events_shape: tuple) -> tuple:
-        """Return the shape of the features."""
-        return (*events_shape[:-1], events_shape[-1] // 2 * 3 + 3)

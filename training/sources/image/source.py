@@ -247,7 +247,3 @@ class GridPositions(keras.layers.Layer):
         waves = [(x, k) for k in (1, 2, 4, 8, 16)] + [(y, k) for k in (1, 2)]
         parts = [wave(np.pi * k * z) for z, k in waves for wave in (np.sin, np.cos)]
         return np.stack([y, x, *parts], axis=-1).astype("float32")
-
-    def compute_output_shape(self, grid_shape: tuple) -> tuple:
-        """Return the shape of the grid with its positions."""
-        return (*grid_shape[:-1], grid_shape[-1] + 16)
