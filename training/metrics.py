@@ -156,12 +156,11 @@ def _corpus(name: str, label: str) -> Metric:
         corpus = list(hypotheses), streams(hypotheses, references)
         return float(sacrebleu_metric(name).corpus_score(*corpus).score)
 
+    meaning = "runs of {} shared with a reference, 0 to 100"
     if name == "chrf":
-        return Metric(
-            score, "higher", label, "runs of characters shared with a reference, 0 to 100"
-        )
-    meaning = "runs of words shared with a reference, 0 to 100"
-    return Metric(score, "higher", label, meaning, partial(bleu_statistics, name), bleu_of)
+        return Metric(score, "higher", label, meaning.format("characters"))
+    sums = partial(bleu_statistics, name), bleu_of
+    return Metric(score, "higher", label, meaning.format("words"), *sums)
 
 
 def _rate(statistics: Callable[..., Rows], better: str, label: str, meaning: str) -> Metric:
@@ -204,12 +203,9 @@ def figures(metric: str) -> dict[str, Metric]:
     return {name.partition("-")[0]: METRICS[name] for name in names}
 
 
-def score(
-    metric: str, hypotheses: Texts, references: References, *, lowercase: bool = False
-) -> dict[str, float]:
+def score(metric: str, hypotheses: Texts, references: References) -> dict[str, float]:
     """Score texts by a configuration's `metric`: figures by name, in percent."""
-    texts = lowered(hypotheses, references) if lowercase else (hypotheses, references)
-    return {name: each.score(*texts) for name, each in figures(metric).items()}
+    return {name: each.score(hypotheses, references) for name, each in figures(metric).items()}
 
 
 def lowered(hypotheses: Texts, references: References) -> tuple[Texts, References]:

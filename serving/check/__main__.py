@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     need("serving")
     good = f"{options.version_dir}: ready to {'use' if onnx else 'serve'}"
     with stages("starting the runtime") as tell:
+        if options.run or not onnx:
+            start_tensorflow()  # which takes seconds
         if onnx:
             from serving.check.onnx import check_folder  # no TensorFlow
 
@@ -58,7 +60,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             count, findings = compare(version_dir, options.against, model, options.rest, tell)
             good = f"{version_dir}: {options.against} answers all {count} requests alike"
         else:
-            start_tensorflow()  # which takes seconds
             from serving.check.version import check_version
 
             findings = check_version(version_dir, tell)

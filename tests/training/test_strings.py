@@ -193,7 +193,8 @@ def test_short_targets_of_long_sources_are_named(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("targets", "settings", "said", "expected"),
     [
-        (PHONES, [], " as strings to symbols,", {"metric": "symbols"}),
+        (PHONES, [], " as strings to symbols,", {"source_tokenizer": "letters"}),
+        (BACKWARDS, ["epochs=3"], "--set keep_by=score", {"metric": "characters", "epochs": 3}),
         (PHONES, ["target_tokenizer=words"], " as strings to words,", {"metric": "symbols"}),
         (PHONES, ["target_tokenizer=letters"], ", letter by letter,", {"metric": "characters"}),
         (WORDS, ["target_tokenizer=sentencepiece"], " as strings,", {}),
@@ -206,27 +207,14 @@ def test_the_kind_and_the_settings_follow_a_tokenizer_that_is_set(
     tmp_path, capsys, targets, settings, said, expected
 ):
     """No target is too long to be learned, and no setting is named that is set already."""
-    file = tmp_path / "words.tsv"
-    file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(WORDS, targets, strict=True)))
-    config = configuration(
-        argparse.Namespace(preset=None, data=f"tsv:{file}", dev=None, test=None, settings=settings)
-    )
+    config = configured(tmp_path, WORDS, targets, *settings)
+    assert config.data == f"tsv:{tmp_path}/words.tsv"
     block = capsys.readouterr().out
     assert said in block
-    assert not settings or "--set target_tokenizer" not in block
+    assert not any(f"--set {setting.partition('=')[0]}=" in block for setting in settings)
     assert {key: getattr(config, key) for key in expected} == expected
     if config.target_tokenizer == "letters":
         assert config.max_target_length >= max(map(len, targets))
-
-
-def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
-    config = configured(tmp_path, SYLLABLES, PHONES, "epochs=3")
-    assert (config.source_tokenizer, config.target_tokenizer) == ("letters", "symbols")
-    assert (config.data, config.epochs) == (f"tsv:{tmp_path}/words.tsv", 3)
-    said = capsys.readouterr().out
-    assert "learned as strings to symbols, with the settings of" in said
-    assert "--set keep_by=score" in said
-    assert "--set epochs=" not in said
 
 
 @pytest.mark.parametrize("times", [1, 10, 66])

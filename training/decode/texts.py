@@ -239,16 +239,11 @@ def make_attender(
 
     Weights are averaged over the runs. It is compiled once for all calls.
     """
-    models, source, tokenizer = (
-        [run.model for run in runs],
-        runs[0].source,
-        runs[0].target_tokenizer,
-    )
-    encoder = models[0].get_layer("encoder")
+    models, source = [run.model for run in runs], runs[0].source
+    tokenizer, encoder = runs[0].target_tokenizer, models[0].get_layer("encoder")
+    spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
-    @graph(
-        tf.TensorSpec(encoder.input.shape, encoder.input.dtype), tf.TensorSpec([None], tf.string)
-    )
+    @graph(spec, tf.TensorSpec([None], tf.string))
     def attend_batch(batch, targets):
         target = tokenizer.tokenize(targets)
         ids = target.to_tensor()

@@ -98,11 +98,8 @@ def join(result: SearchResult, parts: Windows, penalty: float) -> SearchResult:
     def by_token(x: tf.Tensor) -> tf.Tensor:  # `(B, K)` to `(B, N, K * T)`
         return tf.repeat(tf.repeat(x, steps, axis=1)[:, None], results, axis=1)
 
-    ids, weights, starts = (
-        by_word(result.ids),
-        by_word(result.attention_weights),
-        by_token(parts.starts),
-    )
+    ids, weights = by_word(result.ids), by_word(result.attention_weights)
+    starts = by_token(parts.starts)
     first, end = (by_token(parts.cores[..., side]) for side in (0, 1))
     looked = starts + tf.argmax(weights, axis=-1, output_type=tf.int32)
     kept = tf.where(ids == END_ID, by_token(parts.last), (looked >= first) & (looked < end))

@@ -106,11 +106,11 @@ def evaluate(
 
     bootstrap |= config.metric == "symbols" and len(split.sources) < FEW_WORDS
     texts: Any = hypotheses, split.references
+    texts = lowered(*texts) if lowercase else texts
     result: dict[str, Any] = {
-        **score(config.metric, *texts, lowercase=lowercase),
+        **score(config.metric, *texts),
         **signatures(config.metric, *texts, lowercase=lowercase),
     }
-    texts = lowered(*texts) if lowercase else texts
     rows: dict[str, tuple[Any, Any]] = {
         name: (each.statistics(*texts), each.value)
         for name, each in figures(config.metric).items()

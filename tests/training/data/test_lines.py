@@ -134,9 +134,10 @@ def test_a_header_of_a_dictionary_is_told(tmp_path, capsys, header):
     assert capsys.readouterr().out == ""
 
 
-def test_byte_order_marks_of_joined_files_are_no_letters(tmp_path):
-    path = write(tmp_path / "pairs.tsv", "\ufeffa\tb\n\ufeffc\td\ne\tf\ufeffg\th\n")
-    assert read_split(f"tsv:{path}").pairs() == [("a", "b"), ("c", "d"), ("e", "fg")]
+def test_texts_are_nfc_with_single_spaces_and_without_marks_of_joined_files(tmp_path):
+    lines = "\ufeff cafe\u0301  noir\tÇa\u202fva\u00a0? \n\ufeffc\td\ne\tf\ufeffg\th\n"
+    path = write(tmp_path / "pairs.tsv", lines)
+    assert read_split(f"tsv:{path}").pairs() == [("café noir", "Ça va ?"), ("c", "d"), ("e", "fg")]
 
 
 def test_what_can_be_read_once_alone_is_refused_at_once(tmp_path):

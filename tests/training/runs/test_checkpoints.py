@@ -32,6 +32,11 @@ def filled(model, value):
     return model
 
 
+def assert_filled(model, value):
+    for weight in model.weights:
+        np.testing.assert_array_equal(weight, np.full(weight.shape, value))
+
+
 def records(count):
     return [{"epoch": epoch, "loss": 1.0} for epoch in range(1, count + 1)]
 
@@ -49,8 +54,7 @@ def test_the_last_two_are_kept_and_the_last_is_restored(files):
     assert list(files.all_checkpoints()) == [2, 3]
     model = make_model()
     assert restore_checkpoint(files, model) == records(3)
-    for weight in model.weights:
-        np.testing.assert_array_equal(weight, np.full(weight.shape, 3.0))
+    assert_filled(model, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +79,7 @@ def test_where_the_last_is_damaged_the_one_before_is_restored(files, name, damag
         file.unlink()
     model = make_model()
     assert restore_checkpoint(files, model) == records(2)
-    for weight in model.weights:
-        np.testing.assert_array_equal(weight, np.full(weight.shape, 2.0))
+    assert_filled(model, 2.0)
     warning = capsys.readouterr().err
     assert warning.startswith(f"Warning: {files.checkpoint(3)} is damaged")
     assert warning.count("\n") == 1
@@ -94,7 +97,7 @@ def test_damaged_weights_are_not_averaged(tmp_path):
     for epoch in (1, 2):
         save_recent(files, epoch, filled(model, epoch), 2)
     load_average(files, model, [1, 2])
-    np.testing.assert_array_equal(keras.ops.convert_to_numpy(model.weights[1]), [1.5, 1.5])
+    assert_filled(model, 1.5)
     content = bytearray(files.recent_weights(1).read_bytes())
     content[-1] ^= 1
     files.recent_weights(1).write_bytes(content)
@@ -112,7 +115,7 @@ def test_a_stop_between_digest_and_weights_leaves_a_run_that_can_be_read(tmp_pat
         with pytest.raises(KeyboardInterrupt):
             save_best(files, filled(model, 4))
     load_best(files, model)
-    np.testing.assert_array_equal(keras.ops.convert_to_numpy(model.weights[1]), [3, 3])
+    assert_filled(model, 3.0)
 
 
 def stopped_at(name):
@@ -134,10 +137,9 @@ def test_weights_that_are_not_finite_are_never_written(files, value):
     best = files.best.read_bytes()
     kernel = model.weights[0]
     kernel.assign(np.where(np.arange(6).reshape(3, 2) == 5, value, 1.0))
-    with pytest.raises(RunError, match=r"^1 values of .*kernel are not finite"):
-        save_checkpoint(files, model, records(4))
-    with pytest.raises(RunError, match=r"^1 values of .*kernel are not finite"):
-        save_best(files, model)
+    for save, *rest in ((save_checkpoint, records(4)), (save_best,)):
+        with pytest.raises(RunError, match=r"^1 values of .*kernel are not finite"):
+            save(files, model, *rest)
     assert list(files.all_checkpoints()) == [2, 3]
     assert files.best.read_bytes() == best
 

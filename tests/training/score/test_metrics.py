@@ -7,7 +7,16 @@ import sacrebleu
 
 from training import metrics
 from training.config.schema import Config, override
-from training.metrics import METRICS, Metric, bleu_of, bootstrap_interval, percent, ratio, score
+from training.metrics import (
+    METRICS,
+    Metric,
+    bleu_of,
+    bootstrap_interval,
+    lowered,
+    percent,
+    ratio,
+    score,
+)
 from training.runs.files import best
 from training.score.links import alignment_errors
 
@@ -32,7 +41,7 @@ def test_bleu_with_several_references_is_that_of_sacrebleu():
     expected = sacrebleu.corpus_bleu(HYPOTHESES, STREAMS)
     received = score("bleu", HYPOTHESES, REFERENCES)
     assert received["bleu"] == pytest.approx(expected.score)
-    lower = score("bleu", HYPOTHESES, REFERENCES, lowercase=True)
+    lower = score("bleu", *lowered(HYPOTHESES, REFERENCES))
     assert lower["bleu"] > received["bleu"]
     assert lower["chrf"] > received["chrf"]
     expected = sacrebleu.corpus_bleu(HYPOTHESES, STREAMS, lowercase=True)
@@ -124,7 +133,7 @@ def test_pronunciations_count_against_the_closest_reference():
 )
 def test_rates_in_lower_case_ignore_case(metric, wanted):
     texts = ["Ab", "cX"], [["aB"], ["q q", "CD"]]  # of the second one letter of two is wrong
-    found = score(metric, *texts, lowercase=True)
+    found = score(metric, *lowered(*texts))
     assert {name: found[name] for name in wanted} == pytest.approx(wanted)
     assert score(metric, *texts) != pytest.approx(found)
 
