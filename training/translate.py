@@ -27,10 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="python -m training.translate",
         description="Translate files, or standard input, line by line to standard output. An empty "
         "line stays empty. On a terminal each line is translated at once.",
-        examples=[
-            "--run runs/NAME < source.txt > target.txt",
-            "--run runs/NAME --nbest 5",
-        ],
+        examples=["--run runs/NAME < source.txt > target.txt", "--run runs/NAME --nbest 5"],
     )
     parser.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="default: standard input"

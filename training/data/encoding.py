@@ -25,13 +25,7 @@ from training.command.native import start_tensorflow
 from training.config.schema import Config
 from training.data.lines import MOST_UNUSABLE, Block, Skipped
 from training.data.pair_files import CorpusError
-from training.data.pieces import (
-    SENTENCEPIECE,
-    Pieces,
-    model_of,
-    model_state,
-    train_sentencepiece,
-)
+from training.data.pieces import SENTENCEPIECE, Pieces, model_of, model_state, train_sentencepiece
 from training.data.specs import Spec
 from training.data.splits import Division, too_few
 from training.data.store import SIDES, Ids

@@ -4,12 +4,7 @@ import sys
 
 import pytest
 
-from training.command.native import (
-    GPU_FLAGS,
-    keep_programs,
-    start_tensorflow,
-    without_native_log,
-)
+from training.command.native import GPU_FLAGS, keep_programs, start_tensorflow, without_native_log
 
 
 @pytest.fixture(autouse=True)

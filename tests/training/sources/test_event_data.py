@@ -120,7 +120,6 @@ def test_cells_are_read_by_one_rule_in_tables_and_histories():
         assert found is number is None or str(found) == str(float(number)), cell
 
 
-
 def test_categories_may_be_signs_other_scripts_or_declared_numbers(tmp_path):
     for first, second in ("+-", "男女", "éè"):
         path = write(tmp_path, WIDE.replace(",f,", f",{first},").replace(",m,", f",{second},"))
@@ -198,7 +197,6 @@ def test_a_table_that_cannot_be_read_is_one_clear_line(table, about, said, tmp_p
     with pytest.raises(CorpusError, match=said) as caught:
         read_table(write(tmp_path, table, about))
     assert "\n" not in str(caught.value)
-
 
 
 def test_a_table_is_read_in_the_columns_of_the_run_that_goes_on_or_is_begun_from(tmp_path):
