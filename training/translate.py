@@ -29,9 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
         "line stays empty. On a terminal each line is translated at once.",
         examples=["--run runs/NAME < source.txt > target.txt", "--run runs/NAME --nbest 5"],
     )
-    parser.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE", help="default: standard input"
-    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="else standard input")
     add_options(parser, "--run", *SEARCH, "--batch-size")
     parser.add_argument(
         "--nbest",

@@ -171,7 +171,7 @@ def test_processes_that_see_other_runs_end(tmp_path):
     scripts = [f"{COMMAND}main_guard(lambda: main([{str(run)!r}]))" for run in runs]
     for status, _, errors in ended(started(scripts, "", processes=2)):
         assert status != 0
-        assert "is not the same for all processes: expected one they share" in errors
+        assert "differs between processes: expected one they share" in errors
 
 
 STEPS = f"""{SCRIPT}

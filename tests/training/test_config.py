@@ -102,7 +102,7 @@ def test_a_run_that_has_begun_can_change_what_its_weights_do_not_depend_on():
     assert changed_later(config, ["epochs=5", "learning_rate=0.1"]).epochs == 5
     assert changed_later(config, ["decoder_units=512"]) == config  # as it is
     for setting in ("decoder_units=3", "data=tsv:other", "seed=2", "source_vocab_size=9"):
-        with pytest.raises(ConfigError, match=r"cannot change in a run that has begun; .*epochs"):
+        with pytest.raises(ConfigError, match=r"cannot change once a run has begun; .*epochs"):
             changed_later(config, [setting])
 
 

@@ -53,9 +53,7 @@ def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
 def stages(first: str) -> Iterator[ReportStage]:
     """Show what is being done, `first` to begin with, for how long, and the share that is done."""
     with _shown(first, None, "BarColumn", "TimeElapsedColumn") as update:
-        yield lambda what, share=None: update(
-            description=what, total=share and 1.0, completed=share
-        )
+        yield lambda what, share=None: update(description=what, total=share and 1, completed=share)
 
 
 def print_choice(name: str, chosen: str, way_out: str = "") -> None:

@@ -82,6 +82,7 @@ ATTENTIONS = (
 DISTRIBUTIONS = ("softmax", "sparsemax", "entmax15")  # the last two are sparse
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 TOKENIZERS = ("sentencepiece", "words", "characters", "letters", "symbols")
+ORDERS = ("bahdanau", "luong")
 CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}  # of keras.layers
 
 
@@ -153,9 +154,7 @@ class Text(Recurrent):
         "what the training targets need, and some more",
     )
     join: float = key(0.0, "share of batches of joined pairs, for longer texts", least=0, below=1)
-    batch_tokens: int = key(
-        0, "tokens in a batch, of the longer side, padded; 0 for batch_size", least=0
-    )
+    batch_tokens: int = key(0, "tokens of a batch's longer side, padded; 0 for batch_size", least=0)
     copy: bool = key(False, "copy unknown words from the source, by a pointer-generator")
     copy_hidden: float = key(
         0.0, "share of pairs whose names and numbers are hidden, to be copied", least=0, below=1
@@ -205,9 +204,7 @@ class Target:
     embedding_size: int = key(256, "width of source and target embeddings")
     attention_heads: int = key(1, "attention heads")
     attention_options: str = key("", 'further arguments of the mechanism: "half_width=5, …"')
-    order: str = key(
-        "bahdanau", "attend before the cell's step, or after it", choices=("bahdanau", "luong")
-    )
+    order: str = key("bahdanau", "attend before or after the cell's step", choices=ORDERS)
     input_feeding: bool = key(False, "feed the last attentional vector to the cell")
     gate: bool = key(False, "gate the context as Show, Attend and Tell does")
     readout: str = key(

@@ -177,9 +177,8 @@ def load_preset(name: str) -> Config:
     if name.endswith(".toml"):
         return load_config(name)
     if name not in preset_names():
-        raise UsageError(
-            f"unknown preset {name!r}; there are {', '.join(preset_names())}, and files NAME.toml"
-        )
+        names = ", ".join(preset_names())
+        raise UsageError(f"unknown preset {name!r}; there are {names}, and files NAME.toml")
     return load_config(PRESETS / f"{name}.toml")
 
 
@@ -226,9 +225,7 @@ def changed_later(config: Config, settings: Iterable[str]) -> Config:
     changed, later = override(config, settings), changeable_keys()
     for name, value in vars(changed).items():
         if value != getattr(config, name) and name not in later:
-            raise ConfigError(
-                f"{name} cannot change in a run that has begun; {', '.join(later)} can"
-            )
+            raise ConfigError(f"{name} cannot change once a run has begun; {', '.join(later)} can")
     return changed
 
 

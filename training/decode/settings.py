@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,16 +45,13 @@ class SearchSettings:
         if self.precision != "float32" and len(runs) > 1:
             name = f"--precision {self.precision}"
             raise UserError.expected(name, "one --run", f"{len(runs)} runs")
-        wanted = {
-            "--coverage-penalty": self.coverage_penalty,
-            "--replace-unknown": self.replaces_unknown,
-        }
-        for option, run in ((option, run) for option in wanted if wanted[option] for run in runs):
-            if not SOURCE_KINDS[run.config.source].tokens or run.config.attention == "none":
-                kind = f"source = {run.config.source}, attention = {run.config.attention}"
-                raise UserError.expected(
-                    option, "runs that attend to a text", f"{run.path}, {kind}"
-                )
+        asked = ["--coverage-penalty"] if self.coverage_penalty else []
+        asked += ["--replace-unknown"] if self.replaces_unknown else []
+        for option, run in itertools.product(asked, runs):
+            config = run.config
+            if not SOURCE_KINDS[config.source].tokens or config.attention == "none":
+                received = f"{run.path}, source = {config.source}, attention = {config.attention}"
+                raise UserError.expected(option, "runs that attend to a text", received)
         if self.coverage_penalty and self.beam_width < 2:
             raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")
         for run in runs if self.replaces_unknown else ():

@@ -11,14 +11,8 @@ from training.config.schema import Config, load_config
 from training.data.batches import Batch, read_batches
 from training.data.plan import Batching
 from training.data.splits import Texts
+from training.fit import optimizer
 from training.fit.distributed import ALONE, Processes
-from training.fit.optimizer import (
-    as_reckoned,
-    compile_model,
-    configure_keras,
-    make_judge,
-    make_model,
-)
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import deciding
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
@@ -44,16 +38,16 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
 
 
 def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
-    configure_keras(config)
-    model = make_model(config, origin.vocabulary, files.tokens)
+    optimizer.configure_keras(config)
+    model = optimizer.make_model(config, origin.vocabulary, files.tokens)
     if processes.devices > 1:  # whose class shares its batches among them
         from training.fit.sharded import ShardedModel
 
         model = ShardedModel(model.input, model.output, name=model.name)
     pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
-    config = as_reckoned(config, pairs)
-    compile_model(model, config, pairs.statistics.steps_per_epoch)
-    judge = make_judge(model)
+    config = optimizer.as_reckoned(config, pairs)
+    optimizer.compile_model(model, config, pairs.statistics.steps_per_epoch)
+    judge = optimizer.make_judge(model)
 
     def score() -> dict[str, float]:
         steps, batches = dev.statistics.steps_per_epoch, processes.share(dev.epoch())
@@ -66,9 +60,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     processes.wait()  # a checkpoint that one of them writes is not another's to restore
     if not files.all_checkpoints():
         processes.write(save_checkpoint, files, model, history)
-    recorder = Recorder(
-        files, config, model, pairs.statistics, history, score, write=processes.write
-    )
+    recorder = Recorder(files, config, model, pairs.statistics, history, score, processes.write)
     describe(files, model, pairs.shapes_line(), str(processes))
 
     def batches(epoch: int) -> Iterator[Batch]:

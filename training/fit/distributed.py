@@ -63,9 +63,7 @@ class Processes:
         digest = hashlib.sha256(repr((texts, [*files.all_checkpoints()])).encode()).digest()
         digests = np.asarray(process_allgather(np.frombuffer(digest, np.uint8)))
         if (digests != digests[0]).any():
-            raise RunError(
-                f"{files.path} is not the same for all processes: expected one they share"
-            )
+            raise RunError(f"{files.path} differs between processes: expected one they share")
 
     def wait(self) -> None:
         """Wait until all processes have come here."""

@@ -69,9 +69,8 @@ def _cross_entropy(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
             chosen = ops.take_along_axis(slopes, labels, axis=-1) - (1 - smoothing) * slope
             # One element a row, in place: a one-hot tensor would be as large as the logits.
             rows = ops.reshape(slopes, (-1, vocabulary))
-            indices = ops.stack(
-                [ops.arange(ops.shape(rows)[0], dtype="int32"), ops.reshape(labels, (-1,))], -1
-            )
+            numbers = ops.arange(ops.shape(rows)[0], dtype="int32")
+            indices = ops.stack([numbers, ops.reshape(labels, (-1,))], -1)
             rows = ops.scatter_update(rows, indices, ops.reshape(chosen, (-1,)))
             return ops.reshape(rows, ops.shape(logits)), ops.zeros_like(upstream)
 

@@ -18,13 +18,7 @@ from training.data.pair_files import Split
 from training.decode.labels import make_predictor
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator
-from training.fit.optimizer import (
-    as_reckoned,
-    compile_model,
-    configure_keras,
-    make_judge,
-    make_model,
-)
+from training.fit import optimizer
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import METRICS, score
 from training.runs.checkpoints import restore_checkpoint
@@ -47,7 +41,7 @@ class DevSet:
         chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
         self.split = dev.select(sorted(chosen))
         self.translate = make_translator([run], SearchSettings(beam_width=1))
-        self.judge = make_judge(run.model)
+        self.judge = optimizer.make_judge(run.model)
         attends = SOURCE_KINDS[run.config.source].tokens and run.config.attention != "none"
         self.attend = make_attender([run]) if attends else None
 
@@ -62,10 +56,7 @@ class DevSet:
         """Draw where the decoder looks in the first sentence that is short enough."""
         if self.attend is None:
             return
-        pairs = [
-            (s, texts[0])
-            for s, texts in zip(self.split.sources, self.split.references, strict=True)
-        ]
+        pairs = self.split.pairs()
         source, target = next((p for p in pairs if max(map(len, p)) <= LONGEST), pairs[0])
         (attended,) = self.attend([source], [target])
         with replacing(self.run.files.heat_map) as aside:
@@ -84,7 +75,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
         files.check_free()
         if init is not None:
             config = as_init_reads(config, init)
-        configure_keras(config)
+        optimizer.configure_keras(config)
         opened = open_run(files, config, init)
         model = _build(opened, files.streamed)
         opened.source.begin(model)
@@ -103,7 +94,7 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
     files = RunFiles(output)
     config = files.begun(changes)
     with files.locked():
-        configure_keras(config)
+        optimizer.configure_keras(config)
         opened = reopen(files, config, force)
         model = _build(opened, files.tokens)
         history = restore_checkpoint(files, model)
@@ -114,15 +105,15 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
 
 def _build(opened: Opened, tokens: Path) -> keras.Model:
     """Return the compiled model; `tokens` is the folder of a text's token ids."""
-    model = make_model(opened.config, opened.origin.vocabulary, tokens)
-    config = as_reckoned(opened.config, opened.pairs)
-    compile_model(model, config, opened.pairs.statistics.steps_per_epoch)
+    model = optimizer.make_model(opened.config, opened.origin.vocabulary, tokens)
+    config = optimizer.as_reckoned(opened.config, opened.pairs)
+    optimizer.compile_model(model, config, opened.pairs.statistics.steps_per_epoch)
     return model
 
 
 def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Record]) -> Record:
     """Train the missing epochs, and keep their files."""
-    config = as_reckoned(opened.config, opened.pairs)
+    config = optimizer.as_reckoned(opened.config, opened.pairs)
     run = Run(files.path, config, opened.source, opened.target, model)
     describe(files, model, opened.pairs.shapes_line())
     if run.config.compiles():

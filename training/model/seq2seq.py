@@ -8,15 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import (
-    Attention,
-    AttentionPooling,
-    AttentionRNN,
-    PointerGenerator,
-    losses,
-    mechanisms,
-)
-from keras_attention.layers.pointer import copied_ids
+from keras_attention import Attention, AttentionPooling, AttentionRNN, losses, mechanisms
+from keras_attention.layers.pointer import PointerGenerator, copied_ids
 from training.command.errors import ConfigError, UserError, enough_memory
 from training.config.schema import Config
 from training.data.store import PAD_ID

@@ -163,9 +163,7 @@ def configuration(options: argparse.Namespace) -> Config:
     else:
         raise UsageError("the command expected --preset or --data. Received: neither")
     if own := corpus.prepared(options.data or config.data):
-        config = override(
-            config, [f"{key}={value}" for key, value in own.manifest.settings.items()]
-        )
+        config = with_values(config, own.manifest.settings)
     try:
         config = with_values(config, values)
     except ConfigError as error:

@@ -94,10 +94,8 @@ def load_average(files: RunFiles, model: keras.Model, epochs: Sequence[int]) -> 
         file = files.recent_weights(epoch)
         files.check(file)
         bare.load_weights(file)
-        mean = [
-            m + ops.convert_to_numpy(w) / len(epochs)
-            for m, w in zip(mean, model.weights, strict=True)
-        ]
+        pairs = zip(mean, model.weights, strict=True)
+        mean = [m + ops.convert_to_numpy(w) / len(epochs) for m, w in pairs]
     for weight, m in zip(model.weights, mean, strict=True):
         if "int" not in weight.dtype:  # a table has no mean, and is the same in all
             weight.assign(m)

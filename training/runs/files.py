@@ -144,9 +144,8 @@ class RunFiles:
     def check_prepared(self) -> None:
         """Raise a RunError where `training.prepare` did not make the directory."""
         if not (self.config.is_file() and self.tokens.is_dir() and self.origin.is_file()):
-            raise RunError(
-                f"{self.path} is not prepared: {self.tokens.name} is missing; see training.prepare"
-            )
+            hint = f"{self.tokens.name} is missing; see training.prepare"
+            raise RunError(f"{self.path} is not prepared: {hint}")
 
     def check_free(self) -> None:
         """Refuse a directory that holds anything trained or prepared, or files of these names."""

@@ -73,9 +73,7 @@ def load_best(files: RunFiles, model: keras.Model) -> None:
             model.load_weights(files.best)
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).strip().splitlines() or ["it is damaged"])[0]
-        raise RunError(
-            f"cannot read {files.best} as the weights of this model: {reason}"
-        ) from error
+        raise RunError(f"cannot read {files.best} as the weights of this model: {reason}") from None
 
 
 def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:

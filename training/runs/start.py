@@ -226,9 +226,8 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         unusable = data.manifest.unusable + dev.unusable
     else:
         train, dev = data
-        pairs, dev_pairs = (
-            _batches(config, split, source, target, training=split is train) for split in data
-        )
+        pairs = _batches(config, train, source, target, training=True)
+        dev_pairs = _batches(config, dev, source, target, training=False)
         digest = source_class(config.source).fingerprint(train, dev)
         unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
     counts = pairs.statistics

@@ -26,6 +26,7 @@ from training.data.plan import Batching
 from training.data.prepared import Prepared
 from training.data.splits import Texts, load_split
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
+from training.fit import optimizer
 from training.fit import train as texts
 from training.runs.files import RunFiles
 from training.runs.start import open_run, prepare_run
@@ -169,7 +170,7 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     class BuiltError(Exception):
         """The data were as they were."""
 
-    monkeypatch.setattr(texts, "make_model", Mock(side_effect=BuiltError))
+    monkeypatch.setattr(optimizer, "make_model", Mock(side_effect=BuiltError))
     corpus = prepare_corpus(tmp_path / "c", configured(text), processes=0)
     config = tiny_config("train_limit=97", f"data=prepared:{corpus.path}")
     assert prepare_run(config, tmp_path / "run")["train"] == 97

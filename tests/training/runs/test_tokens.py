@@ -13,6 +13,7 @@ from training.command.errors import ConfigError, RunError
 from training.config.schema import load_config
 from training.data import tokens as writing
 from training.data.pair_files import CorpusError
+from training.fit import optimizer
 from training.fit import train as texts
 from training.fit.arrays import train_arrays
 from training.runs.choices import fitting_bound
@@ -28,7 +29,7 @@ class BuiltError(Exception):
 def built(monkeypatch):
     """Training stops before its model is built, which takes seconds."""
 
-    monkeypatch.setattr(texts, "make_model", Mock(side_effect=BuiltError))
+    monkeypatch.setattr(optimizer, "make_model", Mock(side_effect=BuiltError))
 
 
 @pytest.fixture

@@ -51,9 +51,7 @@ def split_files(name: str) -> dict[str, list[Path]]:
     files = {split: [folder / file for file in each] for split, each in corpus.files.items()}
     there = {split: paths for split, paths in files.items() if all(p.is_file() for p in paths)}
     if not there:
-        raise CorpusError(
-            f"{name}: {folder} has none of its files: {', '.join(corpus.all_files())}"
-        )
+        raise CorpusError(f"{name}: {folder} has no file of {', '.join(corpus.all_files())}")
     return there
 
 
@@ -157,10 +155,8 @@ def _corpora() -> Iterator[tuple[str, _Corpus]]:
 
     phrasebook = str(Path(__file__).parents[1] / "phrasebook")
     for code in ("fr", "zh"):
-        yield (
-            f"phrasebook-en-{code}",
-            _Corpus(phrasebook, files(f"en-{code}.{{}}.tsv.gz"), _read_linked),
-        )
+        linked = files(f"en-{code}.{{}}.tsv.gz")
+        yield f"phrasebook-en-{code}", _Corpus(phrasebook, linked, _read_linked)
     for name in (f"tatoeba-en-{code}" for code in ("fr", "de", "es", "zh")):
         yield name, _Corpus(name, files("{}.tsv.gz"))
     flickr = {"test": "test_2016_flickr", "test2017": "test_2017_flickr"}

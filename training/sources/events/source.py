@@ -33,9 +33,8 @@ def statistics_of(data: Histories) -> dict[str, np.ndarray]:
     Of each number one in a thousand lies below `lowest`, one above `highest`, after its logarithm
     if any: a pressure of 13,682 is a slip of the pen, beside which all others would be alike.
     """
-    rows = np.unique(
-        np.concatenate([np.arange(*ends) for ends in zip(data.starts, data.ends, strict=True)])
-    )
+    spans = zip(data.starts, data.ends, strict=True)
+    rows = np.unique(np.concatenate([np.arange(*span) for span in spans]))
     log, times, values = data.schema.logged(), data.times[rows], data.values[rows].astype("float64")
     values = np.where(log, np.log(np.maximum(values, SMALLEST)), values)
     values[:, np.isnan(values).all(axis=0)] = 0.0
@@ -203,9 +202,8 @@ class EventSource(Source):
         number = tf.reduce_sum(tf.cast(there, tf.int32), axis=1)
         steps = tf.range(tf.minimum(tf.shape(events)[1], self.most))
         order = tf.argsort(tf.cast(~there, tf.int32), axis=1, stable=True)
-        places = tf.gather(
-            order, tf.maximum(number - self.most, 0)[:, None] + steps, axis=1, batch_dims=1
-        )
+        first = tf.maximum(number - self.most, 0)[:, None]
+        places = tf.gather(order, first + steps, axis=1, batch_dims=1)
         return tf.gather(events, places, axis=1, batch_dims=1), places, number > self.most
 
     def rows(self, raw: Histories, training: bool = False) -> Sequences:  # type: ignore[override]

@@ -216,9 +216,7 @@ def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
             raise about.wrong(line, f"the {about.id}, whose row it is, is missing")
         history = people.setdefault(person, [])
         if history and time < (before := history[-1].time):
-            back = (
-                f"goes back from {before:g} to {time:g}: sort the rows of each {about.id} by time"
-            )
+            back = f"goes back from {before:g} to {time:g}: sort each {about.id}'s rows by time"
             raise about.wrong(line, f"the time of {person} {back}")
         if not (about.name and history and history[-1].time == time):
             history.append(_Event(line, time, {}))

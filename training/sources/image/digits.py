@@ -70,9 +70,8 @@ def _distorted(digit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
     turn, slant, wide, high, *moved = rng.normal(0, _DISTORTION)
     cos, sin = np.cos(turn), np.sin(turn)
-    matrix = (
-        np.array([[cos, -sin], [sin, cos]]) @ [[1, slant], [0, 1]] @ np.diag(np.exp([wide, high]))
-    )
+    turned = np.array([[cos, -sin], [sin, cos]])
+    matrix = turned @ [[1, slant], [0, 1]] @ np.diag(np.exp([wide, high]))
     centre = np.full(2, _SIZE / 2)
     offset = centre - matrix @ centre + moved
     image = Image.fromarray(digit.astype("float32")).transform(

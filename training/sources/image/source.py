@@ -136,19 +136,16 @@ class ImageSource(Source):
         specs = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
         reasons, pixels = tf.map_fn(reason_not_to_decode, image_bytes, fn_output_signature=specs)
         bad = tf.where(reasons != "")[:, 0]
-        lines = tf.strings.join(
-            ["image_bytes[", tf.strings.as_string(bad), "] ", tf.gather(reasons, bad)]
-        )
+        number = tf.strings.as_string(bad)
+        lines = tf.strings.join(["image_bytes[", number, "] ", tf.gather(reasons, bad)])
         message = tf.strings.reduce_join(lines, separator="; ")
         checks = [tf.debugging.Assert(tf.size(bad) == 0, [message])]
         if most_pixels is not None:
             count, total = tf.size(pixels, tf.int64), tf.reduce_sum(pixels)
             fewer = tf.maximum(count * most_pixels // tf.maximum(total, 1), 1)
-            message = joined(
-                "images have", total, "pixels together: maximum input batch size", fewer
-            )
+            said = joined("images have", total, "pixels together: maximum input batch size", fewer)
             fits = (total <= most_pixels) | (count <= 1)
-            checks.append(tf.debugging.Assert(fits, [message]))
+            checks.append(tf.debugging.Assert(fits, [said]))
         with tf.control_dependencies(checks):
             image_bytes = tf.identity(image_bytes)
         size = [self.height, self.width]

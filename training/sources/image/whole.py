@@ -37,9 +37,8 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
         sizes = tf.reshape(tf.cast(tf.io.decode_raw(header, tf.uint8), tf.int64), [2, 4])
         sizes = tf.reduce_sum(sizes * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
         reason, pixels = check_sizes(sizes[1], sizes[0])
-        return tf.cond(
-            reason == "", lambda: ends_with(b"IEND", _is_sound_png), lambda: reason
-        ), pixels
+        reason = tf.cond(reason == "", lambda: ends_with(b"IEND", _is_sound_png), lambda: reason)
+        return reason, pixels
 
     def check_jpeg() -> tuple[Tensor, Tensor]:
         # Where the size is cut off, too, reading it fails without saying which image.
@@ -53,9 +52,8 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
         return tf.where(is_cmyk, "expected a JPEG in gray or RGB. Received: CMYK", reason), pixels
 
     def check_sizes(height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
-        reason = joined(
-            "has", width, "x", height, f"pixels: expected at least 1 and at most {MOST_PIXELS:,}"
-        )
+        wanted = f"expected at least 1 and at most {MOST_PIXELS:,}"
+        reason = joined("has", width, "x", height, f"pixels: {wanted}")
         fits = (height > 0) & (width > 0) & (height * width <= MOST_PIXELS)
         return tf.where(fits, "", reason), tf.where(fits, height * width, 0)
 
