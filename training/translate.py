@@ -31,12 +31,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="else standard input")
     add_options(parser, "--run", *SEARCH, "--batch-size")
-    parser.add_argument(
-        "--nbest",
-        type=positive_int,
-        metavar="N",
-        help="N translations of each line, the best first, each after the line's number and a TAB",
-    )
+    several = "N translations of a line, the best first, each after the line's number and a TAB"
+    parser.add_argument("--nbest", type=positive_int, metavar="N", help=several)
     options = parser.parse_args(arguments)
     count = options.nbest or 1
     if count > options.beam_width:

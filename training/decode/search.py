@@ -82,16 +82,11 @@ def search(
         max_steps = bound[0] * ops.shape(source)[1] + bound[1] if backend.under_xla() else None
 
     def step(tokens, states, memories):
-        results = [
-            advance(tokens, memory, state)
-            for advance, memory, state in zip(steps, memories, states, strict=True)
-        ]
-        log_probs, weights, states = zip(*results, strict=True)
-        log_probs = _mean_log_probs(log_probs)
+        log_probs, weights, states = _advance(steps, tokens, memories, states)
         if steps[0].copying:  # of how many words differs from source to source
             values, ids = ops.top_k(log_probs, settings.beam_width)
             log_probs = Shortlist(values, ops.cast(ids, "int32"))
-        return log_probs, sum(weights) / len(models), list(states)
+        return log_probs, sum(weights) / len(models), states
 
     arguments: dict[str, Any] = {
         "batch_size": ops.shape(source)[0],
@@ -128,13 +123,9 @@ def score_targets(
 
     def step(tokens, states):
         read, wanted = tokens
-        results = [
-            advance(read, memory, state)
-            for advance, memory, state in zip(alone, memories, states, strict=True)
-        ]
-        log_probs, _, states = zip(*results, strict=True)
-        log_probs = backend.gather_in_rows(_mean_log_probs(log_probs), ops.expand_dims(wanted, 1))
-        return ops.cast(ops.squeeze(log_probs, 1), "float32"), list(states)
+        log_probs, _, states = _advance(alone, read, memories, states)
+        log_probs = backend.gather_in_rows(log_probs, ops.expand_dims(wanted, 1))
+        return ops.cast(ops.squeeze(log_probs, 1), "float32"), states
 
     wanted = ops.transpose(target)
     start = ops.full_like(wanted[:1], START_ID)
@@ -166,7 +157,13 @@ def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) 
     return total / len(models)
 
 
-def _mean_log_probs(log_probs: Sequence[Any]) -> Any:
-    if len(log_probs) == 1:
-        return log_probs[0]
-    return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(log_probs)))
+def _advance(
+    steps: Sequence[PlainStep], tokens: Tensor, memories: list[Any], states: list[Any]
+) -> tuple[Any, Sequence[Tensor], list[Any]]:
+    """Take a step of each model: return the log of their mean probabilities, weights and states."""
+    results = [step(tokens, *each) for step, *each in zip(steps, memories, states, strict=True)]
+    log_probs, weights, states = map(list, zip(*results, strict=True))
+    if len(results) == 1:
+        return log_probs[0], weights, states
+    mean = ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(results)))
+    return mean, weights, states

@@ -57,7 +57,6 @@ class SearchSettings:
         for run in runs if self.replaces_unknown else ():
             kinds = [run.config.source_tokenizer, run.config.target_tokenizer]
             if len(set(kinds)) > 1 or "sentencepiece" in kinds:
-                raise UserError(
-                    "--replace-unknown expected words, characters or symbols as the tokenizer of "
-                    f"both sides. Received: {run.path}, {' and '.join(kinds)}"
-                )
+                wanted = "words, characters or symbols as the tokenizer of both sides"
+                received = f"{run.path}, {' and '.join(kinds)}"
+                raise UserError.expected("--replace-unknown", wanted, received)

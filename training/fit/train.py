@@ -136,9 +136,7 @@ def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:
 
     def score() -> dict[str, float]:
         probabilities = predict(dev).probabilities
-        return {
-            "val_loss": label_scores.cross_entropy(dev.labels, probabilities),
-            "auc": METRICS["auc"].score(dev.labels, probabilities),
-        }
+        loss = label_scores.cross_entropy(dev.labels, probabilities)
+        return {"val_loss": loss, "auc": METRICS["auc"].score(dev.labels, probabilities)}
 
     return score

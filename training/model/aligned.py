@@ -105,12 +105,10 @@ class AlignedDecoder(keras.layers.Layer):
         before = self._token_of(log_probs[:, :-1], tokens[:, 1:])
         start = self._start(prepared)
         ways = self._ways(prepared)
-        chances, totals = self._moves(states, prepared, ways)
-        steps = {
-            "chances": ops.swapaxes(chances, 0, 1),
-            "totals": ops.swapaxes(totals, 0, 1),
-            "before": ops.concatenate([start[None], ops.swapaxes(before, 0, 1)]),
-        }
+        inputs = *self._moves(states, prepared, ways), before
+        chances, totals, before = (ops.swapaxes(x, 0, 1) for x in inputs)
+        before = ops.concatenate([start[None], before])
+        steps = {"chances": chances, "totals": totals, "before": before}
 
         def step(inputs: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
             places = ops.softmax(_log(places) + inputs["before"])

@@ -45,12 +45,9 @@ class SourceWords(keras.layers.Layer):
 
     def build(self, source_shape: tuple) -> None:
         """Make the table."""
+        none = keras.initializers.Constant(-1)
         self.words = self.add_weight(
-            (self.source_size,),
-            keras.initializers.Constant(-1),
-            dtype="int32",
-            trainable=False,
-            name="words",
+            (self.source_size,), none, dtype="int32", trainable=False, name="words"
         )
 
     def call(self, source: Tensor) -> Tensor:
@@ -108,15 +105,9 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     cells = [build_cell(config.decoder, config.decoder_units) for _ in range(config.decoder_layers)]
     cell = cells[0] if len(cells) == 1 else keras.layers.StackedRNNCells(cells)
     if config.attention == "hard_monotonic":
+        sizes = config.embedding_size, config.readout_units, config.attention_units
         aligned = AlignedDecoder(
-            cell,
-            target_vocab_size,
-            config.embedding_size,
-            config.readout_units,
-            config.attention_units,
-            config.dropout,
-            config.source,
-            name="decoder",
+            cell, target_vocab_size, *sizes, config.dropout, config.source, name="decoder"
         )
         log_probs = aligned(target, memory, memory_mask=mask, initial_state=state)
         return keras.Model(inputs, log_probs, name="seq2seq")

@@ -13,18 +13,8 @@ from typing import Any, NamedTuple
 from training.command.errors import ConfigError, UsageError
 from training.command.options import Parser, add_options
 from training.command.progress import print_choice
-from training.config.schema import (
-    PRESETS,
-    Config,
-    keys_help,
-    load_config,
-    load_preset,
-    override,
-    own_data_preset,
-    preset_names,
-    read_settings,
-    with_values,
-)
+from training.config import schema
+from training.config.schema import Config, load_preset, override, read_settings, with_values
 from training.data import corpus
 from training.data.rules import ALPHABETS
 from training.data.specs import Spec
@@ -110,28 +100,18 @@ Files may be compressed (.gz, .zst). Corpora are looked for in $KERAS_ATTENTION_
 
 def add_configuration(parser: Parser) -> None:
     """Add the options that `configuration` reads; the help lists SPECs and keys."""
-    parser.add_argument(
-        "--preset",
-        metavar="NAME",
-        help=f"preset to train: {', '.join(preset_names())}; or a file of your own, NAME.toml; "
-        "python -m training.presets says more",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="SPEC",
-        help="training data, in place of the preset's; without --preset its size chooses the "
-        "settings",
-    )
+    presets = f"preset to train: {', '.join(schema.preset_names())}; or a file of your own, "
+    presets += "NAME.toml; python -m training.presets says more"
+    parser.add_argument("--preset", metavar="NAME", help=presets)
+    data = "training data, not the preset's; without --preset its size chooses the settings"
+    parser.add_argument("--data", metavar="SPEC", help=data)
     for key in dataclasses.fields(Config):
         if key.name in ("dev", "test"):
             parser.add_argument(f"--{key.name}", metavar="SPEC", help=key.metadata["meaning"])
     add_options(parser, "--set")
-    parser.add_argument(
-        "--help-settings",
-        action="version",
-        version=f"Keys of --set, with their defaults:\n{keys_help()}",
-        help="list the keys of --set, and exit",
-    )
+    keys = f"Keys of --set, with their defaults:\n{schema.keys_help()}"
+    listed = "list the keys of --set, and exit"
+    parser.add_argument("--help-settings", action="version", version=keys, help=listed)
     names = textwrap.wrap(f"a corpus: {', '.join(corpus.NAMES)}", 74, break_on_hyphens=False)
     specs = {"NAME": ("\n" + " " * 26).join(names)}
     for kind in SOURCE_KINDS.values():
@@ -153,10 +133,10 @@ def configuration(options: argparse.Namespace) -> Config:
         raise UsageError(str(error)) from None
     if options.preset:
         config = load_preset(options.preset)
-    elif options.data in preset_names():
+    elif options.data in schema.preset_names():
         config = load_preset(options.data)
     elif options.data and (file := own_preset(options.data, values)):
-        config = load_config(file)
+        config = schema.load_config(file)
     elif options.data:
         _check_data("text", (options.data, options.dev, options.test))
         config = _own_texts(options.data, values)
@@ -218,7 +198,7 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     if chosen.preset:
         config, file = load_preset(chosen.preset), f"training/presets/{chosen.preset}.toml"
     else:
-        config, file = own_data_preset(total)
+        config, file = schema.own_data_preset(total)
     config = override(config, chosen.settings)
     print(f"{spec}: {total:,} pairs")
     for row in rows:
@@ -251,4 +231,4 @@ def own_preset(spec: str, own: Mapping[str, Any]) -> str | None:
     forms = [form for kind in SOURCE_KINDS.values() if not kind.tokens for form in kind.forms]
     in_order = form == "images" and own.get("attention") == "hard_monotonic"
     name = "lines" if in_order else form
-    return str(PRESETS / "own" / f"{name}.toml") if colon and form in forms else None
+    return str(schema.PRESETS / "own" / f"{name}.toml") if colon and form in forms else None

@@ -103,10 +103,8 @@ class RunFiles:
         digest = sha256(file)  # first: training may go on meanwhile
         expected = self._digests().get(file.relative_to(self.path).as_posix())
         if expected and digest not in expected:
-            raise RunError(
-                f"{file} is damaged: expected the SHA-256 of {self.digests.name}, {expected[0]}. "
-                f"Received: {digest}"
-            )
+            wanted = f"the SHA-256 of {self.digests.name}, {expected[0]}"
+            raise RunError.expected(f"{file} is damaged:", wanted, digest)
 
     def _digests(self) -> dict[str, list[str]]:
         if not self.digests.is_file():
@@ -152,10 +150,8 @@ class RunFiles:
         checkpoints = self.all_checkpoints()
         trained = self.best.exists() or any(checkpoints)  # epoch 0 is not trained
         if trained or (self.config.is_file() and not checkpoints):
-            raise RunError(
-                f"{self.path} holds a run already: go on with it by training.train --resume, or "
-                "choose another --output"
-            )
+            hint = "go on with it by training.train --resume, or choose another --output"
+            raise RunError(f"{self.path} holds a run already: {hint}")
         written = (self.card, self.checkpoints, self.recent, self.tokens, self.history)
         if others := [path for path in written if path.exists() and not self.digests.is_file()]:
             raise RunError(f"{others[0]} is no run's, and would be lost: choose another --output")

@@ -72,8 +72,6 @@ def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
     if origin is None or origin.corpus == corpus:
         return
     if not force:
-        raise RunError(
-            f"{spec} no longer has the sentences that {files.path} began with: --force goes on "
-            "with the new ones"
-        )
+        known = f"the sentences that {files.path} began with"
+        raise RunError(f"{spec} no longer has {known}: --force goes on with the new ones")
     write_origin(files, replace(origin, corpus=corpus))

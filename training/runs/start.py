@@ -66,10 +66,8 @@ def as_init_reads(config: Config, init: Path) -> Config:
     if own := corpus.prepared(config.data):
         files = zip(RunFiles(init).tokenizers, own.tokenizers, strict=True)
         if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
-            raise RunError(
-                f"{init} and {config.data} have different tokenizers: prepare the corpus with "
-                f"--tokenizers {init}"
-            )
+            hint = f"prepare the corpus with --tokenizers {init}"
+            raise RunError(f"{init} and {config.data} have different tokenizers: {hint}")
         return config
     sizes: dict[str, Any] = {}
     for side, tokenizer in zip(SIDES, (reader, target), strict=True):

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from training import metrics
 from training.command.errors import UserError
 from training.command.files import write_json, write_text
 from training.command.progress import progress
@@ -21,17 +22,7 @@ from training.data.specs import Spec
 from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, say_cut
-from training.metrics import (
-    METRICS,
-    bootstrap_interval,
-    exact_matches,
-    figures,
-    lowered,
-    percent,
-    ratio,
-    score,
-    signatures,
-)
+from training.metrics import METRICS, percent, ratio
 from training.runs.run import Run, load_ensemble
 from training.score import links
 from training.score.labels import evaluate_labels
@@ -106,14 +97,14 @@ def evaluate(
 
     bootstrap |= config.metric == "symbols" and len(split.sources) < FEW_WORDS
     texts: Any = hypotheses, split.references
-    texts = lowered(*texts) if lowercase else texts
+    texts = metrics.lowered(*texts) if lowercase else texts
     result: dict[str, Any] = {
-        **score(config.metric, *texts),
-        **signatures(config.metric, *texts, lowercase=lowercase),
+        **metrics.score(config.metric, *texts),
+        **metrics.signatures(config.metric, *texts, lowercase=lowercase),
     }
     rows: dict[str, tuple[Any, Any]] = {
         name: (each.statistics(*texts), each.value)
-        for name, each in figures(config.metric).items()
+        for name, each in metrics.figures(config.metric).items()
         if bootstrap and each.statistics
     }
     if all(run.config.attention != "none" for run in runs):
@@ -128,7 +119,7 @@ def evaluate(
     for name, (statistics, value) in rows.items():
         result.setdefault(name, value(np.sum(statistics, axis=0)))
         if bootstrap:
-            result[f"{name}_interval"] = bootstrap_interval(statistics, value)
+            result[f"{name}_interval"] = metrics.bootstrap_interval(statistics, value)
     return {
         **result,
         "beam_width": settings.beam_width,
@@ -148,7 +139,7 @@ def errors(
     is called by its place in the split.
     """
     texts: Any = [translation.text for translation in translations], split.references
-    matches = exact_matches(*(lowered(*texts) if lowercase else texts))
+    matches = metrics.exact_matches(*(metrics.lowered(*texts) if lowercase else texts))
     rows = []
     for number, ((right, _), best) in enumerate(zip(matches, translations, strict=True)):
         source, chance = split.sources[number], best.probability

@@ -73,11 +73,8 @@ def fetch(folder: str, directory: Path) -> None:
             (aside / name).write_bytes(content)
         recorded = recorded_checksums(folder)
         if other := [file for file in recorded if content_checksum(aside / file) != recorded[file]]:
-            print(
-                f"Warning: {folder}: {', '.join(other)} differ from the files that the recorded "
-                "results come from",
-                file=sys.stderr,
-            )
+            told = "differ from the files that the recorded results come from"
+            print(f"Warning: {folder}: {', '.join(other)} {told}", file=sys.stderr)
 
 
 def _contents(folder: str) -> dict[str, bytes]:

@@ -55,13 +55,8 @@ class Histories:
     def select(self, indices: Sequence[int] | np.ndarray) -> Histories:
         """Return the examples at these positions."""
         rows = np.asarray(indices, np.int64)
-        return replace(
-            self,
-            starts=self.starts[rows],
-            ends=self.ends[rows],
-            labels=self.labels[rows],
-            people=self.people[rows],
-        )
+        names = ("starts", "ends", "labels", "people")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     @property
     def sources(self) -> list[dict[str, list[float]]]:

@@ -34,19 +34,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
+from training.data import rules
 from training.data.pair_files import CorpusError, read_text
-from training.data.rules import (
-    MISSING,
-    PLACEHOLDERS,
-    SILENT,
-    alike,
-    category_of,
-    input_name,
-    number_hint,
-    parse_number,
-    table_notes,
-    table_rows,
-)
+from training.data.rules import MISSING, PLACEHOLDERS, SILENT, category_of, input_name
 from training.sources.events.histories import Histories, Schema
 
 _EXAMPLE = 'id = "patient", time = "day" and outcome = "died", a line each'
@@ -122,7 +112,7 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
             examples.append((start, len(times), float(outcome), person))
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about.outcome!r}")
-    for note in table_notes(str(path), people, missing, times):
+    for note in rules.table_notes(str(path), people, missing, times):
         print(note, file=sys.stderr)
     return Histories.of(schema, times, values, examples)
 
@@ -157,7 +147,7 @@ def _read_about(path: Path) -> About:
 
 def _read_rows(path: Path) -> tuple[list[str], Rows]:
     """Return the columns that have names, and each row that is not blank with its line."""
-    rows = table_rows(io.StringIO(read_text(path), newline=""), str(path))
+    rows = rules.table_rows(io.StringIO(read_text(path), newline=""), str(path))
     try:
         _, header = next(rows, (0, []))
         if twice := [name for name in header if name and header.count(name) > 1]:
@@ -276,7 +266,7 @@ def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None
                 f"{categories[0]!r}: expected numbers, at most {MOST_CATEGORIES} categories, "
                 f"{declare}, or leave {name} out of its columns = […]"
             )
-    for first, other in alike(categories):
+    for first, other in rules.alike(categories):
         two = f"{first!r} and {other!r} are two categories of {name}"
         print(f"{about.table}: {two}", file=sys.stderr)
     return categories
@@ -308,8 +298,8 @@ def _found(text: str, categories: list[str]) -> str | None:
 
 
 def _number(about: About, name: str, cell: _Cell, least: float = -1e30) -> float:
-    number = parse_number(cell.text)
+    number = rules.parse_number(cell.text)
     if number is None or number < least:
-        wanted = f"a number, {'0' if least == 0 else '-1e30'} to 1e30{number_hint(cell.text)}"
+        wanted = f"a number, {'0' if least == 0 else '-1e30'} to 1e30{rules.number_hint(cell.text)}"
         raise about.wrong(cell.line, f"expected {name} to be {wanted}. Received: {cell.text}")
     return number

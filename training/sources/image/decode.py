@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,7 @@ def decode(contents: Tensor, channels: int) -> Tensor:
     image = tf.cond(orientation > 4, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
     for axis, mirrored in ((1, (2, 3, 6, 7)), (0, (3, 4, 7, 8))):
         flipped = tf.reduce_any(orientation == mirrored)
-        image = tf.cond(
-            flipped,
-            lambda image=image, axis=axis: tf.reverse(image, [axis]),
-            lambda image=image: image,
-        )
+        image = tf.cond(flipped, partial(tf.reverse, image, [axis]), partial(tf.identity, image))
     return tf.ensure_shape(image, [None, None, channels])
 
 
