@@ -41,25 +41,16 @@ def softmax(x):
 
 def likelihood(decoder, memory, states, tokens):
     """Sum the probability of tokens `(T,)` over all ways through a memory `(S, dim)`."""
-    query, of_state, score = (
-        array(layer.kernel) for layer in (decoder.query, decoder.of_state, decoder.score)
-    )
-    key, of_memory, output = (
-        [array(weight) for weight in layer.weights]
-        for layer in (decoder.key, decoder.of_memory, decoder.output_layer)
-    )
+    layers = decoder.query, decoder.of_state, decoder.score
+    query, of_state, score = (array(layer.kernel) for layer in layers)
+    layers = decoder.key, decoder.of_memory, decoder.output_layer
+    key, of_memory, output = ([array(weight) for weight in layer.weights] for layer in layers)
     ways = array(decoder.ways)
 
     def move(state, start, end):
-        places = range(start, len(memory))
-        scores = np.array(
-            [
-                np.tanh(state @ query + memory[j] @ key[0] + key[1]) @ score[:, 0]
-                + ways[min(j - start, FARTHEST)]
-                for j in places
-            ]
-        )
-        return softmax(scores)[end - start]
+        hidden = np.tanh(state @ query + memory[start:] @ key[0] + key[1])
+        steps = np.minimum(np.arange(len(hidden)), FARTHEST)
+        return softmax(hidden @ score[:, 0] + ways[steps])[end - start]
 
     def say(state, place, token):
         vector = np.tanh(state @ of_state + memory[place] @ of_memory[0] + of_memory[1])

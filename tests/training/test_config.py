@@ -6,16 +6,9 @@ import pytest
 
 from keras_attention import distributions, mechanisms
 from training.command.errors import ConfigError
+from training.config import schema
 from training.config.keys import ATTENTIONS
-from training.config.schema import (
-    Config,
-    changed_later,
-    load_config,
-    load_preset,
-    override,
-    own_data_preset,
-    preset_names,
-)
+from training.config.schema import Config, load_config, load_preset, override
 
 WORDS, ALIGNED = "source_tokenizer=words target_tokenizer=words", "attention=hard_monotonic"
 G2P = {"g2p-low", "g2p-medium", "g2p-high"}
@@ -23,8 +16,8 @@ OF_TEXTS = ("encoder=lstm", "source_vocab_size=500", "extra_data=a", "encoder=gr
 
 
 def test_every_preset_loads_and_names_its_data():
-    assert len(preset_names()) > 10
-    for name in preset_names():
+    assert len(schema.preset_names()) > 10
+    for name in schema.preset_names():
         config = load_preset(name)
         assert config.data == name or name in G2P
         assert (config.metric == "bleu-zh") == name.endswith("zh")
@@ -99,18 +92,18 @@ def test_settings_that_do_not_fit_are_one_clear_line(settings, said):
 
 def test_a_run_that_has_begun_can_change_what_its_weights_do_not_depend_on():
     config = Config(epochs=3)
-    assert changed_later(config, ["epochs=5", "learning_rate=0.1"]).epochs == 5
-    assert changed_later(config, ["decoder_units=512"]) == config  # as it is
+    assert schema.changed_later(config, ["epochs=5", "learning_rate=0.1"]).epochs == 5
+    assert schema.changed_later(config, ["decoder_units=512"]) == config  # as it is
     for setting in ("decoder_units=3", "data=tsv:other", "seed=2", "source_vocab_size=9"):
         with pytest.raises(ConfigError, match=r"cannot change once a run has begun; .*epochs"):
-            changed_later(config, [setting])
+            schema.changed_later(config, [setting])
 
 
 @pytest.mark.parametrize("pairs", [3, 20_000, 10**8])
 def test_own_data_has_settings_by_its_amount(pairs):
-    config, file = own_data_preset(pairs)
+    config, file = schema.own_data_preset(pairs)
     assert (Path(__file__).parents[2] / file).is_file()
-    larger, _ = own_data_preset(100 * pairs)
+    larger, _ = schema.own_data_preset(100 * pairs)
     assert larger.source_vocab_size >= config.source_vocab_size
     assert larger.dropout <= config.dropout
 
@@ -137,9 +130,8 @@ def test_a_key_that_a_source_does_not_have_is_not_written(tmp_path):
 def test_mechanisms_and_distributions_are_those_of_the_layers():
     others = {"none", "hard_monotonic"}
     assert set(ATTENTIONS) - others == set(mechanisms.BY_NAME)
-    assert Config.__dataclass_fields__["distribution"].metadata["choices"] == tuple(
-        distributions.BY_NAME
-    )
+    declared = Config.__dataclass_fields__["distribution"].metadata["choices"]
+    assert declared == tuple(distributions.BY_NAME)
 
 
 @pytest.mark.parametrize(("said", "meant"), [("bahdanau", "additive"), ("luong", "general")])

@@ -11,17 +11,11 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
-from kubeflow_trainer_api.models import (
-    trainer_v1alpha1_train_job,
-    trainer_v1alpha1_training_runtime,
-)
+from kubeflow_trainer_api.models import TrainerV1alpha1TrainingRuntime, TrainerV1alpha1TrainJob
 
 DEPLOY = Path(__file__).parents[2] / "training" / "deploy"
 # Models of the custom resources' schemas, as Kubeflow publishes them.
-KINDS = {
-    "TrainJob": trainer_v1alpha1_train_job.TrainerV1alpha1TrainJob,
-    "TrainingRuntime": trainer_v1alpha1_training_runtime.TrainerV1alpha1TrainingRuntime,
-}
+KINDS = {"TrainJob": TrainerV1alpha1TrainJob, "TrainingRuntime": TrainerV1alpha1TrainingRuntime}
 
 
 def documents(name):

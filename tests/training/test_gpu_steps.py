@@ -55,10 +55,8 @@ def train(name, jit_compile, steps, dropout=0.0):
     compile_model(model, config, steps)
     rng, losses = np.random.default_rng(7), []
     for _ in range(steps):
-        source, target = (
-            rng.integers(END_ID + 1, VOCABULARY, (BATCH, length)).astype("int32")
-            for length in lengths
-        )
+        drawn = (rng.integers(END_ID + 1, VOCABULARY, (BATCH, length)) for length in lengths)
+        source, target = (ids.astype("int32") for ids in drawn)
         source[1, -1:] = target[2, -1:] = 0  # padding
         if config.source == "image":
             source = rng.integers(0, 256, (BATCH, 32, 72, 1)).astype("uint8")
@@ -103,6 +101,5 @@ MOST = {"beam_width": 5, "num_results": 3, "coverage_penalty": 0.3, "max_source_
 @pytest.mark.parametrize("settings", [{"beam_width": 1}, {**MOST, "replaces_unknown": True}])
 def test_translations_are_those_of_the_graph(monkeypatch, terse_run, settings):
     search = SearchSettings(**settings)
-    check_translations(
-        *on_both_devices(monkeypatch, lambda: make_nbest([terse_run], search)(TEXTS))
-    )
+    both = on_both_devices(monkeypatch, lambda: make_nbest([terse_run], search)(TEXTS))
+    check_translations(*both)

@@ -130,9 +130,7 @@ def test_words_in_another_form_are_spelled_not_subwords():
     names = [[word("abcdefgh", 6) + "xyz" for _ in range(5)] for _ in WORDS]
     sources = [row[0] + "".join(map(str.title, row[1:])) for row in names]
     assert chosen(sources, [" ".join(row) + "." for row in names])[1][:3] == LETTERS
-    sources = [
-        f"{row[0].title()}, {row[1]}, {row[2]} {row[3]} ({n})" for n, row in enumerate(names)
-    ]
+    sources = [f"{a.title()}, {b}, {c} {d} ({n})" for n, (a, b, c, d, _) in enumerate(names)]
     targets = [f"{row[0]}{row[1]}: {row[2]} {row[3]}, all of this was said" for row in names]
     assert chosen(sources, targets)[1][:3] == LETTERS
     assert chosen(sources, [text.replace("xyz", "uvw") for text in targets]) == (None, [])

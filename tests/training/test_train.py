@@ -150,9 +150,8 @@ def test_a_run_that_was_stopped_twice_goes_on_as_if_it_had_not_been(
         resume(output)
     monkeypatch.undo()
     resume(output)
-    whole, stopped = (
-        json.loads((path / "history.json").read_text()) for path in (tmp_path / "whole", output)
-    )
+    histories = tmp_path / "whole" / "history.json", output / "history.json"
+    whole, stopped = (json.loads(path.read_text()) for path in histories)
     keys = ("loss", "val_perplexity", "bleu", "learning_rate")
     for record, expected in zip(stopped, whole, strict=True):
         assert {key: record[key] for key in keys} == {key: expected[key] for key in keys}

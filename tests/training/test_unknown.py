@@ -96,9 +96,8 @@ def test_places_without_weight_are_not_looked_at():
 )
 def test_runs_without_what_it_takes_are_refused(run, changes, said, tmp_path):
     config = type("Changed", (), {**dataclasses.asdict(run.config), **changes})
-    other = dataclasses.replace(
-        run, config=config, target=VocabularyTokenizer("characters", ["a", "b"])
-    )
+    letters = VocabularyTokenizer("characters", ["a", "b"])
+    other = dataclasses.replace(run, config=config, target=letters)
     with pytest.raises(UserError, match=f"--replace-unknown {said}"):
         SearchSettings(replaces_unknown=True).check([run, other])
     with pytest.raises(UserError, match=f"--replace-unknown {said}"):

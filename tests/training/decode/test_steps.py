@@ -24,10 +24,8 @@ MODELS = {
     "coverage": {"attention": "coverage", "order": "bahdanau"},
 }
 PAST = ("local_p", "location_sensitive", "chunkwise")  # mechanisms whose steps are not alike
-CASES = [
-    *((name, "float32", 2) for name in (*MODELS, *PAST)),
-    *((m, "bfloat16", 1) for m in MODELS),
-]
+CASES = [(name, "float32", 2) for name in (*MODELS, *PAST)]
+CASES += [(name, "bfloat16", 1) for name in MODELS]
 
 
 def make_model(rng, **settings):
@@ -87,11 +85,10 @@ def test_what_is_encoded_once_is_searched_as_if_it_were_read_again(rng):
 def test_a_decoder_that_aligns_steps_as_it_is(rng):
     model = make_model(rng, attention="hard_monotonic", order="luong")
     source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
-    results = [
-        search([model], source, SearchSettings(beam_width=3), max_length=7, steps=steps)
-        for steps in (None, constant_steps([model], 3, "bfloat16"))
-    ]
-    np.testing.assert_array_equal(*(array(found.ids) for found in results))
+    results, asked = [], SearchSettings(beam_width=3)
+    for steps in (None, constant_steps([model], 3, "bfloat16")):
+        results.append(search([model], source, asked, max_length=7, steps=steps).ids)
+    np.testing.assert_array_equal(*map(array, results))
 
 
 def test_an_ensemble_searches_with_constants_as_without(rng):

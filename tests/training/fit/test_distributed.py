@@ -27,9 +27,7 @@ def test_an_environment_that_does_not_fit_is_one_clear_line(monkeypatch, count, 
 def test_processes_share_a_batch_in_order_and_fill_it_with_padding(rng):
     source, target, labels = (rng.integers(4, 99, (7, width)) for width in (5, 3, 3))
     batches = [({"source": source, "target": target}, labels)]
-    shares = [
-        list(Processes(number, count=3, devices=6).share(iter(batches))) for number in range(3)
-    ]
+    shares = [list(Processes(n, count=3, devices=6).share(iter(batches))) for n in range(3)]
     for name, rows in (("source", source), ("target", target)):
         parts = [inputs[name] for ((inputs, _),) in shares]
         assert [part.shape[0] for part in parts] == [4, 4, 4]

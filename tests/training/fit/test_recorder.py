@@ -101,10 +101,7 @@ def test_a_mean_of_epochs_whose_weights_are_gone_is_said(tmp_path, capsys, had, 
     run.go_on([10.0, 9.0, 8.5], 8.0 if had else None, had)
     capsys.readouterr()
     run.go_on([], None, asked)
-    assert capsys.readouterr().out == (
-        "average_epochs expected the weights of the last 3 epochs. "
-        f"Received: those of {had}, all that the run has kept\n"
-    )
+    assert f"of the last 3 epochs. Received: those of {had}, all" in capsys.readouterr().out
 
 
 def test_a_mean_of_fewer_epochs_is_tried_of_a_finished_run(tmp_path, capsys):

@@ -7,13 +7,8 @@ import numpy as np
 import pytest
 
 from training.command.errors import RunError
-from training.runs.checkpoints import (
-    load_average,
-    restore_checkpoint,
-    save_best,
-    save_checkpoint,
-    save_recent,
-)
+from training.runs import checkpoints
+from training.runs.checkpoints import load_average, restore_checkpoint, save_best, save_checkpoint
 from training.runs.files import RunFiles
 from training.runs.run import load_best
 
@@ -95,7 +90,7 @@ def test_where_all_are_damaged_nothing_is_made_up(files, capsys):
 def test_damaged_weights_are_not_averaged(tmp_path):
     files, model = RunFiles(tmp_path), make_model()
     for epoch in (1, 2):
-        save_recent(files, epoch, filled(model, epoch), 2)
+        checkpoints.save_recent(files, epoch, filled(model, epoch), 2)
     load_average(files, model, [1, 2])
     assert_filled(model, 1.5)
     content = bytearray(files.recent_weights(1).read_bytes())

@@ -7,16 +7,7 @@ import sacrebleu
 
 from training import metrics
 from training.config.schema import Config, override
-from training.metrics import (
-    METRICS,
-    Metric,
-    bleu_of,
-    bootstrap_interval,
-    lowered,
-    percent,
-    ratio,
-    score,
-)
+from training.metrics import METRICS, bootstrap_interval, lowered, percent, ratio, score
 from training.runs.files import best
 from training.score.links import alignment_errors
 
@@ -67,9 +58,11 @@ def test_chrf_with_several_references_is_that_of_sacrebleu():
 def test_summed_sentence_statistics_give_the_bleu_of_the_corpus(metric):
     statistics = np.array(metric.statistics(HYPOTHESES, REFERENCES))
     assert statistics.shape == (4, 10)
-    assert bleu_of(statistics.sum(axis=0)) == pytest.approx(metric.score(HYPOTHESES, REFERENCES))
+    assert metrics.bleu_of(statistics.sum(axis=0)) == pytest.approx(
+        metric.score(HYPOTHESES, REFERENCES)
+    )
     expected = metric.score(HYPOTHESES[1:3], REFERENCES[1:3])
-    assert bleu_of(statistics[1:3].sum(axis=0)) == pytest.approx(expected)
+    assert metrics.bleu_of(statistics[1:3].sum(axis=0)) == pytest.approx(expected)
 
 
 def test_a_figure_is_one_entry_of_the_table(monkeypatch):
@@ -78,7 +71,7 @@ def test_a_figure_is_one_entry_of_the_table(monkeypatch):
     def longest(hypotheses, references):
         return float(max(map(len, hypotheses)))
 
-    monkeypatch.setitem(METRICS, "longest", Metric(longest, "lower", "longest", "words"))
+    monkeypatch.setitem(METRICS, "longest", metrics.Metric(longest, "lower", "longest", "words"))
     assert score("longest", ["abc", "d"], [["a"], ["b"]]) == {"longest": 3.0}
     history = [{"epoch": 1, "longest": 5.0}, {"epoch": 2, "longest": 3.0}]
     assert best(history)["epoch"] == 2

@@ -22,9 +22,8 @@ def random_histories(count=7, inputs=3, seed=0):
     times = np.concatenate([np.cumsum(rng.integers(0, 9, n)) for n in lengths]).astype(float)
     schema = Schema({f"c{n}": None for n in range(inputs)}, ["c1"])
     labels = (np.arange(count) % 2).astype("float32")
-    return Histories(
-        schema, times, values, ends - lengths, ends, labels, np.arange(count).astype(str)
-    )
+    people = np.arange(count).astype(str)
+    return Histories(schema, times, values, ends - lengths, ends, labels, people)
 
 
 def plain_features(times, values, statistics):
@@ -56,8 +55,7 @@ def features(data, most):
     batch = last_events(data, most).select(np.arange(count)[:, None], most).padded()
     layer.build(batch.shape)
     layer.adapt(data)
-    found = layer(batch).numpy()
-    return found
+    return layer(batch).numpy()
 
 
 def test_statistics_are_those_of_known_numbers_in_the_examples():
