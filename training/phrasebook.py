@@ -19,9 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pair", default="en-fr", choices=PAIRS, help="pair of languages")
     splits = corpora.splits("phrasebook-en-fr")
     parser.add_argument("--split", default="test", choices=splits, help="split of the corpus")
-    parser.add_argument(
-        "--count", type=positive_int, metavar="N", help="number of pairs; default: the whole split"
-    )
+    parser.add_argument("--count", type=positive_int, metavar="N", help="pairs; default: all")
     parser.add_argument("--seed", type=count, default=0, metavar="N", help="seed of the draw")
     options = parser.parse_args(arguments)
     name = f"phrasebook-{options.pair}"

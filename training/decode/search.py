@@ -129,9 +129,8 @@ def score_targets(
 
     wanted = ops.transpose(target)
     start = ops.full_like(wanted[:1], START_ID)
-    log_probs, _ = backend.scan(
-        step, states, (ops.concatenate([start, wanted[:-1]], axis=0), wanted), "float32"
-    )
+    read = ops.concatenate([start, wanted[:-1]], axis=0)
+    log_probs, _ = backend.scan(step, states, (read, wanted), "float32")
     return ops.transpose(log_probs)
 
 
