@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import made_once
+from training.command.errors import UserError
 from training.config.schema import load_preset, override
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.fit.train import DevSet, train
@@ -28,9 +29,15 @@ def tiny_config(*settings):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_pictures():
-    """Training draws neither heat-maps nor curves, which is a third of a short one."""
+def errors_in_one_line_and_no_pictures():
+    """Errors of users have no line end; heat-maps and curves are a third of a short training."""
+
+    def init(error, message):
+        assert "\n" not in message
+        ValueError.__init__(error, message)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UserError, "__init__", init)
         patch.setattr(DevSet, "draw", lambda dev: None)
         patch.setattr("training.fit.recorder.draw_curves", lambda files, config: None)
         yield

@@ -1,4 +1,4 @@
-"""Helpers that tests of corpora share: files that are made, and messages that are one line."""
+"""Helpers that tests of corpora share: files that are made."""
 
 import gzip
 
@@ -11,12 +11,6 @@ def write(path, text):
     data = text if isinstance(text, bytes) else text.encode("utf-8")
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
-
-
-def one_line(error):
-    message = str(error.value)
-    assert "\n" not in message
-    return message
 
 
 def train_tokenizer(kind, lines, size):

