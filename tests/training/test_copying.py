@@ -99,25 +99,11 @@ def names_task(rng, count, known=None):
     return pairs
 
 
-SETTINGS = {
-    "source_tokenizer": "words",
-    "target_tokenizer": "words",
-    "source_vocab_size": 16,
-    "target_vocab_size": 9,  # à, donne, poires and the full stop
-    "encoder_units": 24,
-    "decoder_units": 32,
-    "embedding_size": 16,
-    "readout_units": 16,
-    "attention_units": 24,
-    "dropout": 0.0,
-    "order": "luong",
-    "batch_size": 50,
-    "learning_rate": 2e-2,
-    "warmup_steps": 20,
-    "epochs": 2,
-    "validation_limit": 50,
-    "copy": True,
-}
+WORDS = {"source_tokenizer": "words", "target_tokenizer": "words", "copy": True, "order": "luong"}
+FEW = {"source_vocab_size": 16, "target_vocab_size": 9}  # à, donne, poires and the full stop
+SIZES = {"encoder_units": 24, "decoder_units": 32, "embedding_size": 16, "readout_units": 16}
+STEPS = {"batch_size": 50, "learning_rate": 2e-2, "warmup_steps": 20, "epochs": 2, "dropout": 0.0}
+SETTINGS = {**WORDS, **FEW, **SIZES, **STEPS, "attention_units": 24, "validation_limit": 50}
 
 
 @pytest.fixture(scope="module")

@@ -18,24 +18,16 @@ pytestmark = pytest.mark.slow  # XLA compiles
 BATCH, VOCABULARY = 5, 61
 PRESETS = ("tatoeba-en-fr", "cmudict", "digits")
 SMALL = {"decoder_units": 11, "embedding_size": 13, "attention_units": 17, "readout_units": 13}
+OTHERS = {
+    **{"encoder": "simple_rnn", "encoder_layers": 2, "encoder_units": 7, "bidirectional": False},
+    **{"decoder": "lstm", "decoder_layers": 2, "order": "luong", "input_feeding": True},
+    **{"attention": "location_sensitive", "gate": True, "readout": "deep"},
+}
 CONFIGS = {  # of each preset its architecture; learning rates as they are
     "tatoeba-en-fr": {**SMALL, "encoder_units": 7},
     "cmudict": {**SMALL, "encoder_units": 7},
     "digits": {**SMALL, "convolutions": "3:2x2 5:2x2 7k1:1x1", "max_target_length": 7},
-    "stacked, deep, gated, of one way": {
-        **SMALL,
-        "order": "luong",
-        "input_feeding": True,
-        "gate": True,
-        "readout": "deep",
-        "bidirectional": False,
-        "encoder": "simple_rnn",
-        "decoder": "lstm",
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_units": 7,
-        "attention": "location_sensitive",
-    },
+    "stacked, deep, gated, of one way": {**SMALL, **OTHERS},
 }
 
 
