@@ -232,13 +232,9 @@ def deciding(record: Mapping[str, object]) -> str | None:
 
 
 def bootstrap_interval(
-    statistics: Rows | np.ndarray,
-    score: Callable[[Any], float],
-    *,
-    samples: int = 1000,
-    seed: int = 0,
+    statistics: Rows | np.ndarray, score: Callable[[Any], float]
 ) -> tuple[float, float]:
-    """95 % confidence interval by bootstrap resampling of sentences (Koehn 2004).
+    """95 % confidence interval by bootstrap of 1,000 samples of the sentences (Koehn 2004).
 
     Statistics of the sentences are `(N, K)`; `score` gives the score of their sum, `(K,)`. Where
     nothing or all is counted, in two columns, no sample differs: the open end is the exact bound of
@@ -256,6 +252,6 @@ def bootstrap_interval(
             return 0.0, float(score(np.array([bound, 1])))
         if (counted == total).all():
             return float(score(np.array([1 - bound, 1]))), float(score(np.array([1, 1])))
-    times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=samples)
+    times = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=1000)
     low, high = np.percentile([score(total) for total in times @ statistics], [2.5, 97.5])
     return float(low), float(high)

@@ -266,9 +266,8 @@ def test_digits_that_most_pairs_have_tell_the_order_by_their_second_use():
 
 def test_pairs_that_come_again_change_no_choice():
     """Each with a run of letters of its own, which would predict the whole of its target."""
-    assert recognise(list(zip(WORDS * 8, PHONES * 8, strict=True))) == recognise(
-        list(zip(WORDS, PHONES, strict=True))
-    )
+    once, again = (recognise(list(zip(WORDS * n, PHONES * n, strict=True))) for n in (1, 8))
+    assert once == again
 
 
 def test_a_label_of_two_words_has_no_order():

@@ -14,6 +14,7 @@ from training.graphs import graph
 from training.runs.run import Run
 
 Tensor = Any
+BATCH_SIZE = 256
 
 
 class Prediction(NamedTuple):
@@ -46,7 +47,7 @@ def predict(models: Sequence[keras.Model], source: Tensor) -> tuple[Tensor, Tens
     return tf.add_n(probabilities) / len(models), tf.add_n(weights) / len(models)
 
 
-def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any], Prediction]:
+def make_predictor(runs: Sequence[Run]) -> Callable[[Any], Prediction]:
     """Return a function from examples to the runs' predictions, compiled once for all calls."""
     models = [run.model for run in runs]
     encoder = models[0].get_layer("encoder")
@@ -59,7 +60,7 @@ def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any]
         lengths, longest = rows.lengths, int(rows.lengths.max(initial=1))
         probabilities = np.zeros(len(lengths), np.float32)
         weights: list[np.ndarray] = [np.zeros(0, np.float32)] * len(lengths)
-        for indices, batch in source_batches(rows, batch_size, longest, few_shapes):
+        for indices, batch in source_batches(rows, BATCH_SIZE, longest, few_shapes):
             chances, looked = compiled(batch)
             probabilities[indices] = chances.numpy()
             for i, row in zip(indices, looked.numpy(), strict=True):

@@ -232,9 +232,7 @@ class Attended:
     end_weights: np.ndarray  # float32 `(S,)` or `(h, w)`, while it said the end token
 
 
-def make_attender(
-    runs: Sequence[Run], batch_size: int = 64
-) -> Callable[[Sequence[Any], Sequence[str]], list[Attended]]:
+def make_attender(runs: Sequence[Run]) -> Callable[[Sequence[Any], Sequence[str]], list[Attended]]:
     """Return a function from sources and targets to the attention while each target is said.
 
     Weights are averaged over the runs. It is compiled once for all calls.
@@ -253,13 +251,13 @@ def make_attender(
 
     def attend(sources: Sequence[Any], targets: Sequence[str]) -> list[Attended]:
         rows, result = source.rows(sources), []
-        for first in range(0, len(sources), batch_size):
-            chosen = np.arange(first, min(first + batch_size, len(sources)))
+        for first in range(0, len(sources), BATCH_SIZE):
+            chosen = np.arange(first, min(first + BATCH_SIZE, len(sources)))
             batch = batch_of(rows, chosen, int(rows.lengths.max()))
             read = [()] * len(chosen)
             if source.places is None:
                 read = runs[0].source_tokenizer.tokens(tf.constant(batch)).numpy()
-            said = attend_batch(batch, tf.constant(targets[first : first + batch_size], tf.string))
+            said = attend_batch(batch, tf.constant(targets[first : first + BATCH_SIZE], tf.string))
             outputs = zip(chosen, read, *(x.numpy() for x in said), strict=True)
             for number, tokens, target, length, weights in outputs:
                 shape = source.places or (rows.lengths[number],)

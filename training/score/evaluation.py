@@ -63,16 +63,9 @@ def evaluate(
 ) -> dict:
     """Translate a split and score it.
 
-    Args:
-        runs: a run, or several of the same data that are used as an ensemble.
-        split: sources with their references, and gold links where there are.
-        settings: how they search; `SearchSettings()` by default.
-        batch_size: sentences translated together, see `make_nbest`.
-        lowercase: whether hypotheses and references are lower-cased before they are compared.
-        hypotheses_file: where the translations are written, one a line.
-        errors_file: where a table of them is written, the wrong ones first.
-        bootstrap: whether to add 95 % confidence intervals of BLEU, the rates and AER; those of
-            phones are there where few words are held out.
+    Several runs of the same data are an ensemble. `hypotheses_file` gets the translations, one a
+    line, `errors_file` a table of them, the wrong ones first. `bootstrap` adds 95 % confidence
+    intervals of BLEU, the rates and AER; those of phones are there where few words are held out.
 
     Returns:
         Figures and signatures of `training.metrics`; `pointing`, in percent, where boxes are
