@@ -29,8 +29,8 @@ def tiny_config(*settings):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def errors_in_one_line_and_no_pictures():
-    """Errors of users have no line end; heat-maps and curves are a third of a short training."""
+def errors_in_one_line():
+    """Errors of users have no line end."""
 
     def init(error, message):
         assert "\n" not in message
@@ -38,6 +38,13 @@ def errors_in_one_line_and_no_pictures():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UserError, "__init__", init)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_pictures():
+    """Training draws neither heat-maps nor curves, which is a third of a short one."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DevSet, "draw", lambda dev: None)
         patch.setattr("training.fit.recorder.draw_curves", lambda files, config: None)
         yield
