@@ -9,7 +9,10 @@ from keras_attention import distributions, mechanisms
 from training.command.errors import ConfigError
 from training.config import schema
 from training.config.keys import ATTENTIONS
-from training.config.schema import Config, load_config, load_preset, override
+from training.config.schema import SOURCES, Config, load_config, load_preset, override
+from training.presets.options import own_preset
+from training.sources.kinds import SOURCE_KINDS, source_class
+from training.sources.source import Source
 
 WORDS, ALIGNED = "source_tokenizer=words target_tokenizer=words", "attention=hard_monotonic"
 G2P = {"g2p-low", "g2p-medium", "g2p-high"}
@@ -137,3 +140,15 @@ def test_mechanisms_and_distributions_are_those_of_the_layers():
 def test_a_mechanism_by_its_authors_is_taken_and_told(said, meant, capsys):
     assert override(Config(), [f"attention={said}"]).attention == meant
     assert f"attention = {said} means {meant}" in capsys.readouterr().out
+
+
+def test_each_kind_has_a_reader_keys_and_settings_for_own_data():
+    assert SOURCE_KINDS.keys() == SOURCES.keys()
+    for name, kind in SOURCE_KINDS.items():
+        for form in kind.forms:
+            file = own_preset(f"{form}:somewhere", {})
+            assert (file is None) == kind.tokens
+            if file is not None:
+                config = load_config(file)
+                assert config.source == name
+                assert issubclass(source_class(config.source), Source)

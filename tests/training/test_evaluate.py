@@ -3,6 +3,7 @@ import dataclasses
 import functools
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from training.decode.texts import Translation, make_attender, make_nbest, make_t
 from training.runs.files import RunFiles, Trained
 from training.score import evaluation
 
-RUN = str(Path(__file__).parents[1] / "fixtures" / "old_run" / "run")
+OLD = Path(__file__).parents[1] / "fixtures" / "old_run"
+RUN = str(OLD / "run")
 THREE = SearchSettings(beam_width=3)
 
 
@@ -283,3 +285,17 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     found = run_command(run, tmp_path, "--data", f"tsv:{file}")
     assert (found["data"], found["split"]) == (f"tsv:{file}", "all")
     assert f"tsv:{file} is read whole" in capsys.readouterr().out
+
+
+def test_an_old_run_translates_and_scores_as_it_did(tmp_path, monkeypatch, capsys):
+    """Of commit fe9a10e, which trained it for an epoch of two and wrote what is expected."""
+    expected = json.loads((OLD / "expected.json").read_text(encoding="utf-8"))
+    shutil.copytree(OLD, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    words = ["--run", "run", "--data", "tsv:pairs.tsv", "--beam-width", "2"]
+    evaluate.main([*words, "--hypotheses", "out.txt"])
+    said = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
+    assert said[: len(expected["sources"])] == expected["translations"]
+    scores = json.loads(capsys.readouterr().out.splitlines()[-1])
+    for key, value in expected["evaluation"].items():
+        assert scores[key] == pytest.approx(value)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.training.data.files import train_tokenizer
 from training.config.keys import TOKENIZERS
-from training.data.pieces import train_sentencepiece
+from training.data.pieces import FEW_WORDS, train_sentencepiece
 from training.data.rules import clean
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import (
@@ -242,3 +242,24 @@ def test_two_tokenizers_of_one_export_stay_two_in_python(tmp_path):
     assert expected["source"].numpy().tolist() != expected["target"].numpy().tolist()
     for name, tokens in expected.items():
         assert outputs[name].numpy().tolist() == tokens.numpy().tolist(), name
+
+
+WORDS = ["zero", "one", "two", "three", "four", "five", "six"]
+SUMS = [f"{a} plus {b}" for a in WORDS for b in WORDS]
+
+
+@pytest.mark.parametrize("size", [200, 1500, 8000])
+def test_words_of_a_small_vocabulary_are_one_piece(size):
+    made = train_tokenizer("sentencepiece", SUMS, size)
+    assert token_strings(made, "two plus three") == ["▁two", "▁plus", "▁three"]
+    assert token_strings(made, "two plush")[1] == "▁plus"  # what is not known is spelled
+
+
+def test_a_larger_vocabulary_is_a_unigram_model_and_one_of_no_room_too():
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(FEW_WORDS + 1)]
+    lines = [" ".join(rng.choices(words, k=8)) for _ in range(2 * FEW_WORDS)]
+    cases = (lines, 1500, "unigram"), (SUMS, 22, "unigram"), (SUMS, 300, "bpe")
+    for text, size, model_type in cases:
+        model = train_sentencepiece(text, size)
+        assert model == train_sentencepiece(text, size, model_type=model_type)

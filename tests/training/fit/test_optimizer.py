@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from training.fit.optimizer import Perplexity, TokenCrossentropy, token_losses
+from training.fit.optimizer import ClippedAdam, Perplexity, TokenCrossentropy, token_losses
 
 B, T, V = 3, 5, 11
 
@@ -91,3 +91,29 @@ def test_two_answers_cost_their_mean_and_what_divides_them(batch, smoothing):
     same = loss(labels, np.concatenate([first, first]))
     assert_allclose(same, mean_loss(labels, first, smoothing), rtol=1e-5)
     assert_allclose(loss(labels, first), mean_loss(labels, first, smoothing), rtol=1e-5)
+
+
+@pytest.mark.parametrize("constraint", [None, keras.constraints.NonNeg()])
+@pytest.mark.parametrize("clip_norm", [0.01, 1e6])
+def test_it_updates_as_adam_does(rng, clip_norm, constraint):
+    """In one operation, or where a weight has a constraint by Keras's own."""
+    start = [rng.normal(size=shape).astype("float32") for shape in ((5, 3), (7,), (11, 2))]
+    gradients = [rng.normal(size=array.shape).astype("float32") for array in start[:2]]
+    rows = tf.IndexedSlices(rng.normal(size=(2, 2)).astype("float32"), [3, 10], (11, 2))
+    results = []
+    plain = keras.optimizers.Adam(0.1, global_clipnorm=clip_norm)
+    for made in (plain, ClippedAdam(0.1, clip_norm)):
+        variables = [keras.Variable(array) for array in start]
+        variables[0].constraint = constraint
+        for sign in (1, -3):
+            made.apply([*(sign * g for g in gradients), rows], variables)
+        results.append([v.numpy() for v in variables])
+    for expected, received in zip(*results, strict=True):
+        np.testing.assert_allclose(received, expected, rtol=1e-5, atol=2e-6)
+
+
+def test_a_norm_that_is_not_finite_is_not_hidden():
+    variable = keras.Variable([1.0, 2.0])
+    made = ClippedAdam(0.1, 1.0)
+    made.apply([np.array([np.inf, 0.0], "float32")], [variable])
+    assert np.isnan(variable.numpy()).all()
