@@ -39,12 +39,12 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
 
 def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
     optimizer.configure_keras(config)
+    pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
     model = optimizer.make_model(config, origin.vocabulary, files.tokens)
     if processes.devices > 1:  # whose class shares its batches among them
         from training.fit.sharded import ShardedModel
 
         model = ShardedModel(model.input, model.output, name=model.name)
-    pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
     config = optimizer.as_reckoned(config, pairs)
     optimizer.compile_model(model, config, pairs.statistics.steps_per_epoch)
     judge = optimizer.make_judge(model)
