@@ -49,20 +49,19 @@ class Upper(tf.Module):
         }
 
 
-def save_upper(path: Path, suffix: str = "") -> Path:
+def save_upper(path: Path, suffix: str = "", names=("translate", "nbest", "align")) -> Path:
     module = Upper(suffix)
     text = tf.TensorSpec([None], tf.string, name="text")
     signatures = {
-        name: tf.function(getattr(module, name)).get_concrete_function(text)
-        for name in ("translate", "nbest", "align")
+        name: tf.function(getattr(module, name)).get_concrete_function(text) for name in names
     }
     signatures["serving_default"] = signatures["translate"]
     tf.saved_model.save(module, str(path), signatures=signatures)
     return path
 
 
-def save_half_plus_two(path: Path, two: float = 2.0) -> Path:
-    """A TensorFlow 1 model: y = x / 2 + two. `sum` adds two inputs of different dtypes.
+def save_half_plus_two(path: Path) -> Path:
+    """A TensorFlow 1 model: y = x / 2 + 2. `sum` adds two inputs of different dtypes.
 
     `parse` has an input that a try with any text fails on: a serialized example.
     """
@@ -74,7 +73,7 @@ def save_half_plus_two(path: Path, two: float = 2.0) -> Path:
         parsed = tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([1], tf.float32)})
         x = tf.identity(parsed["x"], "x")
         half = v1.get_variable("half", initializer=0.5, use_resource=True)
-        y = tf.add(x * half, two, "y")
+        y = tf.add(x * half, 2.0, "y")
         a = v1.placeholder(tf.float32, [None], "a")
         b = v1.placeholder(tf.int64, [None], "b")
         session.run(v1.global_variables_initializer())

@@ -13,12 +13,13 @@ from tensorflow_serving.apis import predict_pb2
 from serving.check import __main__ as check
 from serving.check.against import compare
 from tests.attack.test_client import Server
+from tests.serving.conftest import add_version
 
 
 @pytest.fixture
-def version(base):
+def version(saved, tmp_path):
     """The version that `protocol_server` serves as upper, too."""
-    return base / "1"
+    return add_version(saved / "upper", tmp_path / "upper", 1)
 
 
 def falsify(answer):

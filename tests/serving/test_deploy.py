@@ -30,7 +30,7 @@ def documents(name):
 
 
 def test_the_deployments_configuration_is_what_the_server_takes(saved, tmp_path, stubs):
-    add_version(saved / "upper", tmp_path / "en-fr", 1)
+    add_version(saved / "plain", tmp_path / "en-fr", 1)
     models = tmp_path / "models.config"
     models.write_text((DEPLOY / "models.config").read_text().replace("/models/", f"{tmp_path}/"))
     flags = f"--model_config_file={models}", "--enable_batching=true"

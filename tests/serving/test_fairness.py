@@ -210,8 +210,8 @@ def session(saved, tmp_path):
         yield session
 
 
-def heavy(seconds=60):
-    call = Call(seconds)
+def heavy():
+    call = Call(60)
     call.is_heavy = True
     return call
 

@@ -26,7 +26,7 @@ def models(onnx_translator, saved, tmp_path_factory):
     """A folder of base paths: `onnx`, and a SavedModel beside it."""
     root = tmp_path_factory.mktemp("formats")
     add_version(onnx_translator, root / "onnx", 1)
-    add_version(saved / "upper", root / "savedmodel", 1)
+    add_version(saved / "plain", root / "savedmodel", 1)
     return root
 
 

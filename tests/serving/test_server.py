@@ -134,7 +134,7 @@ def test_an_interruption_of_the_imports_is_one_line(tmp_path, moment):
 
 def test_a_start_waits_for_the_first_version(saved, tmp_path):
     base = tmp_path / "upper"
-    threading.Timer(0.3, add_version, (saved / "upper", base, 1)).start()
+    threading.Timer(0.3, add_version, (saved / "plain", base, 1)).start()
     with (
         serving(base=base) as server,
         Translator(f"localhost:{server.port}", "upper") as translator,

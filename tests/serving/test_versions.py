@@ -44,8 +44,8 @@ def served(client, **which):
     return client.prediction.Predict(request(**which)).model_spec.version.value
 
 
-def eventually(condition, seconds=60):
-    deadline = time.monotonic() + seconds
+def eventually(condition):
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
         time.sleep(0.02)
@@ -88,7 +88,7 @@ def traffic(client, **which):
 
 @pytest.mark.parametrize("count", [1, pytest.param(60, marks=pytest.mark.slow)])
 def test_versions_come_and_go_without_a_dropped_request(base, saved, polling, count):
-    sources, last = (saved / "upper", saved / "upper2"), count + 1
+    sources, last = (saved / "plain", saved / "plain2"), count + 1
     with polling(base) as client:
         with traffic(client) as answers:
             for number in range(2, last + 1):
@@ -104,7 +104,7 @@ def test_versions_come_and_go_without_a_dropped_request(base, saved, polling, co
 
 
 def test_a_removed_version_falls_back_to_the_one_before(base, saved, polling):
-    add_version(saved / "upper2", base, 2)
+    add_version(saved / "plain2", base, 2)
     with polling(base) as client:
         assert states(client) == {2: "AVAILABLE"}
         with traffic(client):
@@ -116,7 +116,7 @@ def test_a_version_that_is_not_whole_ends_with_an_error_and_is_tried_again(base,
     cuts = "variables", "saved_model.pb", "variables/variables.data-*"
     with polling(base) as client:
         for number, cut in enumerate(cuts, 2):
-            copy = shutil.copytree(saved / "upper2", base / "tmp")
+            copy = shutil.copytree(saved / "plain2", base / "tmp")
             (path,) = copy.glob(cut)
             if path.is_dir():
                 shutil.rmtree(path)
@@ -128,7 +128,7 @@ def test_a_version_that_is_not_whole_ends_with_an_error_and_is_tried_again(base,
             (status,) = statuses(client, version=number)
             assert status.status.error_code
             assert status.status.error_message
-            shutil.copytree(saved / "upper2", base / str(number), dirs_exist_ok=True)
+            shutil.copytree(saved / "plain2", base / str(number), dirs_exist_ok=True)
             eventually(lambda number=number: served(client) == number)
 
 
@@ -167,8 +167,8 @@ def test_a_base_path_without_versions_is_said_once_and_why(saved, tmp_path, capl
         said = [
             (lambda: None, "No such file"),
             (base.mkdir, "holds no directory with a number"),
-            (lambda: add_version(saved / "upper", base / "en-fr", 1), f"such as {base / 'en-fr'}"),
-            (lambda: shutil.copy(saved / "upper" / "saved_model.pb", base), "is itself a version"),
+            (lambda: add_version(saved / "plain", base / "en-fr", 1), f"such as {base / 'en-fr'}"),
+            (lambda: shutil.copy(saved / "plain" / "saved_model.pb", base), "is itself a version"),
         ]
         for change, reason in said:
             change()
@@ -191,7 +191,7 @@ def test_a_bad_directory_is_that_versions_failure(base, saved, polling):
     os.mkfifo(pipe)
     with polling(base) as client:
         assert states(client) == {1: "AVAILABLE", 2: "END", 3: "END", 4: "END"}
-        add_version(saved / "upper2", base, 5)
+        add_version(saved / "plain2", base, 5)
         eventually(lambda: served(client) == 5)
 
 
@@ -199,7 +199,7 @@ def test_a_bad_directory_is_that_versions_failure(base, saved, polling):
 
 
 def test_the_policy_says_how_many_versions_are_served(base, saved, tmp_path, stubs):
-    add_version(saved / "upper2", base, 2)
+    add_version(saved / "plain2", base, 2)
     path, bases = tmp_path / "models.config", {"upper": base}
 
     def configured(policy):
@@ -285,14 +285,14 @@ def test_a_request_under_way_keeps_its_version_loaded(base, saved, polling):
         made = request()
         made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 200_000))
         call = client.prediction.Predict.future(made, timeout=120)
-        add_version(saved / "upper2", base, 2)
+        add_version(saved / "plain2", base, 2)
         eventually(lambda: served(client) == 2)
         assert call.result().model_spec.version.value == 1
 
 
 @pytest.mark.parametrize("how", ["chmod", "same size and time"])
 def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, polling, monkeypatch, how):
-    copy, moment = shutil.copytree(saved / "upper2", base / "tmp"), (10**18, 10**18)
+    copy, moment = shutil.copytree(saved / "plain2", base / "tmp"), (10**18, 10**18)
     (shard,) = copy.glob("variables/variables.data-*")
     good, mode = shard.read_bytes(), shard.stat().st_mode
     shard.write_bytes(good if how == "chmod" else b"x" * len(good))

@@ -30,50 +30,36 @@ _READ = {
 }
 _TOLD = {"truncated": "bool(?)", "unknown": "string(?)"}
 _WEIGHTS = "attention_weights"
-_OUTPUTS = {  # with N results, and regions of height H and width W
-    "translate": {"translation": "string(?)", "score": "float(?)", **_TOLD, **_WORDS},
-    "translations": {"translations": "string(?, N)", "scores": "float(?, N)", **_TOLD},
-    "align": {
-        "translation": "string(?)",
-        **{f"{side}_tokens": "string(?, ?)" for side in ("source", "target")},
-        _WEIGHTS: "float(?, ?, ?)",
-        **_WORDS,
-        **_TOLD,
+_OUTPUTS: dict[str, dict[str, dict[str, str]]] = {  # by task and signature
+    "translate": {
+        "translate": {"translation": "string(?)", "score": "float(?)", **_TOLD, **_WORDS},
+        "nbest": {"translations": "string(?, N)", "scores": "float(?, N)", **_TOLD},
+        "align": {
+            "translation": "string(?)",
+            **{f"{side}_tokens": "string(?, ?)" for side in ("source", "target")},
+            _WEIGHTS: "float(?, ?, ?)",
+            **_WORDS,
+            **_TOLD,
+        },
+        "score": {
+            **{"score": "float(?)", "tokens": "string(?, ?)", "log_probs": "float(?, ?)"},
+            **_TOLD,
+        },
     },
-    "score": {
-        **{"score": "float(?)", "tokens": "string(?, ?)", "log_probs": "float(?, ?)"},
-        **_TOLD,
+    "read": {
+        "read": _READ,
+        "nbest": {"texts": "string(?, N)", "scores": "float(?, N)"},
+        "regions": {**_READ, _WEIGHTS: "float(?, ?, H, W)"},
     },
-    "read": _READ,
-    "texts": {"texts": "string(?, N)", "scores": "float(?, N)"},
-    "regions": {**_READ, _WEIGHTS: "float(?, ?, H, W)"},
-    "predict": {"probability": "float(?)", "truncated": "bool(?)", _WEIGHTS: "float(?, ?)"},
+    "predict": {
+        "predict": {"probability": "float(?)", "truncated": "bool(?)", _WEIGHTS: "float(?, ?)"}
+    },
 }
-_INPUTS = {
-    **dict.fromkeys(("read", "texts", "regions"), (INPUT,)),
-    "score": ("text", "translation"),
-}
-_NAMES = dict.fromkeys(("translations", "texts"), "nbest")
 
 Signatures = dict[str, dict[str, dict[str, str]]]
 # Options of this thread's runs; setting `terminate` from another thread stops the run.
 RUN_OPTIONS: ContextVar[onnxruntime.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
 T = TypeVar("T")
-
-
-def declared(names: Iterable[str], **sizes: int) -> Signatures:
-    """Return dtypes and shapes of inputs and outputs, by signature; `sizes` are N, H and W.
-
-    `translations` and `texts` of `_OUTPUTS` are two signatures `nbest`.
-    """
-    signatures = {}
-    for name in names:
-        outputs = dict(_OUTPUTS[name])
-        for size, value in sizes.items():
-            outputs = {alias: about.replace(size, str(value)) for alias, about in outputs.items()}
-        inputs = dict.fromkeys(_INPUTS.get(name, ("text",)), "string(?)")
-        signatures[_NAMES.get(name, name)] = {"inputs": inputs, "outputs": outputs}
-    return signatures
 
 
 def check_running() -> None:
@@ -183,9 +169,21 @@ class LocalModel:
         """Return the manifest of the export: settings, sizes, the run that it was made of."""
         return self._folder.manifest
 
-    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+    def signatures(self) -> Signatures:
         """Return inputs and outputs by the name of a signature, as `Metadata` has them."""
         raise NotImplementedError
+
+    def _declared(self, names: Iterable[str], **sizes: int) -> Signatures:
+        """Return these signatures of the task; `sizes` are N of results, H and W of regions."""
+        signatures = {}
+        for name in names:
+            outputs = dict(_OUTPUTS[self.task][name])
+            for size, value in sizes.items():
+                outputs = {alias: text.replace(size, str(value)) for alias, text in outputs.items()}
+            inputs = [INPUT] if self.task == "read" else ["text"]
+            inputs += ["translation"] if name == "score" else []
+            signatures[name] = {"inputs": dict.fromkeys(inputs, "string(?)"), "outputs": outputs}
+        return signatures
 
     def metadata(self) -> Metadata:
         """Return version and signatures of the model."""

@@ -22,7 +22,6 @@ from serving.portable.read.model import (
     LocalSearch,
     Result,
     Signatures,
-    declared,
     hypotheses,
     shown_places,
     tokens_of,
@@ -43,8 +42,8 @@ class LocalReader(LocalSearch):
     def signatures(self) -> Signatures:
         """See the base class."""
         height, width = self.manifest["source"]["regions"]
-        names = ["read", "texts", *(["regions"] if self.manifest["attends"] else [])]
-        return declared(names, N=self._results, H=height, W=width)
+        names = ["read", "nbest", *(["regions"] if self.manifest["attends"] else [])]
+        return self._declared(names, N=self._results, H=height, W=width)
 
     def read(
         self, images: Sequence[Any], keep_errors: bool = False
@@ -140,7 +139,7 @@ class LocalPredictor(LocalModel):
 
     def signatures(self) -> Signatures:
         """See the base class."""
-        (signature,) = declared(["predict"]).values()
+        (signature,) = self._declared(["predict"]).values()
         if not self.manifest["attends"]:
             del signature["outputs"]["attention_weights"]
         return {"predict": {**signature, "inputs": dict.fromkeys(self._columns, "float(?, ?)")}}

@@ -29,7 +29,6 @@ from serving.portable.read.model import (
     Result,
     Signatures,
     check_running,
-    declared,
     hypotheses,
     padded,
     shown_places,
@@ -81,8 +80,8 @@ class LocalTranslator(LocalSearch):
     def signatures(self) -> Signatures:
         """See the base class."""
         there = {"align": self.manifest["attends"], "score": not self._copies}
-        names = ["translate", "translations", *(name for name in there if there[name])]
-        return declared(names, N=self._results)
+        names = ["translate", "nbest", *(name for name in there if there[name])]
+        return self._declared(names, N=self._results)
 
     def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
         """Return the best translation of each text; with `split`, sentence by sentence."""

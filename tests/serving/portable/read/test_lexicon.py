@@ -81,7 +81,7 @@ LISTED = ["colonel", "'tis", "cat", "dog", "mir", "'em", "rock", "'n'", "roll", 
 LISTED += ["'cause", "dogs"]
 
 
-def quoted_list(folder, text=QUOTED):
+def quoted_list(folder):
     own = folder / "own.tsv"
     phones = {word: f"q{number}" for number, word in enumerate(LISTED)}
     own.write_text("".join(f"{word}\t{phone}\n" for word, phone in phones.items()))
