@@ -89,7 +89,7 @@ def _images(folder: Path) -> set[Path]:
 
 
 @functools.lru_cache(1)
-def _read_labels(labels: Path, *_: tuple[int, int]) -> Split:
+def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
     """Read labels, remembered until they or the folder change; what is left out is printed."""
     folder, split, skipped = labels.parent, Split([], []), Skipped()
     content, quotes = read_text(labels), Quotes()
@@ -114,8 +114,8 @@ def _read_labels(labels: Path, *_: tuple[int, int]) -> Split:
             split.sources.append(path)
             split.references.append([clean(text)])
     if split.sources and (others := _images(folder).difference(split.sources)):
-        first = f"{min(others)} the first"
-        print(f"{labels} names no text of {len(others)} images of its folder, {first}", flush=True)
+        told = f"{labels} names no text of {len(others)} images of its folder"
+        print(f"{told}, {min(others)} the first", flush=True)
     if not (unusable := skipped.unusable):
         return split
     reason, first = min(skipped.first.items(), key=lambda item: item[1])
