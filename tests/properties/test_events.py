@@ -46,7 +46,8 @@ MISSING = ["", "", "", "NA", "nan", "N/A", " null "]
 def rows(draw):
     """The rows of a person: times that mostly grow, and cells that are mostly right."""
     count = draw(st.integers(1, MOST + 1) | st.just(2 * MOST + 3))
-    days = draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
+    least = draw(st.sampled_from([0, 0, 0, -1]))  # what is below 0 is drawn as no day
+    days = draw(st.lists(st.integers(least, 9), min_size=count, max_size=count))
     days = sorted(days) if draw(st.integers(0, 7)) else days
     cells = {}
     for name, values in COLUMNS.items():

@@ -16,21 +16,10 @@ from typing import Any, NamedTuple
 from serving.api.arguments import check_count, shown
 from serving.api.printing import print_error, print_json, printable
 from serving.api.results import unique_letters
+from serving.portable.read import voices
 from serving.portable.read.model import tokens_of
 from serving.portable.read.tokenizers import Vocabulary
 from serving.portable.read.translator import LocalTranslator
-from serving.portable.read.voices import (
-    APOSTROPHES,
-    ARPABET_IPA,
-    Phones,
-    decoded,
-    is_apart,
-    read_columns,
-    small,
-    spellings,
-    spoken_words,
-    words_of,
-)
 
 SHERPA = "sherpa"
 _BATCH = 64  # the same always: the last bits of a probability depend on what is in a batch
@@ -80,9 +69,9 @@ class Pronouncer(LocalTranslator):
 
     def spelled(self, word: str) -> str:
         """Return a word in NFC without signs at its ends, with the apostrophe that training saw."""
-        word = unicodedata.normalize("NFC", spellings(word)[-1])
+        word = unicodedata.normalize("NFC", voices.spellings(word)[-1])
         known = [sign for sign in "'’" if not self._letters.unknown(sign)]
-        for sign in APOSTROPHES if known else "":
+        for sign in voices.APOSTROPHES if known else "":
             word = word.replace(sign, known[0]) if self._letters.unknown(sign) else word
         return word
 
@@ -141,17 +130,17 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     With `strict` it is 1 where any word is missing. Raises OSError, or ValueError for files of
     another form and for a model that is no pronouncer.
     """
-    listed = read_columns(Path(arguments.lexicon)) if arguments.lexicon else {}
+    listed = voices.read_columns(Path(arguments.lexicon)) if arguments.lexicon else {}
     own = {_plain(word): rows for word, rows in listed.items()}
     own |= {word.lower(): rows for word, rows in own.items() if word.lower() not in own}
-    voice = Phones(arguments.map, arguments.phones, tones=arguments.voice == "melo")
+    voice = voices.Phones(arguments.map, arguments.phones, tones=arguments.voice == "melo")
     missing = dict[str, str]()  # words, with the reasons
     words = _read_words(arguments, missing)
     model = Pronouncer(arguments.local)
     answers, asked = dict[str, list[Pronunciation]](), dict[str, str]()
     names = dict[str, None]()
     for word in words:
-        forms = spellings(word)
+        forms = voices.spellings(word)
         keys = map(_plain, [*forms, *(form.lower() for form in forms)])
         found = next(((n, key) for n, key in enumerate(keys) if key in own), None)
         # Software other than sherpa-onnx has a text's quotes away before it looks words up.
@@ -179,7 +168,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
             if not without:
                 lines.setdefault(" ".join(tokens), pronunciation)
         _print_lines(arguments, word, lines)
-    if plain and ARPABET_IPA in arguments.map:
+    if plain and voices.ARPABET_IPA in arguments.map:
         print(_UNSTRESSED, file=sys.stderr)
     for phone, those in lacking.items():
         reason = f"the voice has no token for {phone}"
@@ -200,10 +189,10 @@ def _read_words(arguments: argparse.Namespace, missing: dict[str, str]) -> list[
     """Return the words of a text or a list, each once."""
     text = "\n".join(arguments.texts)
     if not arguments.texts:
-        text = decoded(sys.stdin.buffer.read(), "the standard input")
+        text = voices.decoded(sys.stdin.buffer.read(), "the standard input")
     sherpa, voice = arguments.format == SHERPA, arguments.voice or "vits"
     if arguments.text:
-        words = words_of(text, voice) if sherpa else spoken_words(text)
+        words = voices.words_of(text, voice) if sherpa else voices.spoken_words(text)
     else:
         words = list(filter(None, map(str.strip, text.split("\n"))))
     if not words:
@@ -213,8 +202,8 @@ def _read_words(arguments: argparse.Namespace, missing: dict[str, str]) -> list[
             f"--format expected a word a line; --text reads a text. Received: {shown(phrase)}"
         )
     if sherpa:
-        words = [small(unicodedata.normalize("NFC", word), voice) for word in words]
-        apart = [word for word in words if is_apart(word, voice)]
+        words = [voices.small(unicodedata.normalize("NFC", word), voice) for word in words]
+        apart = [word for word in words if voices.is_apart(word, voice)]
         _warn("sherpa-onnx looks up no such words, or each letter as a word", apart, missing)
     return list(dict.fromkeys(words))
 
