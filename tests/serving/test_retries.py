@@ -6,15 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from serving.client import (
-    DeadlineExceededError,
-    RateLimitedError,
-    ServerUnavailableError,
-    ServingError,
-    Translator,
-    UnexpectedResponseError,
-    serving_pb2,
-)
+from serving.api import errors
+from serving.client import Translator, serving_pb2
 from tests.attack.test_client import FLOAT, Server, Status, both, response, tensor, translate
 
 UNAVAILABLE = (Status.UNAVAILABLE, "busy")
@@ -33,9 +26,9 @@ def failing(*failures):
 @pytest.mark.parametrize(
     ("failure", "error"),
     [
-        (UNAVAILABLE, ServerUnavailableError),
-        ((Status.CANCELLED, "CANCELLED"), ServerUnavailableError),
-        ((Status.RESOURCE_EXHAUSTED, "quota exceeded for this key"), RateLimitedError),
+        (UNAVAILABLE, errors.ServerUnavailableError),
+        ((Status.CANCELLED, "CANCELLED"), errors.ServerUnavailableError),
+        ((Status.RESOURCE_EXHAUSTED, "quota exceeded for this key"), errors.RateLimitedError),
     ],
 )
 def test_a_request_that_was_not_taken_is_sent_again_until_retries_end(ask, failure, error):
@@ -56,14 +49,14 @@ def test_a_client_that_is_closed_during_a_call_does_not_try_again():
 
     with Server(close) as server:
         translator = Translator(server.target, "m")
-        with pytest.raises(ServingError, match="CANCELLED"):
+        with pytest.raises(errors.ServingError, match="CANCELLED"):
             translator.translate(["a"])
     assert len(server.asked) == 1
 
 
 @both
 def test_retries_end_at_the_deadline(ask):
-    with failing(*[UNAVAILABLE] * 99) as server, pytest.raises(DeadlineExceededError):
+    with failing(*[UNAVAILABLE] * 99) as server, pytest.raises(errors.DeadlineExceededError):
         ask(server.target, ["a"], timeout=0.3)
     assert 2 <= len(server.asked) < 5
 
@@ -71,7 +64,10 @@ def test_retries_end_at_the_deadline(ask):
 @both
 @pytest.mark.parametrize("status", [Status.INTERNAL, Status.DEADLINE_EXCEEDED])
 def test_other_errors_are_not_tried_again(ask, status):
-    with failing((status, "no")) as server, pytest.raises(ServingError, match="no") as caught:
+    with (
+        failing((status, "no")) as server,
+        pytest.raises(errors.ServingError, match="no") as caught,
+    ):
         ask(server.target, ["a"])
     assert caught.value.code == status
     assert len(server.asked) == 1
@@ -101,7 +97,7 @@ def test_an_answer_of_another_shape_is_told_from_a_translators():
     with (
         Server(lambda *_: scores) as server,
         Translator(server.target, "m") as translator,
-        pytest.raises(UnexpectedResponseError, match="no output 'translat"),
+        pytest.raises(errors.UnexpectedResponseError, match="no output 'translat"),
     ):
         translator.translate(["a"])
 

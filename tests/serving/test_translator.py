@@ -13,15 +13,8 @@ import time
 import grpc
 import pytest
 
-from serving.client import (
-    AsyncTranslator,
-    DeadlineExceededError,
-    Hypothesis,
-    ModelNotFoundError,
-    ServerUnavailableError,
-    ServingError,
-    Translator,
-)
+from serving.api import errors
+from serving.client import AsyncTranslator, Hypothesis, Translator
 from serving.client import __main__ as client
 from tests.serving.conftest import respelled
 
@@ -93,12 +86,12 @@ def test_wait_ready_returns_for_a_served_model_and_gives_up_on_another(target, t
     translator.wait_ready(timeout=30)
     with (
         Translator(target, "missing") as other,
-        pytest.raises(ModelNotFoundError, match="does not serve model 'missing'"),
+        pytest.raises(errors.ModelNotFoundError, match="does not serve model 'missing'"),
     ):
         other.wait_ready(timeout=60)
     with (
         Translator("localhost:1", "upper") as absent,
-        pytest.raises(DeadlineExceededError, match=r"'upper' was not .* 0.3 s: wait longer"),
+        pytest.raises(errors.DeadlineExceededError, match=r"'upper' was not .* 0.3 s: wait longer"),
     ):
         absent.wait_ready(timeout=0.3)
 
@@ -124,9 +117,9 @@ def test_asyncio_gives_what_the_blocking_client_gives(target, translator):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"model": "missing"}, ModelNotFoundError, "check the name, version and label"),
-        ({"version": 7}, ModelNotFoundError, r"Specific\(upper, 7\)"),
-        ({"target": "localhost:1"}, ServerUnavailableError, "check that it runs"),
+        ({"model": "missing"}, errors.ModelNotFoundError, "check the name, version and label"),
+        ({"version": 7}, errors.ModelNotFoundError, r"Specific\(upper, 7\)"),
+        ({"target": "localhost:1"}, errors.ServerUnavailableError, "check that it runs"),
     ],
 )
 def test_errors_are_typed_and_say_what_to_do(target, options, error, message):
@@ -217,7 +210,7 @@ def test_threads_of_a_client_share_one_channel(target, monkeypatch):
         copy = pickle.loads(pickle.dumps(translator))  # as another process has it
         assert copy.translate(["two"])[0].text == "TWO"
         copy.close()
-    with pytest.raises(ServingError, match="is closed: make another one"):
+    with pytest.raises(errors.ServingError, match="is closed: make another one"):
         translator.translate(["one"])
 
 
