@@ -105,11 +105,7 @@ def lstm(x, states, w):
     return h, [h, c]
 
 
-CELLS = {
-    "SimpleRNNCell": simple_rnn,
-    "GRUCell": gru,
-    "LSTMCell": lstm,
-}
+CELLS = {"SimpleRNNCell": simple_rnn, "GRUCell": gru, "LSTMCell": lstm}
 
 
 def attention_rnn(

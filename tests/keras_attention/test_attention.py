@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import (
-    AdditiveAttention,
-    Attention,
-    MultiplicativeAttention,
-)
+from keras_attention import AdditiveAttention, Attention, MultiplicativeAttention
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
     array,

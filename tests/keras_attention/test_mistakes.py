@@ -173,9 +173,7 @@ BAD_CALLS = {
     "inputs (B, T, dim)": [lambda: rnn()(ones(2, 4), ones(2, 5, 6))],
     "memory (B, S, dim)": [lambda: rnn()(X, ones(2, 6))],
     "inputs_mask (2, 3)": [lambda: rnn()(X, ones(2, 5, 6), inputs_mask=ones(2, 5))],
-    "1 initial state(s)": [
-        lambda: rnn()(X, ones(2, 5, 6), initial_state=2 * [ones(2, UNITS)]),
-    ],
+    "1 initial state(s)": [lambda: rnn()(X, ones(2, 5, 6), initial_state=2 * [ones(2, UNITS)])],
     "(B, T, dim)": [lambda: AttentionPooling(3)(ones(2, 3))],
     "multiple of 2": [lambda: SinePositionEncoding()(ones(2, 4, 7))],
     "value (2, 3, 7)": [lambda: built_for(4)(ones(2, 3, 7))],
@@ -251,9 +249,7 @@ PREPARED = {
     "or a State of this layer": [
         lambda: rnn()(X, MEMORY, initial_state=STATE._replace(attention=ones(2, 5)))
     ],
-    "a query (rows, 17) of one step": [
-        lambda: MADE.attention.step(ones(2, 1, UNITS), READY, ()),
-    ],
+    "a query (rows, 17) of one step": [lambda: MADE.attention.step(ones(2, 1, UNITS), READY, ())],
     "1 initial state(s)": [
         lambda: MADE.initial_state(READY, [ones(3, UNITS)]),
         lambda: MADE.initial_state(READY, [None]),

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import (
-    AdditiveAttention,
-    AttentionCell,
-    AttentionRNN,
-    MultiplicativeAttention,
-)
+from keras_attention import AdditiveAttention, AttentionCell, AttentionRNN, MultiplicativeAttention
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
     array,
