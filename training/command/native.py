@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
@@ -51,8 +52,11 @@ def start_tensorflow() -> None:
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("XLA_FLAGS", " ".join(GPU_FLAGS))  # empty ones stay, too
+    gc.disable()  # it would pass over the million objects of the modules: 2 s of a processor
     with without_native_log():
         import tensorflow  # noqa: F401
+    gc.freeze()
+    gc.enable()
 
 
 def keep_programs() -> Path | None:
