@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu  # noqa: E402
-from gpu_parts import cases, profile  # noqa: E402
+from gpu_parts import cases, machine, profile  # noqa: E402
 
 
 def run(output, *arguments):
@@ -45,20 +45,37 @@ def test_every_step_gives_rows(tmp_path):
     steps = {"machine", "training", "decoding", "preset", "layers", "attention"}
     assert set(by_step) == (steps if TENSORFLOW else steps - {"decoding"})
     assert not [row for row in rows if "error" in row or "ended" in row]
+    assert by_step["machine"][1]["copy_gb_per_s"] > 0
     assert {row["right"] for row in by_step["layers"]} == {"yes"}
+    assert by_step["attention"][0]["forward_share_of_floor"] > 0
     assert all(row["tokens_per_s"] > 0 for row in by_step["training"])
-    assert by_step["preset"][0]["epochs"] == 1
+    cases = [row["case"] for row in by_step["training"]]
+    if TENSORFLOW:
+        assert cases == ["tatoeba-en-fr", "stock-512"]
+        assert [row["case"] for row in by_step["decoding"]] == ["gnmt-greedy"]
+        for step in ("training", "decoding"):
+            assert all(row["us_a_kernel"] > 0 < row["first_step_s"] for row in by_step[step])
+        cold, warm = by_step["preset"]
+        assert cold["epochs"] == warm["epochs"] == 1
+        assert 0 < cold["seconds_to_second_epoch"] < cold["all_seconds"]
+    else:
+        assert cases.count("training.train_arrays") == 2  # one a precision
+        assert cases.count("stock Keras (easier)") == 2
+        assert by_step["preset"][0]["epochs"] == 1
     lines = (tmp_path / "rows.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == rows
     report = (tmp_path / "report.md").read_text()
     assert all(f"| {row['case']} " in report for row in rows)
 
 
-def test_the_cases_of_tensorflow_are_known_and_the_first_end_within_nine_minutes():
+def test_the_most_important_cases_come_first_and_end_within_nine_minutes():
+    first = gpu.TENSORFLOW[:7]
+    names = ("tatoeba-en-fr", "lstm-512", "gnmt", "cold", "warm", "gnmt-greedy", "stock-512")
+    assert tuple(task.case for task in first) == names
+    assert sum(task.seconds for task in first) <= 9 * 60
     known = {case["name"] for case in json.loads(cases.CASES.read_text())}
-    tasks = [task for task in gpu.TENSORFLOW if task.step in ("training", "decoding")]
-    assert {task.case for task in tasks} <= known
-    assert sum(task.seconds for task in gpu.TENSORFLOW[:7]) <= 9 * 60
+    steps = ("training", "decoding")
+    assert {task.case for task in gpu.TENSORFLOW if task.step in steps} <= known
 
 
 def test_a_case_that_does_not_end_has_a_row_and_others_run(tmp_path):
@@ -73,27 +90,65 @@ def test_a_case_that_does_not_end_has_a_row_and_others_run(tmp_path):
     assert [json.loads(line) for line in lines] == rows
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not TENSORFLOW, reason="cases are TensorFlow's")
+def test_flags_are_tried_one_at_a_time(tmp_path):
+    flags = ("--xla_backend_optimization_level=0", "--xla_none")
+    status, rows = run(tmp_path, *(f"--flags={flag}" for flag in flags), "--patience=9")
+    assert status == 1
+    assert [row["flags"] for row in rows] == [*flags]
+    assert rows[0]["ms"] > 0
+    assert rows[1]["ended"].startswith("no: failed with status ")  # XLA does not know it
+
+
 # As `ncu --csv --page details --metrics gpu__time_duration.sum` prints it: a line a launch and
 # metric. Older releases have "nsecond" for "ns".
-NCU = """
-"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
-"0","4242","void gemm<tf32, (int)4>(T1)","gpu__time_duration.sum","ns","1,200,500"
-"1","4242","loop_add_fusion","gpu__time_duration.sum","nsecond","900"
-"2","4242","void gemm<tf32, (int)4>(T1)","gpu__time_duration.sum","us","299.50"
-"3","4242","loop_add_fusion","gpu__time_duration.sum","","n/a"
-"4","4242","void gemm<tf32, (int)4>(T1)","launch__grid_size","","16"
-"""
+NCU_COLUMNS = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
+    '"Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
+)
+NCU_LAUNCH = (
+    '"{id}","4242","python3.12","127.0.0.1","{name}","1","7","(256, 1, 1)","(16, 1, 1)","0","9.0",'
+    '"Command line profiler metrics","{metric}","{unit}","{value}"'
+)
+GEMM = "void cutlass::Kernel<tf32_s1688gemm, (int)4>(T1::Params)"
+LAUNCHES = (
+    (GEMM, "gpu__time_duration.sum", "ns", "1,200,500"),
+    ("loop_add_fusion", "gpu__time_duration.sum", "nsecond", "900"),
+    (GEMM, "gpu__time_duration.sum", "us", "299.50"),
+    ("loop_add_fusion", "gpu__time_duration.sum", "", "n/a"),
+    (GEMM, "launch__grid_size", "", "16"),
+)
+NCU = [NCU_COLUMNS] + [
+    NCU_LAUNCH.format(id=i, name=name, metric=metric, unit=unit, value=value)
+    for i, (name, metric, unit, value) in enumerate(LAUNCHES)
+]
 
 
 def test_the_kernels_of_a_step_and_the_share_that_computes():
-    rows = list(profile.rows(NCU.strip().splitlines(), 3.0))
+    rows = list(profile.rows(NCU, 3.0))
     assert rows[0]["launches"] == 3
     assert rows[0]["us"] == pytest.approx(1500.9)
     assert rows[0]["share_of_step"] == pytest.approx(0.5003)
     counts = [(row["case"], row["launches"]) for row in rows[1:]]
-    assert counts == [("void gemm<tf32, (int)4>(T1)", 2), ("loop_add_fusion", 1)]
+    assert counts == [(GEMM, 2), ("loop_add_fusion", 1)]
+
+
+def test_without_kernels_or_a_gpu_a_line_says_so(tmp_path):
     (row,) = profile.rows([], 3.0)
     assert "ncu is missing" in row["ended"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--output", str(tmp_path)]
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    done = subprocess.run([*command, "--backend", backend], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("finds no GPU here")) == (1, 1)
+
+
+def test_shares_are_of_the_cards_rate_in_that_precision(monkeypatch):
+    monkeypatch.setattr(machine, "_card", lambda: {"card": "NVIDIA H100 80GB HBM3"})
+    assert machine.share(98.9e12, "mixed_bfloat16") == pytest.approx(0.1)
+    assert machine.share(98.8e12, "float32") == pytest.approx(0.2)
+    monkeypatch.setattr(machine, "_card", lambda: {"card": "another"})
+    assert machine.share(98.9e12, "float32") is None
 
 
 def test_products_with_weights_are_counted_by_where_they_are_read():

@@ -113,6 +113,10 @@ def test_dropout_rescales_and_is_not_in_the_returned_weights(rng):
     kept = dropped[0] != 0
     assert 0 < kept.sum() < kept.size
     assert_close(dropped[0][kept], 2 * plain[1][kept])
+    memory = layer.prepare(ops.convert_to_tensor(value))
+    step = ops.convert_to_tensor(query[:, 0]), memory, layer.initial_state(memory)
+    context = array(layer.step(*step, training=True)[0])
+    assert set(np.rint(context / plain[1][:, 0]).ravel()) == {0, 2}
 
 
 def test_implicit_masks_reach_query_and_value_and_go_on(rng):

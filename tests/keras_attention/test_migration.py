@@ -70,15 +70,25 @@ def test_concat_of_keras_is_additive_attention_without_projections(rng):
     assert_close(layer(query, value), array(before), 1e-5)
 
 
-def test_an_activation_of_scores_in_self_attention_of_pypi_is_a_distribution(rng):
+def test_self_attention_of_pypi_has_the_successors_of_its_table(rng):
     """keras-self-attention 0.51.0, `seq_self_attention.py` 154 to 214, in NumPy."""
     x, kernel, ba = normal(rng, 2, 7, 5), normal(rng, 5, 5), 0.3
+    scores = np.einsum("bqd,de,bve->bqv", x, kernel, x)
+    past = np.arange(7)[:, None] - np.arange(7)
 
     def sigmoid(scores, mask):
         return distributions.softmax(keras.ops.sigmoid(scores + ba), mask)
 
-    powers = np.exp(1 / (1 + np.exp(-np.einsum("bqd,de,bve->bqv", x, kernel, x) - ba)))
-    layer = keras_attention.MultiplicativeAttention("general", distribution=sigmoid)
-    layer.build(x.shape, x.shape)
-    layer.set_weights([kernel])
-    assert_close(layer(x, x), powers / powers.sum(-1, keepdims=True) @ x)
+    def general(**options):
+        return keras_attention.MultiplicativeAttention("general", **options)
+
+    local = keras_attention.LocalAttention(general(), half_width=2)
+    activated = softmax(1 / (1 + np.exp(-scores - ba)))
+    near = softmax(np.where((past >= 0) & (past < 3), scores, -np.inf))
+    for layer, causal, weights in (
+        (general(distribution=sigmoid), False, activated),
+        (local, True, near),
+    ):
+        layer.build(x.shape, x.shape)
+        layer.set_weights([kernel])
+        assert_close(layer(x, x, use_causal_mask=causal), weights @ x)

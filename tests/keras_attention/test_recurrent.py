@@ -158,6 +158,18 @@ def test_masked_steps_give_zeros_whatever_the_activation_of_0_is(rng, sequences)
     assert output[1].all()
 
 
+def test_implicit_masks_of_inputs_and_memory_are_obeyed(rng):
+    layer = built(rng, return_state=True)
+    ids, source = np.array([[4, 2, 5, 0], [1, 0, 0, 0]]), np.array([[3, 2, 0, 0, 0], [1] * 5])
+    inputs = keras.layers.Embedding(7, DIM, mask_zero=True)(ids)
+    memory = keras.layers.Embedding(7, DV, mask_zero=True)(source)
+    outputs, state, weights = layer(inputs, memory)
+    masks = ids != 0, source != 0
+    wanted = expected(layer, array(inputs), array(memory), masks=masks)
+    assert_close((outputs, state.cell[0], weights), (wanted[0], wanted[2][0], wanted[1]))
+    assert_close(outputs._keras_mask, masks[0])
+
+
 def test_a_cell_called_again_and_again_is_the_layer(rng):
     options = WAYS["luong, deep, fed"]
     layer, (inputs, memory) = built(rng, **options), data(rng)
