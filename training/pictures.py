@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--output", type=folder_to_write, required=True, metavar="DIR", help="new or empty folder"
     )
-    parser.add_argument("--count", type=positive_int, default=100, metavar="N", help="of images")
+    parser.add_argument("--count", type=positive_int, default=100, metavar="N", help="how many")
     parser.add_argument("--seed", type=count, default=7, metavar="N", help="seed of the images")
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()):

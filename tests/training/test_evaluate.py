@@ -91,7 +91,7 @@ def test_rates_of_few_words_have_intervals(tiny_run, quick, monkeypatch):
     result = evaluation.evaluate([run], split, THREE)
     low, high = result["wer_interval"]
     assert low <= result["wer"] <= high
-    monkeypatch.setattr(evaluation, "FEW_WORDS", 7)
+    monkeypatch.setattr(evaluation, "FEW_TO_RATE", 7)
     assert "wer_interval" not in evaluation.evaluate([run], split, THREE)
 
 

@@ -20,7 +20,7 @@ SENTENCEPIECE = "sentencepiece"
 # SentencePiece cuts the names of its own pieces out of texts: no text has these, with a space.
 _NAMES = {"pad": "<pad >", "unk": "<unk >", "bos": "<s >", "eos": "</s >"}
 _UNREAD = "▅"  # SentencePiece's mark of an unknown piece: it skips lines with this mark
-FEW_WORDS = 1000  # with more, words share parts, which a unigram model learns
+MOST_WORDS_OF_BPE = 1000  # with more, words share parts, which a unigram model learns
 
 
 def write_state(path: str | Path, state: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ def train_sentencepiece(
         model_type, units = "bpe", set[str]()
         for line in lines:
             units.update(line.split(), line)
-            if len(units) > min(FEW_WORDS, vocab_size):
+            if len(units) > min(MOST_WORDS_OF_BPE, vocab_size):
                 model_type = "unigram"
                 break
     try:

@@ -23,7 +23,7 @@ from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, 
 from training.sources.kinds import SOURCE_KINDS, check_data
 
 FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
-FEW_WORDS = 1_500  # pairs: in fewer, symbols that follow are learned as g2p-low learns 800 words
+FEW_PRONOUNCED = 1_500  # pairs; of fewer, symbols that follow are learned as g2p-low learns 800
 MOST_WORDS = 3  # of a text that is a string, no sentence
 MOST_SOURCE_LETTERS = 60  # of a source that is one
 MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that is copied from
@@ -78,7 +78,7 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
         return Chosen("sentences", None, [], hint)
     size = "low" if count < 3_000 else "medium" if count < 20_000 else "high"
     settings = [] if symbols else _SPELLED
-    if not (symbols and traits.follows and (count < FEW_WORDS or size != "low")):
+    if not (symbols and traits.follows and (count < FEW_PRONOUNCED or size != "low")):
         if size == "low":
             settings = [*settings, "epochs=100", "batch_size=16"]  # few pairs make few steps
             settings += ["keep_by=score", "learning_rate=2e-3"]

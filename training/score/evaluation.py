@@ -28,7 +28,7 @@ from training.score import links
 from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
 
-FEW_WORDS = 1000  # too few for a rate without its interval
+FEW_TO_RATE = 1000  # too few for a rate without its interval
 
 
 def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
@@ -88,7 +88,7 @@ def evaluate(
     if hypotheses_file is not None:
         write_text(hypotheses_file, "\n".join(hypotheses) + "\n")
 
-    bootstrap |= config.metric == "symbols" and len(split.sources) < FEW_WORDS
+    bootstrap |= config.metric == "symbols" and len(split.sources) < FEW_TO_RATE
     texts: Any = hypotheses, split.references
     texts = metrics.lowered(*texts) if lowercase else texts
     result: dict[str, Any] = {

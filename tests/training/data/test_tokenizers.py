@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.training.data.files import train_tokenizer
 from training.config.keys import TOKENIZERS
-from training.data.pieces import FEW_WORDS, train_sentencepiece
+from training.data.pieces import MOST_WORDS_OF_BPE, train_sentencepiece
 from training.data.rules import clean
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import (
@@ -257,8 +257,8 @@ def test_words_of_a_small_vocabulary_are_one_piece(size):
 
 def test_a_larger_vocabulary_is_a_unigram_model_and_one_of_no_room_too():
     rng = random.Random(1)
-    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(FEW_WORDS + 1)]
-    lines = [" ".join(rng.choices(words, k=8)) for _ in range(2 * FEW_WORDS)]
+    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(MOST_WORDS_OF_BPE + 1)]
+    lines = [" ".join(rng.choices(words, k=8)) for _ in range(2 * MOST_WORDS_OF_BPE)]
     cases = (lines, 1500, "unigram"), (SUMS, 22, "unigram"), (SUMS, 300, "bpe")
     for text, size, model_type in cases:
         model = train_sentencepiece(text, size)
