@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from serving.portable.write.constants import Constants
 from serving.portable.write.decoder import known_tokens
-from serving.portable.write.graph import Constants, Graph, Value
+from serving.portable.write.graph import Graph, Value
 from serving.portable.write.mechanisms.mechanism import BY_NAME
 from serving.portable.write.products import Products
 from serving.portable.write.recurrent import Inputs, array, read_layers, read_sequence

@@ -1,8 +1,7 @@
-"""ONNX graphs written as formulas: values with operators, nodes by names, shared constants."""
+"""ONNX graphs written as formulas: values with operators, nodes by names."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,10 +11,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from serving.portable.read.manifest import WEIGHTS
+from serving.portable.write.constants import Constants
 
 _INLINE_BYTES = 1024  # smaller ones are part of the graph
-_ALIGNMENT = 4096  # of pages, so that a file can be mapped
 OPSET, _IR_VERSION = 21, 10
 # The dtype of a node's first output where it is not that of the first input.
 _DTYPES = {
@@ -27,41 +25,6 @@ _DTYPES = {
     **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"), "bool"),
     "IsNaN": "bool",
 }
-
-
-class Constants:
-    """Large arrays of a folder's graphs; equal arrays are stored once."""
-
-    def __init__(self) -> None:
-        self._protos: dict[bytes, onnx.TensorProto] = {}
-        self._arrays: list[tuple[int, np.ndarray]] = []
-        self._end = 0
-
-    def add(self, array: np.ndarray) -> onnx.TensorProto:
-        """Return a tensor that refers to the array's place in the file."""
-        array = np.ascontiguousarray(array)
-        digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).digest()
-        if digest in self._protos:
-            return self._protos[digest]
-        start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
-        self._end = start + array.nbytes
-        self._arrays.append((start, array))
-        proto = onnx.TensorProto(
-            name=f"weight_{len(self._protos)}",
-            data_type=onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
-            dims=array.shape,
-            data_location=onnx.TensorProto.EXTERNAL,
-        )
-        for key, value in (("location", WEIGHTS), ("offset", start), ("length", array.nbytes)):
-            proto.external_data.add(key=key, value=str(value))
-        return self._protos.setdefault(digest, proto)
-
-    def save(self, folder: Path) -> None:
-        """Write the file."""
-        with (folder / WEIGHTS).open("wb") as file:
-            for start, array in self._arrays:
-                file.seek(start)
-                file.write(array.tobytes())
 
 
 def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Any]:

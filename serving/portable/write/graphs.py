@@ -13,9 +13,10 @@ import numpy as np
 import onnx
 
 from serving.portable.read.manifest import FORMAT, MANIFEST
+from serving.portable.write.constants import Constants
 from serving.portable.write.decoder import Aligned, Copying, Decoder, known_tokens
 from serving.portable.write.encoders import ImageEncoder, TextEncoder, write_predictor
-from serving.portable.write.graph import OPSET, Constants, Graph, Value, Values, without_prefix
+from serving.portable.write.graph import OPSET, Graph, Value, Values, without_prefix
 from serving.portable.write.products import Products
 from serving.portable.write.search import GraphSettings, part_of, search
 from serving.portable.write.settings import BITS, ExportSettings
