@@ -1,9 +1,10 @@
 """Loads weights trained with `tfa.seq2seq` of TensorFlow Addons into layers of this library.
 
-An `AttentionWrapper` attends after its cell and feeds the context to the next step: it is
-`AttentionRNN(cell, attention, order="luong", input_feeding=True)`, whatever the mechanism. With
-`attention_layer_size=n` add `units=n, activation=None`: the attentional vector of Addons is linear.
-Without it the output here is `[c_t; s_t]`, and Addons returns one of the two.
+An `AttentionWrapper` attends after its cell, and feeds the context to the next step. With any
+mechanism, it corresponds to `AttentionRNN(cell, attention, order="luong", input_feeding=True)`. For
+`attention_layer_size=n`, add `units=n, activation=None`: the attentional vector of Addons is
+linear. Without `attention_layer_size`, this library outputs `[c_t; s_t]`, and Addons outputs either
+`c_t` or `s_t`.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]
     for name, variable in named.items():
         if variable is not None:
             array = _find(weights, name)
-            # Addons projects the memory, `q·(M k)`; here it is `qᵀ W k`.
+            # Addons computes `q·(k M)` for a row `k` of the memory; here it is `qᵀ W k`: `W = Mᵀ`.
             transposed = general and name == "memory_layer/kernel"
             _assign(variable, array.T if transposed else array, name)
 

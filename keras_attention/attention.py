@@ -1,15 +1,17 @@
-"""The contract that every attention mechanism keeps.
+"""The base class of the attention mechanisms, and the prepared memory.
 
-A mechanism is a Keras layer that can be used in two ways that give the same result: all at once,
-`layer(query, value, key, ...)` for queries `(B, Tq, dq)`, or one step at a time:
-`memory = layer.prepare(value)`, `state = layer.initial_state(memory)`, then
-`context, weights, state = layer.step(query, memory, state)` for each query `(B, dq)`.
+A mechanism is a Keras layer. It can be called in two ways, with the same result:
 
-Both prepare the memory once (`keys`), project the queries (`queries`), and `attend`: masks, then
-`compute_scores`, then `weigh`, then the average of the values.
+- all queries at once: `layer(query, value, key, ...)` for queries `(B, Tq, dq)`;
+- one step at a time: `memory = layer.prepare(value)`, `state = layer.initial_state(memory)`, then
+  `context, weights, state = layer.step(query, memory, state)` for each query `(B, dq)`.
 
-A memory may also be a grid, `(B, H, W, dim)`, as convolutions over an image make it: it is read
-row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.03044).
+Both ways prepare the memory once (`keys`), project the queries (`queries`) and call `attend`:
+`attend` combines the masks, computes scores (`compute_scores`), turns the scores into weights
+(`weigh`), and averages the values with the weights.
+
+A memory may also be a grid `(B, H, W, dim)`, such as the output of convolutions over an image. A
+grid is read row by row, as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.03044).
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ class Memory(NamedTuple):
     """A prepared memory: everything that does not depend on the query.
 
     Attributes:
-        value: `(B, Tv, dv)`, averaged to contexts.
-        key: `(B, Tv, ·)`, the keys as `keys` returns them for `compute_scores`.
-        mask: boolean `(B, Tv)`, False for positions without weight, or None.
+        value: `(B, Tv, dv)`, the vectors that are averaged to contexts.
+        key: `(B, Tv, ·)`, the projected keys that `keys` returns for `compute_scores`.
+        mask: boolean `(B, Tv)`, or None. False positions get weight 0.
 
-    With several heads value and key are split among them, `(B, heads, Tv, ·)`.
+    With several heads, value and key are split among the heads: `(B, heads, Tv, ·)`.
     """
 
     value: Tensor
@@ -47,41 +49,43 @@ class Memory(NamedTuple):
 class Attention(AveragingLayer):
     """Base class of the mechanisms.
 
-    A subclass makes its weights in `build_score(query_dim, key_dim)`, projects in `queries` and
-    `keys`, and scores in `compute_scores`. It overrides `weigh` to make other weights of the
-    scores. A mechanism whose weights depend on earlier queries sets `sequential = True`; its
-    `state_spec`, `initial_state` and `weigh` define the state that goes from query to query.
+    A subclass creates its weights in `build_score(query_dim, key_dim)`, projects its inputs in
+    `queries` and `keys`, and computes scores in `compute_scores`. It may override `weigh` to turn
+    the scores into weights in another way. If the weights of a query depend on the weights of
+    earlier queries, the subclass sets `sequential = True`. Its `state_spec`, `initial_state` and
+    `weigh` then define the state that is passed from query to query.
 
     Args:
-        distribution: from scores to weights: `"softmax"`, `"sparsemax"`, `"entmax15"`, or a
+        distribution: turns scores into weights: `"softmax"`, `"sparsemax"`, `"entmax15"`, or a
             function `(scores, mask) -> weights`, see `keras_attention.distributions`.
         num_heads: number of heads (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2). Each
-            scores with its part of the projected query and key, averages its part of the value's
-            dimensions, and the contexts are joined.
-        dropout: fraction of the attention weights dropped in training. Returned weights are
-            those before dropout.
+            head computes scores from its part of the projected query and key, and averages its
+            part of the value's dimensions. The contexts of the heads are concatenated.
+        dropout: fraction of the attention weights dropped in training. The returned weights are
+            the weights before dropout.
         seed: integer seed of the dropout.
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of all kernels
-            that a mechanism has; `name`, `dtype`.
+            of the mechanism; `name`, `dtype`.
 
     Call arguments:
         query: `(B, Tq, dq)`, or one step `(B, dq)`.
         value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
         key: `(B, Tv, dk)`, or a grid; the value if not given.
-        query_mask: boolean `(B, Tq)`, or `(B,)`; False queries have weights and context 0, and
-            leave the mechanism's state.
-        value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; False positions get weight 0.
-            Values there must be finite: 0 times NaN is NaN, as in Keras's layers.
+        query_mask: boolean `(B, Tq)`, or `(B,)` for one step; False queries have weights and
+            context 0, and do not change the mechanism's state.
+        value_mask: boolean `(B, Tv)`, or `(B, H, W)` for a grid; False positions get weight 0.
+            Values and keys at False positions must be finite: 0 times NaN is NaN, as in Keras's
+            layers.
         key_mask: like `value_mask`. All masks are combined.
         attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`; B and Tq may be 1.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
-        use_causal_mask: whether query `i` sees positions up to `i` alone.
+        use_causal_mask: whether query `i` sees only positions up to `i`.
 
     Output:
-        The contexts `(B, Tq, dv)`, or `(B, dv)` for one step. With `return_attention_scores` a
-        pair of contexts and weights `(B, Tq, Tv)`, or `(B, Tv)` for one step. With several heads
-        the weights are `(B, heads, Tq, Tv)`, or `(B, heads, Tv)`.
+        The contexts `(B, Tq, dv)`, or `(B, dv)` for one step. With `return_attention_scores`, a
+        pair of contexts and weights `(B, Tq, Tv)`, or `(B, Tv)` for one step. With several heads,
+        the weights are `(B, heads, Tq, Tv)`, or `(B, heads, Tv)` for one step.
 
     Raises:
         ValueError: if ranks, batch sizes, lengths or widths do not fit.
@@ -98,83 +102,95 @@ class Attention(AveragingLayer):
         ```
     """
 
-    # The hooks of a mechanism.
+    # The methods that a mechanism overrides.
 
-    # Whether a query's weights depend on those of the queries before it.
+    # Whether the weights of a query depend on the weights of earlier queries.
     sequential = False
-    # Widths that the weights were made for.
+    # dq and dk of the shapes that the layer was built with.
     query_width: int | None = None
     key_width: int | None = None
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
-        """Make the weights of the score function."""
+        """Create the weights of the score function."""
 
     def queries(self, query: Tensor) -> Any:
-        """Return the projected queries for `compute_scores` and `weigh`, of `(B, n, dq)`.
+        """Return queries `(B, n, dq)`, projected for `compute_scores` and `weigh`.
 
-        With several heads they are split among them: see `split_heads`.
+        With several heads, the projected queries are split among the heads: see `split_heads`.
         """
         return self.split_heads(query)
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Any:
-        """Return the memory's `key` of keys `(B, Tv, dk)` and its mask `(B, Tv)` or None."""
+        """Return `Memory.key`: keys `(B, Tv, dk)`, projected. The mask is `(B, Tv)` or None."""
         return self.split_heads(key)
 
     def compute_scores(self, query: Any, key: Any) -> Any:
         """Return the scores `(B, n, Tv)` of projected queries and keys.
 
-        With several heads the arguments are `(B, heads, T, ·)`, the scores `(B, heads, n, Tv)`.
+        With several heads, queries are `(B, heads, n, ·)`, keys `(B, heads, Tv, ·)`, and scores
+        `(B, heads, n, Tv)`.
         """
         raise NotImplementedError
 
     def state_spec(self, batch: int | None, length: int | None) -> Any:
-        """Return the state's shapes and dtypes as `keras.KerasTensor`s: here none, `()`.
+        """Return the shapes and dtypes of the state as `keras.KerasTensor`s: `()`, no state.
 
-        A state is a structure of tensors `(batch, ...)`; batch and length `Tv` may be None. A
-        mechanism with a state overrides this method and `initial_state`.
+        A state is a structure of tensors `(batch, ...)`. The batch size and the length `Tv` of the
+        memory may be None. A mechanism with a state overrides this method and `initial_state`.
         """
         if not keeps(self.initial_state, Attention.initial_state):
             self._refuse("a state_spec beside an initial_state", "a mechanism without")
         return ()
 
     def initial_state(self, memory: Memory) -> Any:
-        """Return the state before the first step: here none, `()`."""
+        """Return the state before the first step: `()`, no state."""
         self.expect_memory(memory)
         return ()
 
     def states_at_once(
         self, state: Any, query_mask: Tensor | None, batch: Any, length: Any
     ) -> tuple[Any, Any]:
-        """Return, if not `sequential`, the states before each query, `(B·Tq, ...)`, and the last.
+        """Return the state before each query, `(B·Tq, ...)`, and the state after the last query.
 
-        The state `(B, ...)` stays at queries whose mask, boolean `(B, Tq)` or None, is False.
-        `batch` is B, `length` is `Tq`.
+        Only mechanisms that are not `sequential` need this method: their states do not depend on
+        the weights.
+
+        Args:
+            state: the state before the first query, `(B, ...)`.
+            query_mask: boolean `(B, Tq)` or None; False queries do not change the state.
+            batch: B.
+            length: `Tq`.
         """
         return state, state
 
     def weigh(
         self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Any]:
-        """Return the attention weights of queries that do not depend on one another.
+        """Return the attention weights of `n` queries, each with a state of its own.
 
         Args:
-            scores: from `compute_scores`.
+            scores: from `compute_scores`, `(B, n, Tv)`, with several heads `(B, heads, n, Tv)`.
             query: from `queries`.
             memory: from `prepare`.
             state: from `initial_state` or the last step, with `B·n` rows.
-            mask: boolean `(B | 1, n | 1, Tv | 1)`, or None.
-            noise: in training from `draw_noise`, for weights of this shape; otherwise None.
+            mask: boolean `(B | 1, n | 1, Tv | 1)`, with several heads
+                `(B | 1, 1, n | 1, Tv | 1)`, or None.
+            noise: in training, the result of `draw_noise` for weights of this shape; otherwise
+                None.
 
         Returns:
-            The weights `(B, n, Tv)`, with several heads `(B, heads, n, Tv)`, and the next state.
+            The weights, of the scores' shape, and the next state, with `B·n` rows.
         """
         return self.distribute(scores, mask), state
 
     def draw_noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
-        """Draw, before any loop, the random numbers of training for weights `(..., n, Tv)`.
+        """Return the random numbers of training for weights of a shape `(..., n, Tv)`.
+
+        They are drawn before a loop over queries, not in it.
 
         Returns:
-            Tensors of this shape by name: `"dropout"`, factors for the weights.
+            Tensors of this shape by name: `"dropout"`, the factors of the weights, if the layer
+            has dropout.
         """
         return {"dropout": self.dropped(shape)} if self.dropout else {}
 
@@ -186,7 +202,7 @@ class Attention(AveragingLayer):
         value_shape: Any = None,
         key_shape: tuple[Any, ...] | None = None,
     ) -> None:
-        """Make the weights for queries, values and keys of these shapes."""
+        """Create the weights for queries, values and keys of these shapes."""
         self._expect_inputs(value_shape)
         self._check_shapes(query_shape, value_shape, key_shape)
         self._expect_divided("a value", value_shape)
@@ -194,9 +210,9 @@ class Attention(AveragingLayer):
         self.build_score(self.query_width, self.key_width)
 
     def _check_shapes(self, query: Shape | None, value: Shape, key: Shape | None) -> None:
-        """Raise a ValueError if query, value and key do not fit one another or the weights.
+        """Raise a ValueError if the shapes do not fit one another or the layer's weights.
 
-        A missing query or key is None.
+        The shape of a query or key that was not given is None.
         """
         shapes = {"query": query, "value": value, "key": key}
         key = value if key is None else key
@@ -233,7 +249,7 @@ class Attention(AveragingLayer):
         training: bool | None = None,
         use_causal_mask: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend; arguments and result as the class says."""
+        """Return contexts, and weights if requested; the class documents arguments and output."""
         self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
         one_step = len(query.shape) == 2
         if query_mask is not None:
@@ -269,10 +285,18 @@ class Attention(AveragingLayer):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Any]:
-        """Attend with queries `(B, Tq, dq)` as `step` does with one after the other.
+        """Return what `Tq` calls of `step`, one for each query, would return.
 
-        The mask of the weights is boolean, `(B | 1, Tq | 1, Tv | 1)`. Returns contexts
-        `(B, Tq, dv)`, weights `(B, [heads,] Tq, Tv)` and the last state.
+        Args:
+            query: `(B, Tq, dq)`.
+            memory: from `prepare`.
+            state: the state before the first query.
+            query_mask: boolean `(B, Tq)`, or None.
+            training: whether dropout is applied.
+            mask: mask of the weights, boolean `(B | 1, Tq | 1, Tv | 1)`, or None.
+
+        Returns:
+            The contexts `(B, Tq, dv)`, the weights `(B, [heads,] Tq, Tv)` and the last state.
         """
         query = ops.cast(query, self.compute_dtype)
         batch, length = ops.shape(query)[:2]
@@ -294,55 +318,60 @@ class Attention(AveragingLayer):
     def attend(
         self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Tensor, Any]:
-        """Weigh the memory and average it: contexts `(B, n, dv)`, weights and state of `weigh`.
+        """Return contexts `(B, n, dv)`, and weights `(B, [heads,] n, Tv)` and state from `weigh`.
 
-        Arguments are those of `weigh`; the mask is combined with the memory's.
+        The arguments are those of `weigh`, except the mask, boolean `(B | 1, n | 1, Tv | 1)` or
+        None: it is combined with the memory's mask, and gets an axis for several heads.
         """
         if memory.mask is not None:
-            visible = ops.expand_dims(memory.mask, 1)
+            visible = ops.expand_dims(memory.mask, 1)  # (B, 1, Tv)
             mask = visible if mask is None else ops.logical_and(visible, mask)
         if mask is not None and self.num_heads > 1:
-            mask = ops.expand_dims(mask, 1)
-        scores = self.compute_scores(query, memory.key)
+            mask = ops.expand_dims(mask, 1)  # (B | 1, 1, n | 1, Tv | 1)
+        scores = self.compute_scores(query, memory.key)  # (B, [heads,] n, Tv)
         weights, state = self.weigh(scores, query, memory, state, mask, noise)
         weights = ops.cast(weights, self.compute_dtype)
         factors = weights * noise["dropout"] if noise and "dropout" in noise else weights
         return self.average(factors, memory.value), weights, state
 
     def linear_query(self) -> keras.Variable | None:
-        """Return the kernel if `step` multiplies the query by it, and does no more, else None."""
+        """Return the kernel by which `step` multiplies the query before `attend`, or None.
+
+        With a kernel, a fast loop multiplies the queries itself and calls `attend`. None means that
+        `step` computes anything else.
+        """
         return None
 
     def averages(self) -> bool:
-        """Whether a context is the average of the memory's values by the weights."""
+        """Return whether a context is exactly the average of the memory's values by the weights."""
         return keeps(self.attend, Attention.attend) and keeps(self.average, Attention.average)
 
     def weights_shape(self, memory: Memory, queries: Any) -> tuple[Any, ...]:
-        """Return the shape of the weights of a number of queries, `(B, [heads,] queries, Tv)`."""
+        """Return the shape of the weights of `queries` queries: `(B, [heads,] queries, Tv)`."""
         *lead, length, _ = ops.shape(memory.value)
         return (*lead, queries, length)
 
     # One query at a time.
 
     def expect_memory(self, memory: Any) -> None:
-        """Raise a ValueError for anything but a prepared memory."""
+        """Raise a ValueError unless `memory` is a prepared `Memory`."""
         if not isinstance(memory, Memory):
             self._refuse("a memory from prepare(value)", f"a {type(memory).__name__}")
 
     def prepare(
         self, value: Tensor, key: Tensor | None = None, mask: Tensor | None = None
     ) -> Memory:
-        """Prepare a memory: project the keys, once for all queries.
+        """Return the prepared memory, whose keys are projected once for all queries.
 
         Args:
             value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
             key: `(B, Tv, dk)`, or a grid; the value if not given.
-            mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; by default the value's own, which
-                a Keras layer has put on it.
+            mask: boolean `(B, Tv)`, or `(B, H, W)` for a grid; by default the mask that a Keras
+                layer has attached to the value.
 
         Raises:
-            ValueError: for a value of another rank, a key or a mask that does not fit it, and if
-                the layer is not built.
+            ValueError: if the value has another rank, if the key or the mask does not fit the
+                value, or if the layer is not built.
         """
         if not self.built:
             self._refuse_unbuilt()
@@ -366,17 +395,18 @@ class Attention(AveragingLayer):
         training: bool | None = None,
         noise: Noise = None,
     ) -> tuple[Tensor, Tensor, Any]:
-        """Attend with one query.
+        """Return context, weights and next state of one query for each row.
 
-        Several queries may read one memory row, as the beams of a search do: `query` has `n` rows
-        for each row of the memory, next to one another.
+        Several queries may read one memory row, as the beams of a search do. `query` then has `n`
+        adjacent rows for each row of the memory.
 
         Args:
             query: `(B·n, dq)`.
             memory: from `prepare`, with batch size B.
             state: from `initial_state` or the last step, with `B·n` rows.
             training: whether dropout is applied.
-            noise: from `draw_noise`, drawn before a loop; None draws it here, in training.
+            noise: the result of `draw_noise`, called before a loop; if None, `step` calls
+                `draw_noise` in training.
 
         Returns:
             The context `(B·n, dv)`, the attention weights `(B·n, Tv)`, with several heads
@@ -397,11 +427,12 @@ class Attention(AveragingLayer):
         self._expect_states(state, shapes, "a state", "from initial_state(memory) or the last step")
         total, batch = ops.shape(query)[0], ops.shape(memory.value)[0]
         count = backend.group_size(total, batch)
+        # (B·n, dq) to (B, n, dq)
         query = ops.reshape(ops.cast(query, self.compute_dtype), (batch, count, self.query_width))
         if training and noise is None:
             noise = self.draw_noise(self.weights_shape(memory, count))
         context, weights, state = self.attend(self.queries(query), memory, state, None, noise)
-        # (B, n, dv) and (B, [heads,] n, Tv): beams join the batch axis
+        # Contexts (B, n, dv) to (B·n, dv); weights (B, [heads,] n, Tv) to (B·n, [heads,] Tv).
         context = ops.reshape(context, (-1, context.shape[-1]))
         heads = [self.num_heads] if self.num_heads > 1 else []
         weights = ops.moveaxis(weights, 1, 2) if heads else weights
@@ -410,7 +441,7 @@ class Attention(AveragingLayer):
     # Keras.
 
     def output_spec(self, query: Any, value: Any, key: Any = None, **kwargs: Any) -> Any:
-        """Return the symbolic contexts, with the weights if `return_attention_scores`."""
+        """Return the symbolic contexts, and the weights if `return_attention_scores`."""
         self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
         context = keras.KerasTensor((*query.shape[:-1], value.shape[-1]), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):

@@ -1,9 +1,9 @@
-"""Distributions: from scores and a mask to attention weights.
+"""Distributions: functions that turn scores and a mask into attention weights.
 
-Masked positions get weight exactly 0, and a row without any visible position gets zeros. Scores
-are `(..., Tv)`, a mask is boolean and broadcasts to them. All functions compute in at least float32
-and return the shape and dtype of the scores. A layer also takes a function of this form as its
-`distribution`; to save the layer, register the function with Keras.
+Scores are `(..., Tv)`. A mask is boolean, and broadcasts to the scores. Masked positions get weight
+exactly 0, and a row without any allowed position gets zeros. All functions compute in at least
+float32, and return weights with the shape and dtype of the scores. A layer also accepts your own
+function of this form as its `distribution`; to save the layer, register the function with Keras.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from keras_attention import backend
 from keras_attention.shapes import Tensor
 
 MODES = ("parallel", "hard")
-PAIRED = 256  # positions up to which a softmax in a loop on a GPU compares pairs
-LEAST = float(np.finfo("float32").min)  # stands for the highest score of a fully masked row
-LONGEST = 2**16  # positions of monotonic attention in a graph of ONNX of unknown length
+PAIRED = 256  # in a loop on a GPU, softmax over up to so many positions compares pairs
+LEAST = float(np.finfo("float32").min)  # replaces the highest score, -inf, of a fully masked row
+LONGEST = 2**16  # greatest length for monotonic attention in an ONNX graph of unknown length
 
 
 def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -35,8 +35,9 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is not None:
-        # No finite number would do: a visible score may be as low. Scores of fully masked rows
-        # become 0. The infinity is a constant: tf2onnx multiplies a tensor, and 0 · inf is NaN.
+        # Masked scores become -inf: a finite number could be as high as an allowed score. In fully
+        # masked rows, all scores become 0 instead. The infinity is a constant: for a tensor,
+        # tf2onnx writes a multiplication, and 0 · inf is NaN.
         some = ops.any(mask, axis=-1, keepdims=True)
         scores = ops.where(ops.equal(mask, some), ops.where(mask, scores, 0.0), -np.inf)
     # Keras's softmax warns of a single score. PyTorch's exports trace an unknown length as 1.
@@ -48,10 +49,10 @@ def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return `w_i = 1 / Σ_j e^(s_j - s_i)`: one kernel, and one for its gradient.
+    """Return `w_i = 1 / Σ_j e^(s_j - s_i)`: one kernel for the weights, one for the gradient.
 
-    With few positions an exponential for each pair costs a GPU nothing. An infinite one makes the
-    weight 0.
+    With few positions, an exponential for each pair takes a GPU no extra time. If an exponential is
+    infinite, the weight is 0.
     """
     few = ops.convert_to_tensor(ops.shape(scores)[-1] <= PAIRED)  # XLA keeps one branch
 
@@ -93,7 +94,7 @@ def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     inside = ops.cast(1 + rank * ordered > ops.cumsum(ordered, axis=-1), z.dtype)
     size = ops.sum(inside, axis=-1, keepdims=True)
     threshold = (ops.sum(inside * ordered, axis=-1, keepdims=True) - 1) / size
-    # The threshold depends on the scores: one Newton step from its value has their gradient.
+    # The threshold has no gradient yet. One Newton step from it has the gradient of the scores.
     chosen = ops.cast(z > threshold, z.dtype)
     excess = ops.sum(ops.relu(z - threshold), axis=-1, keepdims=True) - 1
     threshold = threshold + excess / ops.maximum(ops.sum(chosen, axis=-1, keepdims=True), 1.0)
@@ -115,7 +116,7 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     inside = ops.cast(thresholds <= ordered, z.dtype)
     last = ops.cast(rank == ops.sum(inside, axis=-1, keepdims=True), z.dtype)
     threshold = ops.sum(last * thresholds, axis=-1, keepdims=True)
-    # On the chosen support the closed form has the derivatives of any order.
+    # The closed form on the chosen support has the right derivatives of any order.
     chosen = ops.cast(z > threshold, z.dtype)
     size = ops.sum(chosen, axis=-1, keepdims=True)
     mean = ops.sum(chosen * z, axis=-1, keepdims=True) / size
@@ -129,17 +130,18 @@ def monotonic(
 ) -> Tensor:
     """Monotonic attention (Raffel et al. 2017, arXiv 1704.00784).
 
-    A walk goes to the right from the position of the query before, and stops at position `j` with
-    the probability `p_j = sigmoid(e_j)`. The weights are the probabilities to stop:
-    `a_j = p_j q_j` with `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`, where `a'` are the weights of the
-    query before. They sum to less than 1 where the walk may reach the end without a stop.
+    Each query starts at the position of the previous query, moves to the right, and stops at
+    position `j` with the probability `p_j = sigmoid(e_j)`. The weights are the probabilities of
+    stopping: `a_j = p_j q_j` with `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`, where `a'` are the weights
+    of the previous query. The weights sum to less than 1 if the query may reach the end without
+    stopping.
 
     Args:
         scores: `e`, `(..., Tv)`.
-        previous: `a'`, of their shape; before the first query 1 at position 0, else 0.
-        mask: the walk passes masked positions.
+        previous: `a'`, `(..., Tv)`; for the first query, 1 at position 0 and 0 elsewhere.
+        mask: boolean; the query never stops at False positions.
         mode: `"parallel"` computes the weights in `log2(Tv)` steps, exactly for any length;
-            `"hard"` stops at once where `e > 0` (algorithm 1; not differentiable).
+            `"hard"` stops at the first position with `e > 0` (algorithm 1; not differentiable).
 
     Raises:
         ValueError: if the mode is unknown.
@@ -158,15 +160,15 @@ def monotonic(
     if mask is not None:
         mask = ops.broadcast_to(mask, ops.shape(scores))
         stop, stay = ops.where(mask, stop, 0.0), ops.where(mask, stay, 1.0)
-    # The probability to go on from position j - 1 to j.
+    # The probability of moving on from position j - 1 to j.
     stay = ops.concatenate([ops.zeros_like(stay[..., :1]), stay[..., :-1]], axis=-1)
     return ops.cast(stop * _recurrence(stay, previous), dtype)
 
 
 def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
-    """Return `q_j = factors_j q_{j-1} + terms_j` along the last axis.
+    """Return `q` with `q_j = factors_j q_{j-1} + terms_j` along the last axis, `(..., Tv)`.
 
-    After step n each position has the sum over the `2 ** n` positions up to it.
+    After step n, the term of each position includes the terms of the last `2 ** n` positions.
     """
     length = LONGEST if backend.traces_onnx() else factors.shape[-1]
     if isinstance(length, int):
@@ -193,7 +195,7 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
 
 
 def _moved(x: Tensor, distance: int) -> Tensor:
-    """Return `x` moved to the right along the last axis, after zeros."""
+    """Return `x`, shifted to the right by `distance` along the last axis, and filled with zeros."""
     return ops.concatenate([ops.zeros_like(x[..., :distance]), x[..., :-distance]], axis=-1)
 
 
@@ -201,7 +203,7 @@ BY_NAME = {"softmax": softmax, "sparsemax": sparsemax, "entmax15": entmax15}
 
 
 def _raised(scores: Tensor) -> tuple[Tensor, str]:
-    """Return the scores in at least float32, and their own dtype."""
+    """Return the scores in at least float32, and the original dtype of the scores."""
     dtype = keras_backend.standardize_dtype(scores.dtype)
     if dtype in ("float16", "bfloat16"):
         scores = ops.cast(scores, "float32")
@@ -209,9 +211,9 @@ def _raised(scores: Tensor) -> tuple[Tensor, str]:
 
 
 def _ordered(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores - max, the same sorted descending, and ranks 1…K.
+    """Return `scores - max`, the same values in descending order, and the ranks 1 … Tv.
 
-    Both are clipped at -2: below -1 the weight is 0 anyway. The sorted ones have no gradient.
+    Values are clipped at -2: below -1, a weight is 0. The sorted values have no gradient.
     """
     if mask is not None:
         scores = ops.where(mask, scores, -np.inf)
@@ -222,6 +224,6 @@ def _ordered(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tenso
 
 
 def _visible(weights: Tensor, mask: Tensor | None) -> Tensor:
-    # Not a product, since NaN times 0 is NaN. Masked scores are replaced before a function as well:
-    # its gradient at NaN is NaN.
+    # Not a product: NaN times 0 is NaN. Masked scores are also replaced before a function uses
+    # them, because the function's gradient at NaN is NaN.
     return weights if mask is None else ops.where(ops.cast(mask, "bool"), weights, 0.0)

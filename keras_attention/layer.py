@@ -1,4 +1,4 @@
-"""Base classes of the layers: checks of arguments, kernels, heads."""
+"""Base classes of the layers: argument checks, kernels, heads, dropout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras import ops, tree
 from keras_attention import backend, distributions
 from keras_attention.shapes import Shape, Tensor, fits, flat_length, flat_mask
 
-# Arguments of other layers' constructors, most of TensorFlow Addons, and their successors.
+# Arguments that this library does not have, mostly of TensorFlow Addons, and what to use instead.
 _OF_OTHERS = {
     "memory": "the memory in the call, layer(query, memory), or in prepare(memory)",
     "memory_sequence_length": "a mask in the call, keras.ops.arange(length) < lengths[:, None]",
@@ -31,9 +31,9 @@ _NOT_DENSE = ("RaggedTensor", "SparseTensor", "BCOO")
 
 
 class BaseLayer(keras.layers.Layer):
-    """Base of the layers: error messages in one form, and the configuration.
+    """Base class of the layers: argument checks with uniform error messages, and `get_config`.
 
-    A subclass keeps each argument of its constructor as an attribute of that name.
+    A subclass stores each argument of its constructor in an attribute of the same name.
 
     Args:
         kernel_initializer: initializer of the kernels.
@@ -42,7 +42,7 @@ class BaseLayer(keras.layers.Layer):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> BaseLayer:
-        """Make the layer; raise a ValueError for arguments of another kind."""
+        """Create the layer, or raise a ValueError for unknown or unsuitable arguments."""
         layer: BaseLayer = super().__new__(cls, *args, **kwargs)
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
         placed = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
@@ -72,11 +72,11 @@ class BaseLayer(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
-        # The dtype of sums over many positions or queries.
+        # The dtype of scores, and of sums over many positions or queries.
         self.wide_dtype = "float64" if self.compute_dtype == "float64" else "float32"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call as Keras does; raise a ValueError for inputs of another form."""
+        """Call the layer as Keras does, or raise a ValueError for missing or unknown inputs."""
         inputs = _inputs(type(self).call)
         several = len(args) == 1 and isinstance(args[0], (list, tuple))
         if several or not kwargs.keys() >= set(inputs[len(args) :]):
@@ -91,7 +91,7 @@ class BaseLayer(keras.layers.Layer):
         return super().__call__(*args, **kwargs)
 
     def add_kernel(self, shape: tuple[int, ...], name: str, **kwargs: Any) -> keras.Variable:
-        """Make a weight with the layer's initializer, regularizer and constraint."""
+        """Add a weight with the layer's initializer, regularizer and constraint."""
         rules = {"regularizer": self.kernel_regularizer, "constraint": self.kernel_constraint}
         return self.add_weight(shape, self.kernel_initializer, name=name, **rules, **kwargs)
 
@@ -101,25 +101,31 @@ class BaseLayer(keras.layers.Layer):
         raise error
 
     def _expect(self, holds: bool, expected: str, received: str = "", **values: Any) -> None:
-        """Raise a ValueError unless a condition holds; `values` are the received ones by name."""
+        """Raise a ValueError unless `holds`.
+
+        The message contains `received`, or else the `values` by name.
+        """
         if not holds:
             named = ", ".join(f"{name}={value!r}" for name, value in values.items())
             self._refuse(expected, received or named)
 
     def _expect_inputs(self, *shapes: Any) -> None:
-        """Raise a ValueError where `build` got one shape, as of TimeDistributed and Sequential."""
+        """Raise a ValueError if a shape is None.
+
+        TimeDistributed and Sequential call `build` with only one shape.
+        """
         if None in shapes:
             self._refuse(
                 f"to be called as layer({', '.join(_inputs(type(self).call))})", "one input"
             )
 
     def _expect_one_of(self, name: str, value: Any, choices: Any) -> None:
-        """Raise a ValueError unless the value is one of the names `choices`."""
+        """Raise a ValueError unless the value is a string in `choices`."""
         valid = isinstance(value, str) and value in choices
         self._expect(valid, f"{name} to be one of {', '.join(choices)}", **{name: value})
 
     def _expect_count(self, name: str, value: Any, or_none: bool = False) -> None:
-        """Raise a ValueError unless the value is an integer, 1 or more."""
+        """Raise a ValueError unless the value is an integer >= 1, or None if `or_none`."""
         counts = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
         expected = f"{name} >= 1, an integer" + (" or None" if or_none else "")
         self._expect(counts or (or_none and value is None), expected, **{name: value})
@@ -143,7 +149,7 @@ class BaseLayer(keras.layers.Layer):
         self._expect(valid, expected, **{name: value})
 
     def _expect_dtype(self, *layers: Any) -> None:
-        """Raise a ValueError for inner layers with another compute dtype."""
+        """Raise a ValueError if an inner layer has another compute dtype than this layer."""
         expected = f"inner layers with its dtype, {self.compute_dtype}: give it to all, or call "
         expected += "keras.config.set_dtype_policy"
         for layer in layers:
@@ -152,10 +158,10 @@ class BaseLayer(keras.layers.Layer):
             self._expect(dtype == self.compute_dtype, expected, received)
 
     def _checked_mask(self, name: str, mask: Any, shape: Shape) -> Tensor | None:
-        """Return a mask, an array or a list, as a boolean tensor; None for None.
+        """Return a mask, given as a tensor, array or list, as a boolean tensor; None for None.
 
-        Raises a ValueError unless the mask has this shape. The mask of a grid, `(B, H, W)` or flat,
-        comes back flat, `(B, H · W)`.
+        The mask of a grid, given as `(B, H, W)` or `(B, H · W)`, is returned as `(B, H · W)`.
+        Raises a ValueError unless the mask has the shape `shape`.
         """
         if mask is None or (len(shape) == 2 and tuple(getattr(mask, "shape", ())) == tuple(shape)):
             return mask if mask is None else ops.cast(mask, "bool")
@@ -167,8 +173,8 @@ class BaseLayer(keras.layers.Layer):
     def _checked_attention_mask(self, mask: Any, shape: Shape) -> Tensor:
         """Return an attention mask as boolean `(B | 1, Tq | 1, Tv)`.
 
-        `shape` is `(B, Tq, Tv)`, or `(B, Tv)` for one step. The mask may lack the batch axis; its
-        axes but the last may be 1.
+        `shape` is `(B, Tq, Tv)`, or `(B, Tv)` for one step. The given mask may lack the batch axis.
+        All axes of the given mask except the last may have size 1.
         """
         *lead, last = shape
         choices = [(size, 1) for size in lead]
@@ -181,12 +187,15 @@ class BaseLayer(keras.layers.Layer):
         return ops.expand_dims(mask, 1 if len(shape) == 2 else 0)
 
     def _mask_like(self, name: str, mask: Any, shapes: list[Any]) -> Tensor:
-        """Return the mask if it has one of the shapes; the error names the first of them."""
+        """Return the mask as a boolean tensor, or raise a ValueError unless it has one of `shapes`.
+
+        The error message contains the first of the shapes.
+        """
         shape, hint = shapes[0], ""
         if isinstance(mask, (list, tuple)):
             try:
                 mask = ops.convert_to_tensor(mask)
-            except Exception:  # each backend has its own for lists of other things
+            except Exception:  # each backend raises an exception of its own
                 self._refuse(f"one {name} {shape}", f"a list of {len(mask)} that is no tensor")
         mask = ops.cast(mask, "bool")
         if len(mask.shape) == 1 and len(shape) == 2:
@@ -196,9 +205,9 @@ class BaseLayer(keras.layers.Layer):
         return mask
 
     def _expect_states(self, states: Any, expected: list[Any], form: str, source: str) -> None:
-        """Raise a ValueError unless tensors have the expected shapes, where None is any size.
+        """Raise a ValueError unless the states have the expected shapes; None fits any size.
 
-        The error names the `form` of the states and their `source`.
+        The error message contains the `form` of the states and their `source`.
         """
         states = [] if states is None else tree.flatten(states)
         shapes = [tuple(getattr(x, "shape", ())) for x in states]
@@ -207,7 +216,7 @@ class BaseLayer(keras.layers.Layer):
             self._refuse(f"{form} {wanted}, {source}", received)
 
     def output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the symbolic outputs of a call with these arguments, given by name."""
+        """Return the symbolic outputs of a call; `compute_output_spec` passes arguments by name."""
         raise NotImplementedError
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
@@ -216,7 +225,7 @@ class BaseLayer(keras.layers.Layer):
         note_length(self, next(iter(arguments.values())))
         outputs = self.output_spec(**arguments)
         count = len(outputs) if type(outputs) is tuple else 1
-        # Keras connects no more outputs of a layer than its first call in a model had.
+        # In a model, Keras connects at most as many outputs of a layer as its first call had.
         first = self.__dict__.setdefault("_outputs_of_first_call", count)
         expected = "return_attention_scores=True at its first call in a model, or a second layer "
         expected += "with its configuration and weights: layer.from_config(…), set_weights(…)"
@@ -235,27 +244,27 @@ class BaseLayer(keras.layers.Layer):
         self._refuse(expected, "a layer without weights")
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
+        """Return the constructor's arguments, serialized."""
         names = [name for name in _parameters(type(self)) if hasattr(self, name)]
         own = {n: keras.saving.serialize_keras_object(getattr(self, n)) for n in names}
         return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> BaseLayer:
-        """Make the layer of `get_config`."""
+        """Return a layer with the configuration from `get_config`."""
         deserialize = keras.saving.deserialize_keras_object
         return cls(**{n: deserialize(x) if isinstance(x, dict) else x for n, x in config.items()})
 
 
 @functools.cache
 def _inputs(call: Any) -> list[str]:
-    """Return the names of the arguments that a layer's `call` needs."""
+    """Return the names of the arguments of a layer's `call` that have no default."""
     parameters = list(inspect.signature(call).parameters.values())[1:]
     return [each.name for each in parameters if each.default is each.empty]
 
 
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of the constructors of a class and of those it inherits."""
+    """Return the named parameters of the constructors of a class and its base classes."""
     constructors = [
         inspect.signature(base.__init__).parameters.values()
         for base in cls.__mro__
@@ -266,14 +275,15 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
 
 
 def note_length(layer: keras.layers.Layer, sequence: Any) -> None:
-    """Note a symbolic call's number of steps, or None, on the layer, for `expect_known_length`."""
+    """Record the number of steps of a symbolic call, or None, for `expect_known_length`."""
     vars(layer).setdefault("_symbolic_lengths", set()).add(sequence.shape[1:2])
 
 
 def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
-    """Raise a ValueError where an export to ONNX would unroll a loop over an unknown length.
+    """Raise a ValueError if an export to ONNX would unroll a loop over an unknown length.
 
-    Keras traces an unknown length as 1. The lengths noted by `note_length` tell it from a real 1.
+    Keras traces an unknown length as 1. The lengths that `note_length` recorded distinguish an
+    unknown length from a true length of 1.
     """
     lengths = vars(layer).get("_symbolic_lengths", {(None,)})
     if sequence.shape[1] == 1 and (None,) in lengths and backend.traces_onnx():
@@ -285,17 +295,17 @@ def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
 
 
 def keeps(method: Any, own: Any) -> bool:
-    """Whether a bound method is the function `own` of a base class, not an override."""
+    """Return whether a bound method is the base class's function `own`, not an override."""
     return getattr(method, "__func__", None) is own
 
 
 class AveragingLayer(BaseLayer):
-    """A layer that weighs positions and averages them: distribution, heads and dropout.
+    """Base class of the layers that average positions by weights: distribution, heads, dropout.
 
     Args:
-        distribution: a name in `keras_attention.distributions.BY_NAME`, or a function of scores
-            and mask.
-        num_heads: number of heads, each with its part of the last axis.
+        distribution: a name in `keras_attention.distributions.BY_NAME`, or a function
+            `(scores, mask) -> weights`.
+        num_heads: number of heads, among which the last axis is split.
         dropout: fraction of the weights dropped in training.
         seed: integer seed of the dropout.
         **kwargs: as for `BaseLayer`.
@@ -311,7 +321,7 @@ class AveragingLayer(BaseLayer):
     ) -> None:
         super().__init__(**kwargs)
         valid = isinstance(distribution, str) and distribution in distributions.BY_NAME
-        if callable(distribution):  # Keras's own softmax would take a mask for its axis
+        if callable(distribution):  # keras.activations.softmax(x, axis) would get the mask as axis
             valid = list(inspect.signature(distribution).parameters)[1:2] not in ([], ["axis"])
         expected = f"{', '.join(distributions.BY_NAME)} or function(scores, mask)"
         self._expect(valid, f"distribution to be {expected}", distribution=distribution)
@@ -319,7 +329,7 @@ class AveragingLayer(BaseLayer):
         self._expect_number("dropout", dropout, 0, 1)
         self._expect(seed is None or isinstance(seed, Integral), "an integer seed", seed=seed)
         self.distribution = distribution
-        # From scores and a mask, or None, to weights.
+        # distribute(scores, mask or None) returns weights.
         self.distribute = distributions.BY_NAME.get(distribution, distribution)
         self.num_heads = num_heads
         self.dropout = dropout
@@ -328,36 +338,45 @@ class AveragingLayer(BaseLayer):
         self.supports_masking = True
 
     def _expect_units(self, units: Any) -> None:
-        """Raise a ValueError unless units is an integer that the number of heads divides."""
+        """Raise a ValueError unless `units` is an integer >= 1 that the number of heads divides."""
         self._expect_count("units", units)
         divided, num_heads = units % self.num_heads == 0, self.num_heads
         self._expect(divided, "units that num_heads divides", units=units, num_heads=num_heads)
 
     def _expect_divided(self, name: str, shape: tuple[Any, ...]) -> None:
-        """Raise a ValueError unless the number of heads divides the last axis."""
+        """Raise a ValueError unless the last axis is divisible by the number of heads."""
         expected = f"{name} of a width that num_heads={self.num_heads} divides"
         self._expect(shape[-1] % self.num_heads == 0, expected, f"a shape {tuple(shape)}")
 
     def weights_spec(self, batch: Any, steps: Any, memory: tuple[Any, ...]) -> keras.KerasTensor:
-        """Return the symbolic weights, with `steps` `(T,)` or `()`, over a memory of this shape."""
+        """Return the symbolic weights `(B, [heads,] *steps, Tv)`.
+
+        `steps` is `(T,)`, or `()` for one step. `memory` is the shape of the memory or grid.
+        """
         heads = [self.num_heads] if self.num_heads > 1 else []
         return keras.KerasTensor((batch, *heads, *steps, flat_length(memory)), self.compute_dtype)
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
+        """Return `x` `(B, T, ·)`, its last axis split among the heads: `(B, heads, T, ·)`.
+
+        With one head, return `x`.
+        """
         if self.num_heads == 1:
             return x
-        # Not reshaped: tf2onnx merges two reshapes, one after the other, into a wrong one.
+        # Without a reshape: tf2onnx merges two consecutive reshapes into one wrong reshape.
         return ops.stack(ops.split(x, self.num_heads, axis=-1), axis=1)
 
     def dropped(self, shape: tuple[Any, ...]) -> Tensor:
-        """Draw dropout's factors for weights of this shape: 0, or `1 / (1 - dropout)`."""
+        """Return random dropout factors of this shape: 0, or `1 / (1 - dropout)`."""
         ones = ops.ones(shape, self.compute_dtype)
         return keras.random.dropout(ones, self.dropout, seed=self.seed_generator)
 
     def average(self, weights: Tensor, value: Tensor) -> Tensor:
-        """Return the averages `(B, n, ·)` of values, which are split among the heads."""
-        contexts = backend.average(weights, value)
+        """Return the contexts `(B, n, dv)`: weights `(B, [heads,] n, Tv)` times values.
+
+        Values are `(B, [heads,] Tv, ·)`. The contexts of several heads are concatenated.
+        """
+        contexts = backend.average(weights, value)  # (B, [heads,] n, ·)
         if self.num_heads == 1:
             return contexts
         batch, heads, length, width = ops.shape(contexts)

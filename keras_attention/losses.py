@@ -1,8 +1,8 @@
 """Losses of attention weights.
 
 The functions take weights `(B, T, S)`, from `return_attention_scores`, and return a value for each
-row of the batch, float32 `(B,)`. Weights of several heads, `(B, heads, T, S)`, are averaged.
-`AttentionLoss` adds one of them to a model.
+row of the batch, float32 `(B,)`. Weights of several heads, `(B, heads, T, S)`, are averaged over
+the heads. `AttentionLoss` adds one of these losses to a model.
 
 Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: False positions do not count.
 """
@@ -21,7 +21,7 @@ from keras_attention.shapes import Tensor
 def coverage(
     weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
 ) -> Tensor:
-    """Repeated attention to the same places: `Σ_i min(a_ti, c_ti)`, the mean over the steps `t`.
+    """Loss of repeated attention to a place: the mean of `Σ_i min(a_ti, c_ti)` over the steps `t`.
 
     See, Liu and Manning 2017 (arXiv 1704.04368, eq. 12), with `c_t = Σ_{t'<t} a_t'`.
     """
@@ -34,9 +34,9 @@ def coverage(
 def doubly_stochastic(
     weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
 ) -> Tensor:
-    """Uneven attention over the whole sequence: `Σ_i (1 - Σ_t a_ti)²`.
+    """Loss of attention that is uneven over the whole sequence: `Σ_i (1 - Σ_t a_ti)²`.
 
-    Xu et al. 2015 (arXiv 1502.03044, eq. 14): the weights of each place sum to 1.
+    Xu et al. 2015 (arXiv 1502.03044, eq. 14). It is 0 if the weights of each place sum to 1.
     """
     weights, _, source = _masked(weights, target_mask, source_mask)
     return ops.sum(ops.square(1.0 - ops.sum(weights, axis=1)) * source, axis=-1)
@@ -47,9 +47,10 @@ BY_NAME = {"coverage": coverage, "doubly_stochastic": doubly_stochastic}
 
 @keras.saving.register_keras_serializable("keras_attention")
 class AttentionLoss(BaseLayer):
-    """Adds a loss of attention weights to the model's loss, and passes the outputs on.
+    """Adds a loss of attention weights to the model's loss, and returns the outputs unchanged.
 
-    Keras drops a layer on which no output of the model depends: go on with this layer's outputs.
+    Use this layer's outputs in the rest of the model: Keras drops a layer on which no output of the
+    model depends.
 
     Args:
         loss: `"coverage"` or `"doubly_stochastic"`, the functions of `keras_attention.losses`.
@@ -59,7 +60,7 @@ class AttentionLoss(BaseLayer):
     Call arguments:
         outputs: of the decoder, `(B, T, ...)`.
         attention_weights: `(B, T, S)` or `(B, heads, T, S)`.
-        outputs_mask: boolean `(B, T)`; the mask of Keras's layers if not given.
+        outputs_mask: boolean `(B, T)`; by default, the mask that Keras passes with the outputs.
         memory_mask: boolean `(B, S)`.
 
     Output:
@@ -86,7 +87,7 @@ class AttentionLoss(BaseLayer):
         self.supports_masking = True
 
     def build(self, outputs_shape: Any, attention_weights_shape: Any = None) -> None:
-        """Check that there are weights: the layer has none of its own."""
+        """Check that attention weights are given. The layer has no weights of its own."""
         self._expect_inputs(attention_weights_shape)
 
     def call(
@@ -96,7 +97,7 @@ class AttentionLoss(BaseLayer):
         outputs_mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
     ) -> Tensor:
-        """Add the loss; arguments and result as the class says."""
+        """Add the loss, and return the outputs; the class documents the arguments."""
         shape = tuple(attention_weights.shape)
         self._expect(len(shape) in (3, 4), "weights (B, T, S) or (B, heads, T, S)", str(shape))
         batch, *_, time, length = shape
@@ -126,7 +127,7 @@ def _masked(
     weights = ops.cast(weights, "float32")
     if len(weights.shape) == 4:
         weights = ops.mean(weights, axis=1)
-    # Sums have the shapes of the masks, of symbolic and of empty weights, too.
+    # Sums give ones of the masks' shapes (B, T) and (B, S), also for symbolic and empty weights.
     target = ops.ones_like(ops.sum(weights, axis=2)) if target_mask is None else target_mask
     source = ops.ones_like(ops.sum(weights, axis=1)) if source_mask is None else source_mask
     target, source = ops.cast(target, "float32"), ops.cast(source, "float32")

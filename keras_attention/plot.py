@@ -8,7 +8,7 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-# For characters that matplotlib's own font lacks: those that are installed, in this order.
+# Fonts for characters that matplotlib's own font lacks. Installed ones are tried in this order.
 CJK_FONTS = (
     "Noto Sans CJK SC",
     "WenQuanYi Zen Hei",
@@ -31,11 +31,11 @@ def plot_attention(
     title: str | None = None,
     ax: Any = None,
 ) -> Any:
-    """Draw attention weights: the source across, target tokens down, darker is more.
+    """Draw attention weights: source tokens in columns, target tokens in rows, darker is more.
 
-    Over an image each target token has a panel, brighter where the weight is greater. Without room
-    for all tokens or numbers, some are left out. Matplotlib warns of characters that no installed
-    font has.
+    For an image, each target token has a panel, which is brighter where the weight is greater. If
+    there is no room for all labels, some are left out; if there are too many cells, no numbers are
+    written. Matplotlib warns of characters that no installed font has.
 
     Args:
         source: the S source tokens; or the times of S events, an array of rising numbers `(S,)`;

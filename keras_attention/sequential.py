@@ -1,4 +1,4 @@
-"""Attention of one query after the other."""
+"""Attention with one query at a time, for mechanisms whose weights depend on earlier weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def attend_in_turn(
     mask: Tensor | None,
     noise: dict[str, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Any]:
-    """Attend as `Attention.attend_all` does, by a call of `attend` for each query in turn.
+    """Return the result of `Attention.attend_all`; call `attend` for each query in turn.
 
-    `query` is from `Attention.queries`, `noise` `(Tq, ...)` from `Attention.draw_noise`.
+    `query` is from `Attention.queries`, `noise`, `(Tq, ...)` each, from `Attention.draw_noise`.
     """
     batch, *_, count, _ = ops.shape(tree.flatten(query)[0])  # (B, [heads,] Tq, ·)
     query = tree.map_structure(lambda x: ops.moveaxis(x, len(x.shape) - 2, 0), query)

@@ -1,4 +1,4 @@
-"""Shapes and masks: compared, joined, flattened."""
+"""Functions to compare shapes, and to combine and flatten masks and memories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shape = Sequence[Any]
 
 
 def fits(shape: Shape, expected: Shape) -> bool:
-    """Return whether two shapes may be the same, where None is an unknown size."""
+    """Return whether two shapes may be equal; None is an unknown size and fits any size."""
     if len(shape) != len(expected):
         return False
     pairs = zip(shape, expected, strict=True)
@@ -21,7 +21,7 @@ def fits(shape: Shape, expected: Shape) -> bool:
 
 
 def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """Combine two boolean masks, either of which may be None."""
+    """Return the logical AND of two boolean masks; None masks nothing."""
     if a is None or b is None:
         return a if b is None else b
     return ops.logical_and(a, b)
@@ -57,13 +57,16 @@ def flat_mask(mask: Tensor | None) -> Tensor | None:
 
 
 def first_place(mask: Tensor) -> Tensor:
-    """Return the first position that a mask `(B, Tv)` allows, int32 `(B, 1, 1)`, or 0."""
+    """Return the first position that a mask `(B, Tv)` allows, int32 `(B, 1, 1)`; 0 if none."""
     first = ops.argmax(ops.cast(mask, "int32"), axis=1)
     return ops.reshape(ops.cast(first, "int32"), (-1, 1, 1))
 
 
 def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
-    """Return a structure of tensors: `new` where `valid`, of their first axes, else `old`."""
+    """Return `new` where `valid` is True, otherwise `old`, for each tensor of a structure.
+
+    The shape of `valid` is the shape of the tensors' first axes.
+    """
 
     def choose(a: Tensor, b: Tensor) -> Tensor:
         others = tuple(range(len(valid.shape), len(a.shape)))
@@ -73,5 +76,8 @@ def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
 
 
 def blank_where_masked(mask: Tensor | None, x: Any) -> Any:
-    """Return tensors, with zeros where a mask of their first axes is False; None masks nothing."""
+    """Return the tensors `x`, with zeros where the mask of their first axes is False.
+
+    None masks nothing.
+    """
     return x if mask is None else keep_where(mask, x, tree.map_structure(ops.zeros_like, x))

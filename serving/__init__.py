@@ -1,3 +1,3 @@
-"""From a run directory to TensorFlow Serving and back, over gRPC."""
+"""Exports runs, checks and serves the exports, and sends requests to servers."""
 
 import training.command.interrupt  # noqa: F401

@@ -1,4 +1,4 @@
-"""One command for all scripts: keras-attention COMMAND …, as `python -m MODULE …` runs them."""
+"""The command keras-attention: `keras-attention COMMAND …` runs `python -m MODULE …`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMANDS = {
     "page": ("serving.page", "show a served model in the browser"),
     "demo": ("serving.demo", "all of it, on texts, images, histories or pronunciations"),
 }
-EXTRAS = {"client", "page"}  # of a command's own; the others need those of their package
+EXTRAS = {"client", "page"}  # commands with an extra of their own name; others use their package's
 OURS = {module.split(".")[0] for module, _ in COMMANDS.values()} | {"keras_attention"}
 WIDTH = max(map(len, COMMANDS)) + 2
 USAGE = """usage: keras-attention COMMAND [ARGUMENT ...]
@@ -39,7 +39,7 @@ Each command has a --help of its own; --version prints the version:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command that the first argument names with those after it."""
+    """Run the command that the first argument names, with the remaining arguments."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, end="")

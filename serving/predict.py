@@ -1,7 +1,7 @@
-"""Says how probable an outcome is, with a served model: python -m serving.predict --model M CSV
+"""Predicts an outcome's probability with a served model: python -m serving.predict --model M CSV
 
-The table has a row for each visit. With `--png FILE` the weights of the first id's events are
-drawn. With `--local` there is no server.
+The table has a row for each visit. `--png FILE` draws the weights of the first id's events.
+`--local` runs the model in this process, without a server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from serving.client.options import Parser, ended, opened_model
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Predict; returns the exit status."""
+    """Run the command; return the exit status."""
     return ended(_ask, _parser().parse_args(argv))
 
 

@@ -1,6 +1,7 @@
 """Reads images with a served model: python -m serving.read --model digits IMAGE …
 
-With `--regions --png FILE` it draws where the model looked; with `--local` there is no server.
+`--regions --png FILE` draws the attention weights over the image. `--local` runs the model in this
+process, without a server.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from serving.client.options import Parser, ended, numbered, opened_model
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Read; returns the exit status, 1 where an image could not be read."""
+    """Run the command; return the exit status, 1 if an image could not be read."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     if arguments.png and not arguments.regions:

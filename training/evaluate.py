@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise a UserError where the runs cannot be scored so, before TensorFlow is imported."""
+    """Raise a UserError if the options do not fit the runs; TensorFlow is not imported yet."""
     from training.decode.settings import SearchSettings
 
     runs = [RunFiles(path).trained() for path in options.runs]

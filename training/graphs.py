@@ -1,4 +1,4 @@
-"""The one maker of this project's TensorFlow functions."""
+"""The decorator that makes every TensorFlow function of this project."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def graph(*specs: tf.TensorSpec, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that makes a TensorFlow function, traced once for these inputs.
+    """Return a decorator that makes a TensorFlow function, traced once for these input specs.
 
-    Autograph is off: no function here has a Python `if` or `for` on a tensor, and Autograph reads
-    source files while it traces, which may have changed since they were imported.
+    Autograph is off for two reasons. No function here has a Python `if` or `for` on a tensor. And
+    Autograph reads source files while it traces, which may have changed since their import.
 
     Args:
-        *specs: of the inputs; without any, it is traced anew for each shape.
-        **options: of `tf.function`.
+        *specs: one spec for each input; without specs, each new input shape causes a new trace.
+        **options: arguments of `tf.function`.
     """
     import tensorflow as tf
 

@@ -1,7 +1,8 @@
-"""The figures by which predictions are scored, in one table, and their intervals by bootstrap.
+"""The metrics that score predictions, in one table, and their bootstrap confidence intervals.
 
-A new one is an entry of METRICS and its test: `metric` of a configuration may be its name, and
-histories, cards, pages, reports and `lab/` read it there. Importing this imports nothing heavy.
+To add a metric, add an entry to METRICS and a test. The key `metric` of a configuration accepts its
+name, and histories, cards, pages, reports and `lab/` read the entry. Importing this module imports
+no heavy package.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ if TYPE_CHECKING:
     import numpy as np
 
 Texts = Sequence[str]
-References = Sequence[Sequence[str]]  # of each text one or more
+References = Sequence[Sequence[str]]  # one or more references for each text
 Rows = Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of predictions."""
+    """A metric of predictions; its value is called a figure."""
 
-    # from hypotheses and references to the figure, in percent; of an outcome from labels and
-    # probabilities to the figure
+    # for texts: hypotheses and references to the figure, in percent;
+    # for outcomes: labels and probabilities to the figure
     score: Callable[..., float]
     better: str  # "higher" or "lower"
-    label: str  # the name that people read
-    meaning: str  # the figure in a few words, for whoever does not know the name
-    # from hypotheses and references to numbers of each sentence, `(N, K)`; None where the figure is
-    # not one of their sums
+    label: str  # the name in tables and charts
+    meaning: str  # the figure in a few words, for readers who do not know the name
+    # from hypotheses and references to K numbers for each sentence, `(N, K)`; None if the figure
+    # cannot be computed from the sums of such numbers
     statistics: Callable[[Texts, References], Rows] | None = None
     value: Callable[[Sequence[float]], float] | None = None  # from the sums `(K,)` to the figure
 
     def key(self, figure: float) -> float:
-        """Return a number that is greater for a better figure."""
+        """Return a number to compare figures by: the better the figure, the greater the number."""
         return figure if self.better == "higher" else -figure
 
 
 def sacrebleu_metric(name: str, lowercase: bool = False) -> Any:
-    """Return sacrebleu's metric (Post 2018) of a name in METRICS: BLEU or chrF; None for others."""
+    """Return sacrebleu's BLEU or chrF (Post 2018) for a name in METRICS; None for other names."""
     if name not in ("bleu", "bleu-zh", "chrf"):
         return None
     from sacrebleu.metrics import BLEU, CHRF
@@ -52,10 +53,10 @@ def sacrebleu_metric(name: str, lowercase: bool = False) -> Any:
 
 
 def bleu_statistics(name: str, hypotheses: Texts, references: References) -> Rows:
-    """Return n-gram matches, n-gram counts, length and reference length, `(N, 10)`."""
+    """Return 4 n-gram matches, 4 n-gram counts, length and reference length: `(N, 10)`."""
     check_lengths(hypotheses, references)
     scorer = sacrebleu_metric(name)
-    scorer.effective_order = True  # of one sentence, which may have fewer than four words
+    scorer.effective_order = True  # a sentence may have fewer than four words
     scores = [
         scorer.sentence_score(hypothesis, list(texts))
         for hypothesis, texts in zip(hypotheses, references, strict=True)
@@ -64,24 +65,25 @@ def bleu_statistics(name: str, hypotheses: Texts, references: References) -> Row
 
 
 def bleu_of(sums: Sequence[float]) -> float:
-    """Return BLEU in percent of summed `bleu_statistics`, `(10,)`."""
+    """Return BLEU, in percent, from the sum of `bleu_statistics` over sentences, `(10,)`."""
     from sacrebleu.metrics import BLEU
 
     numbers = [int(number) for number in sums]
     parts = numbers[:4], numbers[4:8], *numbers[8:]
-    return float(BLEU.compute_bleu(*parts, smooth_method="exp").score)  # as a corpus is smoothed
+    return float(BLEU.compute_bleu(*parts, smooth_method="exp").score)  # as corpus BLEU smooths
 
 
 def streams(hypotheses: Texts, references: References) -> list[tuple[str | None, ...]]:
-    """Return references as sacrebleu takes them: the first of all sentences, the second …"""
+    """Return references as sacrebleu expects: all first references, then all second ones …"""
     check_lengths(hypotheses, references)
     return list(zip_longest(*references))
 
 
 def symbol_errors(hypotheses: Texts, references: References) -> Rows:
-    """Return edits to the closest reference and that one's length in symbols: `(N, 2)`.
+    """Return the edits to the closest reference, and its length in symbols: `(N, 2)`.
 
-    Symbols, such as phones, are separated by spaces; of equally close references the first counts.
+    Spaces separate symbols, such as phones. If several references are equally close, the first
+    counts.
     """
     symbols = [[text.split() for text in texts] for texts in references]
     return character_errors([hypothesis.split() for hypothesis in hypotheses], symbols)
@@ -90,7 +92,7 @@ def symbol_errors(hypotheses: Texts, references: References) -> Rows:
 def character_errors(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> Rows:
-    """Return edits to the closest reference and that one's length in characters: `(N, 2)`."""
+    """Return the edits to the closest reference, and its length in characters: `(N, 2)`."""
     from rapidfuzz.distance import Levenshtein
 
     check_lengths(hypotheses, references)
@@ -102,12 +104,12 @@ def character_errors(
 
 
 def word_errors(hypotheses: Texts, references: References) -> Rows:
-    """Return whether no reference is matched, and 1, of each: `(N, 2)`."""
+    """Return for each hypothesis 1 if it matches no reference, else 0; then 1: `(N, 2)`."""
     return [(1 - match, 1) for match, _ in exact_matches(hypotheses, references)]
 
 
 def exact_matches(hypotheses: Texts, references: References) -> Rows:
-    """Return whether a reference is matched but for spaces, and 1, of each: `(N, 2)`."""
+    """Return for each hypothesis 1 if it matches a reference, spaces aside; then 1: `(N, 2)`."""
     check_lengths(hypotheses, references)
     return [
         (int(any(hypothesis.split() == text.split() for text in texts)), 1)
@@ -116,18 +118,18 @@ def exact_matches(hypotheses: Texts, references: References) -> Rows:
 
 
 def ratio(sums: Sequence[float] | np.ndarray) -> float:
-    """Return the first sum by the second; 0 where both are 0."""
+    """Return the first sum divided by the second; 0 if the second is 0."""
     count, total = sums
     return float(count / total) if total else 0.0
 
 
 def percent(sums: Sequence[float]) -> float:
-    """Return `ratio` in percent."""
+    """Return the `ratio` of two sums, in percent."""
     return 100 * ratio(sums)
 
 
 def check_lengths(hypotheses: Sequence, others: Sequence) -> None:
-    """Refuse hypotheses that are not as many as their references, or none."""
+    """Raise a ValueError if the two sequences differ in length or are empty."""
     if not len(hypotheses) or len(hypotheses) != len(others):
         raise ValueError(
             "Expected as many predictions as sentences, at least one. Received: "
@@ -136,21 +138,21 @@ def check_lengths(hypotheses: Sequence, others: Sequence) -> None:
 
 
 def auc(labels: Any, probabilities: Any) -> float:
-    """Return the area under the receiver operating characteristic; 0.5 where all are alike."""
+    """Return the area under the ROC curve; 0.5 if all labels are equal."""
     from sklearn.metrics import roc_auc_score
 
     return float(roc_auc_score(labels, probabilities)) if len(set(labels)) > 1 else 0.5
 
 
 def auprc(labels: Any, probabilities: Any) -> float:
-    """Return the average precision, the area under precision over recall."""
+    """Return the average precision: the area under the precision-recall curve."""
     from sklearn.metrics import average_precision_score
 
     return float(average_precision_score(labels, probabilities))
 
 
 def _corpus(name: str, label: str) -> Metric:
-    """Return BLEU (Papineni et al. 2002) or chrF2 (Popović 2015), in percent."""
+    """Return the metric BLEU (Papineni et al. 2002) or chrF2 (Popović 2015), in percent."""
 
     def score(hypotheses: Texts, references: References) -> float:
         corpus = list(hypotheses), streams(hypotheses, references)
@@ -171,10 +173,10 @@ def _rate(statistics: Callable[..., Rows], better: str, label: str, meaning: str
     return Metric(score, better, label, meaning, statistics, percent)
 
 
-# Of several figures of a record, the first here is the one by which epochs are compared.
+# Epochs are compared by the first entry here that their records have.
 METRICS: dict[str, Metric] = {
     "bleu": _corpus("bleu", "BLEU"),
-    "bleu-zh": _corpus("bleu-zh", "BLEU"),  # of Chinese characters; recorded as "bleu"
+    "bleu-zh": _corpus("bleu-zh", "BLEU"),  # over Chinese characters; recorded as "bleu"
     "wer": _rate(word_errors, "lower", "WER", "% of whole answers wrong"),
     "cer": _rate(character_errors, "lower", "CER", "% of characters wrong, missing or too many"),
     "exact": _rate(exact_matches, "higher", "exact", "% of whole answers right"),
@@ -185,7 +187,7 @@ METRICS: dict[str, Metric] = {
     ),
     "auprc": Metric(auprc, "higher", "AUPRC", "precision, averaged over recall"),
 }
-# The figures of a configuration's `metric`, where it is not one of METRICS alone.
+# Values of a configuration's `metric` that compute several entries of METRICS.
 GROUPS: dict[str, tuple[str, ...]] = {
     "bleu": ("bleu", "chrf"),
     "bleu-zh": ("bleu-zh", "chrf"),
@@ -198,25 +200,25 @@ OF_TEXTS = tuple(dict.fromkeys([*GROUPS, *(name for name in METRICS if name not 
 
 
 def figures(metric: str) -> dict[str, Metric]:
-    """Return the figures of a configuration's `metric`, by the names that records have."""
+    """Return the metrics that a configuration's `metric` computes, by their names in records."""
     names = GROUPS.get(metric, (metric,))
     return {name.partition("-")[0]: METRICS[name] for name in names}
 
 
 def score(metric: str, hypotheses: Texts, references: References) -> dict[str, float]:
-    """Score texts by a configuration's `metric`: figures by name, in percent."""
+    """Return the figures of a configuration's `metric` by name, in percent."""
     return {name: each.score(hypotheses, references) for name, each in figures(metric).items()}
 
 
 def lowered(hypotheses: Texts, references: References) -> tuple[Texts, References]:
-    """Return both in lower case."""
+    """Return hypotheses and references in lower case."""
     return [text.lower() for text in hypotheses], [[t.lower() for t in each] for each in references]
 
 
 def signatures(
     metric: str, hypotheses: Texts, references: References, *, lowercase: bool = False
 ) -> dict[str, str]:
-    """Return sacrebleu's signature of each figure that it computes, `NAME_signature`."""
+    """Return the signature of each figure that sacrebleu computes, as `NAME_signature`."""
     result = {}
     for name in GROUPS.get(metric, (metric,)):
         if scorer := sacrebleu_metric(name, lowercase):
@@ -226,7 +228,7 @@ def signatures(
 
 
 def deciding(record: Mapping[str, object]) -> str | None:
-    """Return the name of the figure of texts by which a record's epoch is judged, if it has one."""
+    """Return the name of the text metric that ranks a record's epoch; None if it has none."""
     names = (name for name in METRICS if name not in OF_OUTCOMES)
     return next((name for name in names if name in record), None)
 
@@ -234,11 +236,20 @@ def deciding(record: Mapping[str, object]) -> str | None:
 def bootstrap_interval(
     statistics: Rows | np.ndarray, score: Callable[[Any], float]
 ) -> tuple[float, float]:
-    """95 % confidence interval by bootstrap of 1,000 samples of the sentences (Koehn 2004).
+    """Return a 95 % confidence interval from 1,000 bootstrap samples of sentences (Koehn 2004).
 
-    Statistics of the sentences are `(N, K)`; `score` gives the score of their sum, `(K,)`. Where
-    nothing or all is counted, in two columns, no sample differs: the open end is the exact bound of
-    as many sentences (Clopper and Pearson 1934), 3.4 % for none of 107.
+    If the K = 2 columns are a count and a total, and the count is 0 or equals the total, all
+    samples are equal. Then the open end is the exact bound of N sentences (Clopper and Pearson
+    1934): 3.4 % for 0 of 107.
+
+    Args:
+        statistics: numbers of each sentence, `(N, K)`.
+        score: a function from the sum over sentences, `(K,)`, to the score.
+
+    Returns:
+        The lower and the upper bound.
+
+    Raises ValueError if there is no sentence.
     """
     import numpy as np
 
@@ -252,6 +263,7 @@ def bootstrap_interval(
             return 0.0, float(score(np.array([bound, 1])))
         if (counted == total).all():
             return float(score(np.array([1 - bound, 1]))), float(score(np.array([1, 1])))
+    # How often each sample draws each sentence: (1000, N).
     times = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=1000)
     low, high = np.percentile([score(total) for total in times @ statistics], [2.5, 97.5])
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Write images of a task, and what they say: python -m training.pictures digits --output DIR."""
+"""Write images of a task and their texts: python -m training.pictures digits --output DIR."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Tokenise once, to train later: python -m training.prepare --data SPEC --corpus DIR.
 
-`--corpus` writes a corpus of any size as token ids, which `--data prepared:DIR` trains from.
-Without it, a run directory is made ready for `training.train_arrays`, where there is no TensorFlow:
-it gets the configuration, the tokenizers and the token ids of all pairs.
+With `--corpus`, the command writes a corpus of any size as token ids; `--data prepared:DIR` trains
+from them. Without `--corpus`, it prepares a run directory for `training.train_arrays`, which needs
+no TensorFlow: it writes the configuration, the tokenizers and the token ids of all pairs.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
         if options.init and not RunFiles(options.init).best.is_file():
             raise ConfigError(f"--init expected a trained run. Received: {options.init}")
         output = options.output or default_output(options)
-    with RunFiles(output).locked():  # another process has it, or it cannot be written
+    with RunFiles(output).locked():  # fails if another process holds it or it is not writable
         if not options.resume:
             RunFiles(output).check_free()
             config = configuration(options)
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _how_to_go_on(files: RunFiles) -> str:
-    """Return how the run goes on after Ctrl-C."""
+    """Return the message after Ctrl-C: how to resume the run."""
     if not files.config.is_file():
         return "the run had not begun: the same command begins it"
     run = shlex.quote(str(files.path))
@@ -82,7 +82,7 @@ def _how_to_go_on(files: RunFiles) -> str:
 
 
 def _to_resume(options: argparse.Namespace) -> Path:
-    """Return the run that is to go on."""
+    """Return the directory of the run to resume."""
     for name in ("init", "data", "dev", "test", "dry_run"):
         if getattr(options, name):
             option = name.replace("_", "-")

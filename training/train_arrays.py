@@ -1,12 +1,12 @@
 """Train from prepared token ids: KERAS_BACKEND=jax python -m training.train_arrays RUN.
 
-Several devices of JAX share each batch, and so do several processes that run the same command, on
-one machine or many: `training.fit.distributed` says what tells them.
+Several JAX devices share each batch. So do several processes that run the same command, on one
+machine or many: `training.fit.distributed` describes their environment variables.
 
-TensorFlow is not imported, so that this runs wherever JAX or PyTorch find a GPU, with Keras, NumPy
-and h5py alone. The run directory is that of `training.train`: TensorFlow evaluates, exports and
-serves it. The epoch with the lowest perplexity on dev is kept: translating takes the tokenizers,
-which are TensorFlow's.
+The command does not import TensorFlow. It runs wherever JAX or PyTorch finds a GPU, and needs only
+Keras, NumPy and h5py. The run directory has the same form as with `training.train`, so TensorFlow
+can evaluate, export and serve the run. The command keeps the epoch with the lowest perplexity on
+the dev set, because translation needs the tokenizers, which need TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BACKENDS = ("jax", "torch", "tensorflow")
 
 
 def check_backend() -> None:
-    """Raise a UserError where the backend that Keras takes is not installed."""
+    """Raise a UserError if the backend that Keras will use is not installed."""
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
     there = [name for name in BACKENDS if importlib.util.find_spec(name)]
     if backend not in there:
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         if (os.environ.get("KERAS_BACKEND") or "tensorflow") == "tensorflow":
             keep_programs()
             start_tensorflow()
-        from training.fit.arrays import train_arrays  # Keras and its backend take seconds
+        from training.fit.arrays import train_arrays  # importing Keras takes seconds
         from training.fit.distributed import joined
 
         with joined() as processes:

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _lines(data: bytes, name: str | Path) -> list[str]:
-    """Return the lines of a file as training reads them; so few that are not UTF-8 are told."""
+    """Return the lines of a file as training reads them; print a note if few are not UTF-8."""
     lines = data.split(b"\n")
     texts = [line.decode(errors="replace") for line in lines]
     wrong = [n for n, line in enumerate(lines, 1) if texts[n - 1].encode() != line]
@@ -84,7 +84,7 @@ def _lines(data: bytes, name: str | Path) -> list[str]:
 def _write(
     translations: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int = 1
 ) -> None:
-    """Print the translations of lines, whose first has the number `first`."""
+    """Print the translations of lines; `first` is the number of the first line."""
     for number, nbest in enumerate(translations, first):
         for translation in nbest:
             columns = [str(number)] if options.nbest else []

@@ -10,33 +10,16 @@ import functools
 import re
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = tomllib.loads((Path(__file__).parent / "reference.toml").read_text(encoding="utf-8"))
 GROUPS = REFERENCE["groups"]
 WIDTH = 72  # of a signature on one line
+HEADS = {"Args": "Argument", "Attributes": "Attribute", "Call arguments": "Call argument"}
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef
-PAGE = """# Every argument
-
-`from keras_attention import …`: how each public name is made and called, from its docstring.
-`python docs/_site/arguments.py > docs/arguments.md` writes this page.
-[The layers](guides/layers.md) shows them at work, [mechanisms](mechanisms.md) has the formulas.
-
-What comes out, of `B` rows, `T` steps or queries, and a memory `(B, S, dv)`? `units` of a mechanism
-is a width inside; its context is as wide as the memory. Without `units=` an `AttentionRNN` returns
-the context and the cell's output side by side.
-
-| layer | output | weights |
-|---|---|---|
-| a mechanism, such as `AdditiveAttention(units)` | `(B, T, dv)` | `(B, T, S)` |
-| the same with `num_heads=H` | `(B, T, dv)` | `(B, H, T, S)` |
-| `AttentionPooling(units)` | `(B, dv)` | `(B, S)` |
-| `AttentionRNN(LSTMCell(n), attention)` | `(B, T, dv + n)` | `(B, T, S)` |
-| `AttentionRNN(LSTMCell(n), attention, units=u)` | `(B, T, u)` | `(B, T, S)` |
-
-{parts}"""
+PAGE = (Path(__file__).parent / "arguments.md").read_text(encoding="utf-8").rstrip("\n")
 
 
 @functools.cache
@@ -89,20 +72,32 @@ def signature(name: str) -> str:
 
 
 def _called(node: Definition) -> ast.FunctionDef | None:
-    """Return the function that a call of a name calls: of a class its own or its public base's."""
+    """Return the function that a call of a name calls: of a class its own or its base's."""
     if isinstance(node, ast.FunctionDef):
         return node
     for each in node.body:
         if isinstance(each, ast.FunctionDef) and each.name == "__init__":
             return each
-    bases = {getattr(each, "id", "") for each in getattr(node, "bases", [])} & set(public())
-    return _called(public()[bases.pop()]) if bases else None
+    bases = {getattr(each, "id", "") for each in getattr(node, "bases", [])} & set(_classes())
+    return _called(_classes()[bases.pop()]) if bases else None
+
+
+@functools.cache
+def _classes() -> dict[str, ast.ClassDef]:
+    """Return each class of the package, public or not, by its name."""
+    files = (ROOT / "keras_attention").rglob("*.py")
+    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files)
+    nodes = (node for tree in trees for node in tree.body)
+    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
 
 def _arguments(given: ast.arguments) -> list[str]:
     """Return the arguments one by one, with their defaults."""
-    needed = len(given.args) - len(given.defaults)
-    found = _with_defaults(given.args, [None] * needed + given.defaults)
+    positional = [*given.posonlyargs, *given.args]
+    needed = len(positional) - len(given.defaults)
+    found = _with_defaults(positional, [None] * needed + given.defaults)
+    if given.posonlyargs:
+        found.insert(len(given.posonlyargs), "/")
     if given.vararg or given.kwonlyargs:
         found.append(f"*{given.vararg.arg if given.vararg else ''}")
     found += _with_defaults(given.kwonlyargs, given.kw_defaults)
@@ -142,33 +137,72 @@ def _docstring(name: str) -> str:
 
 def _table(title: str, text: str) -> str:
     entries = re.findall(r"^(\S[^:\n]*): (.*(?:\n[ ]+.*)*)", text.strip("\n"), re.MULTILINE)
-    rows = "\n".join(f"| `{names}` | {cell(meaning)} |" for names, meaning in entries)
-    return f"| {title} | |\n|---|---|\n{rows}\n"
+    rows = "\n".join(f"| `{names}` | {linked(cell(meaning))} |" for names, meaning in entries)
+    return f"| {title} | Meaning |\n|---|---|\n{rows}\n"
+
+
+def linked(text: str) -> str:
+    """Return a text whose public classes and functions are links to their parts of the page."""
+    return re.sub(r"(?<!\[)`(\w+)`(?!\])", lambda found: _link(found[1]), text)
+
+
+def _link(name: str) -> str:
+    part = name in public() and not isinstance(public()[name], ast.Module)
+    return f"[`{name}`](#{name.lower()})" if part else f"`{name}`"
 
 
 def entry(name: str) -> str:
     """Return the part of a class or function: what it is, its signature, arguments and output."""
     found = sections(name)
-    text = f"### {name}\n\n{first_lines()[name]}\n\n{signature(name).strip()}\n"
-    for title in ("Args", "Attributes", "Call arguments"):
+    called = signature(name).strip()
+    text = f"### {name}\n\n{first_lines()[name]}\n" + (f"\n{called}\n" if called else "")
+    for title in HEADS:
         if title in found:
-            text += "\n" + _table(
-                {"Call arguments": "of the call"}.get(title, "argument"), found[title]
-            )
+            text += "\n" + _table(HEADS[title], found[title])
     for title in ("Output", "Returns", "Weights", "Raises"):
         if title in found:
-            text += f"\n{title}: {' '.join(found[title].split())}\n"
+            text += f"\n**{title}:** {linked(' '.join(found[title].split()))}\n"
     return text
 
 
+def _members(tree: Definition) -> Iterator[tuple[str, Definition]]:
+    """Yield the functions and classes of a module, and those that it imports by another name."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("keras_attention."):
+            path = ROOT.joinpath(*str(node.module).split("."))
+            for alias in node.names:
+                if alias.asname and (found := _definition(path, alias.name)):
+                    yield alias.asname, found
+
+
+def module(name: str) -> str:
+    """Return the part of a module: how its public functions and classes are called."""
+    rows = []
+    for member, node in _members(public()[name]):
+        called = None if member.startswith("_") else _called(node)
+        if called:  # no named tuple
+            arguments = ", ".join(_arguments(called.args))
+            about = (ast.get_docstring(node) or "").partition("\n\n")[0]
+            rows.append(f"| `{cell(f'{name}.{member}({arguments})')}` | {cell(about)} |")
+    head = f"### keras_attention.{name}\n\n{first_lines()[name]}\n\n| Call | Meaning |\n|---|---|\n"
+    return head + "\n".join(rows) + "\n"
+
+
 def page() -> str:
-    """Return the page, Markdown; modules have their own texts."""
-    parts = []
+    """Return the page, Markdown."""
+    parts, contents = [], []
     for group in GROUPS:
-        names = [name for name in group["names"] if not isinstance(public()[name], ast.Module)]
-        if names:
-            parts.append(f"## {group['title']}\n\n" + "\n".join(map(entry, names)))
-    return PAGE.replace("{parts}", "\n".join(parts))
+        modules = [name for name in group["names"] if isinstance(public()[name], ast.Module)]
+        names = [name for name in group["names"] if name not in modules]
+        entries = [*map(entry, names), *map(module, modules)]
+        parts.append(f"## {group['title']}\n\n{group['about']}\n\n" + "\n".join(entries))
+        links = [_link(name) for name in names]
+        links += [f"[`{name}`](#keras_attention{name})" for name in modules]
+        contents.append(f"| {group['title']} | {', '.join(links)} |")
+    table = "\n".join(["| Group | Names |", "|---|---|", *contents])
+    return PAGE.replace("{contents}", table).replace("{parts}", "\n".join(parts))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,12 @@ from typing import Any
 
 DOCS = Path(__file__).parents[1]
 # The packages that each guide installs: the layers with a backend, or the programs too.
-INSTALLED = {"from-addons": "training", "own-model": "training", "own-data": "dev"}
+INSTALLED = {
+    "from-addons": "training",
+    "own-model": "training",
+    "own-data": "dev",
+    "recipes": "training",
+}
 INSTALL = """\
 # The git address of this repository. A notebook that lies in a clone of it needs none.
 REPOSITORY = ""
@@ -37,7 +42,7 @@ def code(text: str) -> dict[str, Any]:
 
 def markdown(text: str) -> dict[str, Any]:
     """Return a cell of text, with links as they are from the notebooks' folder."""
-    text = re.sub(r" It is\s\[a notebook\]\([^)]*\), too\.", "", text)
+    text = re.sub(r"\s(?:It is|This guide is also)\s\[a notebook\]\([^)]*\)(?:, too)?\.", "", text)
     text = re.sub(r"\]\((?!https?:|#|\.\./)", "](../guides/", text)
     return {
         "cell_type": "markdown",

@@ -1,6 +1,6 @@
-"""Operations of which a backend may have its own.
+"""Operations that depend on the backend.
 
-`generic.py` has and documents all. The file of the backend in use replaces some of them.
+`generic.py` defines and documents all of them. The file of the backend in use replaces some.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Loops over time, their products and gathers, for every backend; and the switch of fast paths.
+"""Loops over time, products and gathers for every backend, and the switch for fast paths.
 
 This file uses Python and operations of Keras. `on_tensorflow.py`, `on_jax.py` and `on_torch.py`
 replace some of its functions in `keras_attention.backend`.
 
-A fast path gives the result of a plain formula. Functions that were traced or compiled before a
-switch stay as they are. The switch leaves each backend's own loops, products and gathers alone.
+A fast path gives the same result as a plain formula. `fast_paths` switches between the two. The
+switch changes neither functions that are already traced or compiled, nor the loops, products and
+gathers of each backend.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from keras import ops, tree
 Tensor = Any
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
-# Options of `tf.function`. The library has no Python `if` or `for` on a tensor. Autograph would
-# translate the source of each called function, even if the file has changed since its import.
+# Options of `tf.function`. No code here needs autograph: there is no Python `if` or `for` on a
+# tensor. Autograph would translate the source of each called function, even if the file has changed
+# since its import.
 PLAIN_GRAPH = {"autograph": False}
 
-STEPS = 4  # of an iteration on a GPU: 2 launch a tenth more kernels, 8 compile twice as long
+# Steps in one iteration of a loop on a GPU. With 2, a tenth more kernels are launched; with 8,
+# compiling takes twice as long.
+STEPS = 4
 
 
 class Settings(NamedTuple):
@@ -35,9 +39,10 @@ class Settings(NamedTuple):
     Attributes:
         fast: whether fast paths may run.
         exporting: whether traced functions must run without XLA.
-        training: whether a layer is called for training, so that gradients may follow.
+        training: whether a layer is called for training, so that gradients may be needed.
         products: dtype of the products in the loops of `fast.loop`; None for the cell's dtype.
-        checkpoints: the values of the traced step that `checkpointed` makes, on a GPU.
+        checkpoints: on a GPU, the object that stores the values that `checkpointed` makes in the
+            step being traced; otherwise None.
     """
 
     fast: bool = True
@@ -52,7 +57,7 @@ settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # n
 
 @contextlib.contextmanager
 def within(**values: Any) -> Iterator[None]:
-    """Give some `Settings` other values within a `with` block."""
+    """Change some `Settings` within a `with` block."""
     token = settings.set(settings.get()._replace(**values))
     try:
         yield
@@ -61,7 +66,7 @@ def within(**values: Any) -> Iterator[None]:
 
 
 def fast_paths(enabled: bool) -> AbstractContextManager[None]:
-    """Run the fast paths, or the plain formulas, within a `with` block, in this thread alone.
+    """Run the fast paths, or the plain formulas, within a `with` block, in this thread only.
 
     Args:
         enabled: whether the fast paths may run.
@@ -70,9 +75,9 @@ def fast_paths(enabled: bool) -> AbstractContextManager[None]:
 
 
 def exporting() -> AbstractContextManager[None]:
-    """Trace functions without XLA within a `with` block, as TensorFlow Serving needs them.
+    """Trace functions without XLA within a `with` block: TensorFlow Serving needs such functions.
 
-    Save a TensorFlow model within it if its batch size and lengths are all known.
+    Save a TensorFlow model within this block if its batch size and lengths are all known.
     """
     return within(exporting=True)
 
@@ -81,16 +86,17 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
     """Call `step` for each time step in turn.
 
     Args:
-        step: `(inputs at t, state) -> (outputs at t, state)`. Shapes and dtypes of the state stay.
-        state: structure of tensors.
+        step: `(inputs at t, state) -> (outputs at t, state)`. It keeps the state's structure,
+            shapes and dtypes.
+        state: structure of tensors, the state before the first step.
         inputs: structure of tensors `(T, ...)`.
-        output_dtypes: the dtype names of the outputs of `step`, in their structure.
+        output_dtypes: dtype names, in the structure of the outputs of `step`.
 
     Returns:
         The outputs of all steps, stacked to `(T, ...)`, and the last state.
     """
     outputs: list[Any] = []
-    # Unstacked, not indexed: an ONNX graph then refuses any length but the traced one.
+    # Unstacked, not indexed: an ONNX graph then rejects inputs of any other length than the traced.
     for row in zip(*(ops.unstack(x) for x in tree.flatten(inputs)), strict=True):
         output, state = step(tree.pack_sequence_as(inputs, row), state)
         outputs.append(output)
@@ -100,24 +106,25 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
 def unfold(
     step: Step, state: Any, done: Any, max_length: Any, pause: Any = None, resume: Any = None
 ) -> tuple[Any, Any, Any]:
-    """Call `step` until the state is done or `max_length` steps are taken.
+    """Call `step` until the state is done, at least once and at most `max_length` times.
 
     Args:
-        step: `(t, state) -> (outputs at t, state)`. Dtypes and ranks of the state stay.
-        state: structure of tensors.
-        done: `state -> ()` boolean tensor. XLA on a GPU takes a few steps of a done state: they
-            must not change the results.
+        step: `(t, state) -> (outputs at t, state)`. It keeps the state's structure, dtypes and
+            ranks.
+        state: structure of tensors, the state before the first step.
+        done: `state ->` boolean tensor `()`. With XLA on a GPU, up to `STEPS - 1` more steps are
+            taken after the state is done: they must not change the results.
         max_length: greatest number of steps; a Python integer on JAX and for XLA.
-        pause: `state -> ()` boolean tensor: whether the state goes through `resume` now.
-        resume: `state -> state`, which may change the size of first axes. Without XLA only, as
-            `pause`.
+        pause: `state ->` boolean tensor `()`: whether to call `resume` after this step. Only
+            without XLA.
+        resume: `state -> state`; may change the size of first axes. Only without XLA.
 
     Returns:
         The outputs stacked to `(T, ...)`, the last state, and the number of steps taken. `T` is the
-        number of steps taken; on JAX, and on TensorFlow where XLA compiles, it is `max_length`
-        with zeros after the last step taken.
+        number of steps taken. On JAX, and on TensorFlow under XLA, `T` is `max_length`, and the
+        outputs after the last step taken are zeros.
     """
-    outputs, t, longest = [], 0, int(max_length)  # waits for a GPU, once
+    outputs, t, longest = [], 0, int(max_length)  # reading a tensor waits for a GPU, once
     while t < longest and not (t and bool(done(state))):
         output, state = step(ops.convert_to_tensor(t, "int32"), state)
         if pause and resume and bool(pause(state)):
@@ -128,31 +135,37 @@ def unfold(
 
 
 def project(x: Tensor, kernel: Tensor) -> Tensor:
-    """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`."""
+    """Return the product of `x` `(..., m)` and a kernel `(m, n)` or `(m,)`."""
     return ops.matmul(x, kernel)
 
 
 def average(weights: Tensor, value: Tensor) -> Tensor:
-    """Return the product of weights `(..., n, S)` and values `(..., S, dv)`."""
+    """Return the product `(..., n, dv)` of weights `(..., n, S)` and values `(..., S, dv)`."""
     return ops.matmul(weights, value)
 
 
 def gather(x: Tensor, index: Tensor) -> Tensor:
-    """Return the rows `index` of `x` `(n, ...)`; no index is negative."""
+    """Return the rows of `x` `(n, ...)` at `index` `(k,)`: `(k, ...)`. No index is negative."""
     return ops.take(x, index, axis=0)
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return `x[b, index[b, i]]`, `(B, k, ...)`, of `x` `(B, n, ...)`; no index is negative."""
+    """Return `y` `(B, k, ...)` with `y[b, i] = x[b, index[b, i]]`.
+
+    `x` is `(B, n, ...)`, `index` is `(B, k)`. No index is negative.
+    """
     index = ops.reshape(index, (*ops.shape(index), *[1] * (len(x.shape) - 2)))
     return ops.take_along_axis(x, index, axis=1)
 
 
 def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
-    """Return `(B, T, size)`, the sums of `x` `(B, T, S)` at the places `index`, int32 `(B, S)`."""
+    """Return `y` `(B, T, size)` with `y[b, t, w] = Σ_s x[b, t, s]` over `s` with `index[b, s] = w`.
+
+    `x` is `(B, T, S)`, `index` is int32 `(B, S)`.
+    """
     batch, time, _ = ops.shape(x)
     row = ops.reshape(ops.arange(batch * time, dtype="int32"), (batch, time, 1)) * size
-    flat = row + ops.expand_dims(index, 1)
+    flat = row + ops.expand_dims(index, 1)  # (B, T, S), places in the flattened result
     total = ops.segment_sum(
         ops.reshape(x, (-1,)), ops.reshape(flat, (-1,)), num_segments=batch * time * size
     )
@@ -160,47 +173,50 @@ def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
 
 
 def traces_onnx() -> bool:
-    """Whether PyTorch is tracing a graph of ONNX, in which loops are unrolled."""
+    """Return whether PyTorch is tracing an ONNX graph, in which loops are unrolled."""
     return False
 
 
 def group_size(rows: Any, groups: Any) -> Any:
-    """Return how many of `rows` rows each of `groups` groups has; there may be no group."""
+    """Return the number of rows in each of `groups` equal groups; with no group, `rows`."""
     if isinstance(groups, int):
         return rows // (groups or 1)
     return rows // (ops.maximum(groups, 1) if ops.is_tensor(groups) else groups)
 
 
 def is_concrete(x: Tensor) -> bool:
-    """Whether the values of a tensor can be read, since no function is being traced."""
+    """Return whether the values of a tensor can be read: no function is being traced."""
     return True
 
 
 def under_xla() -> bool:
-    """Whether XLA compiles the current computation."""
+    """Return whether XLA compiles the current computation."""
     return False
 
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
-    """Return `vᵀ tanh(q + k)` without a tensor `(B, Tq, Tv, units)`; None where the formula serves.
+    """Return `vᵀ tanh(q + k)` without a tensor `(B, Tq, Tv, units)`; None if the formula is better.
 
-    The formula serves small scores, a single query or key, unknown lengths, and eager TensorFlow
-    and JAX. Derivatives of any order are those of the formula.
+    The caller then computes the plain formula: for small sizes, a single query or key, unknown
+    lengths, and in eager TensorFlow and JAX. Derivatives of any order equal the formula's.
 
     Args:
         query: float32 or wider, `(B, Tq, units)`.
         key: `(B, Tv, units)`.
         scale: `v`, `(units,)`.
-        training: whether gradients may follow. TensorFlow then compiles a function for an unknown
-            batch size, too.
+        training: whether gradients may be needed. TensorFlow then compiles a function for an
+            unknown batch size, too.
+
+    Returns:
+        The scores `(B, Tq, Tv)`, or None.
     """
     return None
 
 
 def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
-    """Return the size of the formula's tensor `(B, Tq, Tv, units)`; 0 where the formula serves.
+    """Return the size of the formula's tensor `(B, Tq, Tv, units)`, or 0 to use the formula.
 
-    `batch` stands for an unknown `B`; with 0 the formula serves.
+    `batch` replaces an unknown `B`; with `batch=0` and an unknown `B` the result is 0.
     """
     rows, queries, units = query.shape
     sizes = (rows or batch, queries, key.shape[1], units)
@@ -210,17 +226,18 @@ def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
 
 
 def in_gpu_loop() -> bool:
-    """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
+    """Return whether a step of `scan` or `unfold` is being traced, for XLA on a GPU."""
     return False
 
 
 def wanted_device() -> str:
-    """Return `KERAS_ATTENTION_DEVICE`, cpu, gpu or nothing: it overrides the backend's device.
+    """Return the environment variable `KERAS_ATTENTION_DEVICE`: `"cpu"`, `"gpu"` or `""`.
 
-    With `gpu` a machine without a card traces and compiles the programs of one.
+    The variable overrides the device that the backend finds. With `gpu`, a machine without a GPU
+    traces and compiles the programs for a GPU.
 
     Raises:
-        ValueError: the variable has another value.
+        ValueError: if the variable has another value.
     """
     device = os.environ.get("KERAS_ATTENTION_DEVICE", "")
     if device not in ("", "cpu", "gpu"):
@@ -229,15 +246,15 @@ def wanted_device() -> str:
 
 
 def on_gpu() -> bool:
-    """Whether the backend computes on a GPU."""
+    """Return whether the backend computes on a GPU."""
     return wanted_device() == "gpu"
 
 
 def for_gpu() -> bool:
-    """Whether XLA compiles the current computation for a GPU."""
+    """Return whether XLA compiles the current computation for a GPU."""
     return False
 
 
 def checkpointed(make: Callable[..., Tensor], *args: Any) -> Tensor:
-    """Return `make(*args)` in a step of `scan`; the gradient of `scan` may read it again."""
+    """Return `make(*args)`. In a step of `scan`, the gradient of `scan` may reuse the value."""
     return make(*args)

@@ -1,14 +1,16 @@
-"""TensorFlow's `scan` for XLA on a GPU, where the number of kernels decides.
+"""TensorFlow's `scan` for XLA on a GPU, where the number of kernels determines the speed.
 
-A kernel of a recurrent step computes for 1 to 5 microseconds, and takes as long to launch. So
+A kernel of a recurrent step computes for 1 to 5 microseconds, and takes as long to launch. To
+launch fewer kernels:
 
-- an iteration of the loop takes several steps, which share its reads, writes and counters;
-- the gradient is a loop of its own. Its trip count is known: no iteration asks the host whether to
-  go on. The gradient reads the state before each step and takes the step again; automatic
-  differentiation would write each intermediate value by a kernel of its own. It also reads the
-  values that `checkpointed` made, which are expensive to make.
+- An iteration of the loop takes several steps. They share the iteration's reads, writes and
+  counters.
+- The gradient is a separate loop. Its number of iterations is known, so that no iteration waits for
+  the host to decide whether to continue. The gradient reads the state before each step and computes
+  the step again. Automatic differentiation would instead store each intermediate value with an own
+  kernel. Expensive values are not computed again: `checkpointed` stores them.
 
-The gradient has no derivative: asking for one raises NotImplementedError.
+The gradient has no derivative: a second derivative raises NotImplementedError.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from keras import tree
 
 from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, Tensor, settings, within
 
-# Operations that draw random numbers or write weights: their step, taken again, gives other values.
+# Operations that draw random numbers or write weights. A step with such an operation cannot be
+# computed again: it would give other values.
 DRAWS = ("Assign", "Multinomial", "Random", "RngReadAndSkip", "TruncatedNormal")
 NO_SECOND_DERIVATIVE = (
     "A second derivative expected a loop that XLA does not compile for a GPU: leave jit_compile "
@@ -31,7 +34,11 @@ NO_SECOND_DERIVATIVE = (
 
 
 class _Checkpoints:
-    """The values that `checkpointed` makes in a step, in order; given values are handed out."""
+    """The values that `checkpointed` makes in a step, in order.
+
+    Without `values`, `get` computes and stores each value. With `values`, `get` returns them in
+    turn instead of computing.
+    """
 
     def __init__(self, values: list[Tensor] | None = None) -> None:
         self.values = list(values or [])
@@ -45,15 +52,16 @@ class _Checkpoints:
 
 
 def checkpointed(make: Callable[..., Tensor], *args: Any) -> Tensor:
-    """Return `make(*args)`; the gradient of `scan` reads the value instead of making it again."""
+    """Return `make(*args)`; the gradient of `scan` reuses the value and does not recompute it."""
     values = settings.get().checkpoints
     return make(*args) if values is None else values.get(make, *args)
 
 
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any] | None:
-    """Call `step` for each time step in turn: see `generic.scan`; there is at least one step.
+    """Call `step` for each time step in turn: see `generic.scan`. T is at least 1.
 
-    Returns None for a step that draws random numbers: taken again it would draw others.
+    Returns None for a step that draws random numbers or writes weights: the gradient would compute
+    the step again, with other values.
     """
     loop = _Loop(step, state, inputs)
     if loop.draws:
@@ -70,17 +78,18 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
 
 
 class _Traced:
-    """A function of lists of tensors, traced once and copied into each graph that calls it.
+    """A function of lists of tensors, traced once; each call copies the traced operations.
 
-    Its Python runs once. A call of a TensorFlow function would not do: inside a called function XLA
-    takes the tensors that a loop captures for constants, and compiles anew at each step.
+    So its Python code runs only once. Calling a `tf.function` instead would be wrong: in a called
+    function, XLA treats the tensors that a loop captures as constants, and compiles again at each
+    step.
     """
 
     def __init__(self, function: Callable[..., Any], specs: list[list[tf.TensorSpec]]) -> None:
         self._traced = tf.function(function, **PLAIN_GRAPH).get_concrete_function(*specs)
         self.definition = self._traced.graph.as_graph_def()
         nodes, given = self.definition.node, {x.op.name for x in self._traced.inputs}
-        kept = [node for node in nodes if node.name not in given]  # XLA compiles no placeholder
+        kept = [node for node in nodes if node.name not in given]  # XLA cannot compile placeholders
         del nodes[:]
         nodes.extend(kept)
         self._read = {name.partition(":")[0] for node in kept for name in node.input}
@@ -104,17 +113,19 @@ class _Traced:
 
 
 class _Loop:
-    """A step as a function of lists of tensors.
+    """A loop whose step is traced as a function of lists of tensors.
 
     Attributes:
-        state: the tensors before the first step.
-        inputs: the tensors of all steps, each `(T, ...)`.
-        tensors: floating tensors from outside that the step reads.
+        state: the list of state tensors before the first step.
+        inputs: the list of input tensors of all steps, each `(T, ...)`.
+        tensors: the captured floating tensors: the step reads them, but they are no arguments.
         variables: trainable variables that the step reads.
-        outputs: a tensor like each output of a step.
-        checkpoints: a tensor like each value that `checkpointed` makes in a step.
+        outputs: for each output of a step, a tensor of its shape and dtype.
+        checkpoints: for each value that `checkpointed` makes in a step, a tensor of its shape and
+            dtype.
         draws: whether the step draws random numbers or writes weights.
-        as_output: from the index of a state to that of the output that is the same tensor.
+        as_output: maps the index of a state tensor to the index of an output that is the same
+            tensor, so that the loop stores it once.
     """
 
     def __init__(self, step: Step, state: Any, inputs: Any) -> None:
@@ -143,7 +154,7 @@ class _Loop:
     def take(
         self, state: Any, inputs: Any, checkpoints: _Checkpoints
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Take a step: the states after it, and its outputs."""
+        """Return the states after a step, and the outputs of the step, as lists."""
         with within(checkpoints=checkpoints):
             outputs, new = self._step(
                 tree.pack_sequence_as(self._inputs, list(inputs)),
@@ -157,14 +168,15 @@ class _Loop:
     def run(
         self, state: list[Tensor], inputs: list[Tensor], chunks: _Chunks
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Take all steps, in chunks: return the outputs of all, and the last states."""
+        """Return the outputs of all steps, `(T, ...)` each, and the last states."""
         alone = [i for i in range(len(state)) if i not in self.as_output]
 
         @tf.custom_gradient
         def run(*arguments: Tensor) -> Any:
             first = list(arguments[: len(state)])
             arrays = [chunks.array(x) for x in arguments[len(state) :][: len(inputs)]]
-            for variable in self.variables:  # so that the tape knows them: copied steps hide reads
+            # A tape does not see that copied steps read variables, so read each variable here.
+            for variable in self.variables:
                 tf.convert_to_tensor(variable)
             like = [*self.outputs, *[first[i] for i in alone], *self.checkpoints]
 
@@ -188,7 +200,7 @@ class _Loop:
             checkpoints = values[len(outputs) + len(alone) :]
 
             def gradient(*upstream: Tensor, variables: Any = None) -> Any:
-                # Shifted after it is joined: XLA then fuses both.
+                # The state before each step, (T, ...): concatenated, then cut. XLA fuses the two.
                 before = [tf.concat([x[None], after[i]], 0)[:-1] for i, x in enumerate(first)]
                 g_last, g_outputs = upstream[: len(first)], upstream[len(first) :]
                 g_first, g_inputs, sums = self._run_back(
@@ -215,7 +227,16 @@ class _Loop:
         g_last: list[Tensor],
         g_outputs: list[Tensor],
     ) -> tuple[list[Tensor], list[Any], list[Tensor]]:
-        """Return the gradients of the first states, of the inputs and of the step's captures."""
+        """Return the gradients of the first states, of the inputs, and of captured tensors.
+
+        Args:
+            chunks: the division of the steps into iterations.
+            arrays: the inputs of all steps, as arrays of `chunks`.
+            before: the states before each step, each `(T, ...)`.
+            checkpoints: the values that `checkpointed` made, each `(T, ...)`.
+            g_last: the gradients of the last states.
+            g_outputs: the gradients of the outputs, each `(T, ...)`.
+        """
         floats = [i for i, x in enumerate(self.inputs) if x.dtype.is_floating]
         g_last = [
             g if x.dtype.is_floating else _zeros(x) for x, g in zip(self.state, g_last, strict=True)
@@ -260,7 +281,7 @@ class _Loop:
         inputs: list[Tensor],
         g_state: list[Tensor],
     ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Take a step again; return the gradients of its states, floating inputs and captures."""
+        """Recompute a step; return the gradients of its states, floating inputs and captures."""
         floats = [x for x in (*state, *inputs) if x.dtype.is_floating]
         sources = [*floats, *self.tensors, *self.variables]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -287,9 +308,10 @@ class _Loop:
 
 
 class _Chunks:
-    """The arrays of a loop of `count` iterations, each of `steps` steps.
+    """The division of `count · steps` steps into `count` iterations of `steps` steps each.
 
-    An array has a row even if there is no iteration: XLA compiles no loop that reads an empty one.
+    Arrays have a row for each iteration, and at least one row: XLA cannot compile a loop that reads
+    an empty array.
     """
 
     def __init__(self, count: Any, steps: int) -> None:
@@ -297,19 +319,19 @@ class _Chunks:
         self._rows = max(count, 1) if isinstance(count, int) else tf.maximum(count, 1)
 
     def array(self, x: Tensor) -> tf.TensorArray:
-        """Return `x` `(count · steps, ...)` as an array with a row for each iteration."""
+        """Return `x` `(count · steps, ...)` as an array of rows `(steps, ...)`."""
         missing = (self._rows - self.count) * self.steps
         padded = tf.pad(x, [[0, missing], *[[0, 0]] * (len(x.shape) - 1)])
         rows = tf.reshape(padded, tf.concat([[self._rows, self.steps], tf.shape(x)[1:]], 0))
         return self._empty(x.dtype, x.shape[1:]).unstack(rows)
 
     def read(self, arrays: list[tf.TensorArray], t: Tensor) -> list[list[Tensor]]:
-        """Return the values of all arrays at each step of iteration `t`."""
+        """Return, for each step of iteration `t`, the list of the arrays' values."""
         rows = [tf.unstack(x.read(t)) for x in arrays]
         return [[row[i] for row in rows] for i in range(self.steps)]
 
     def empty(self, like: list[Any]) -> list[tf.TensorArray]:
-        """Return arrays to be written, for values like those of a step."""
+        """Return unwritten arrays for values with the shapes and dtypes of `like`."""
         return [self._empty(x.dtype, x.shape) for x in like]
 
     def _empty(self, dtype: Any, shape: tf.TensorShape) -> tf.TensorArray:
@@ -317,7 +339,7 @@ class _Chunks:
         return tf.TensorArray(dtype, self._rows, element_shape=shape)
 
     def write(self, arrays: list[Any], t: Tensor, values: list[list[Tensor]]) -> list[Any]:
-        """Write the values of an iteration's steps."""
+        """Return the arrays with the values of the steps of iteration `t` written."""
         rows = zip(*values, strict=True)
         return [array.write(t, tf.stack(row)) for array, row in zip(arrays, rows, strict=True)]
 
@@ -329,12 +351,12 @@ class _Chunks:
 
 
 def _rows_of(tensors: list[Tensor]) -> list[tf.TensorSpec]:
-    """Return the specs of a step's part of tensors `(T, ...)`."""
+    """Return the spec `(...)` of one step's value for each tensor `(T, ...)`."""
     return [tf.TensorSpec(x.shape[1:], x.dtype) for x in tensors]
 
 
 def _zeros(x: Any) -> Tensor:
-    return tf.raw_ops.ZerosLike(x=x)  # where `tf.zeros_like` is a constant of the program
+    return tf.raw_ops.ZerosLike(x=x)  # `tf.zeros_like` would be a constant in the program
 
 
 @tf.custom_gradient

@@ -1,4 +1,4 @@
-"""JAX's own ways: see `generic.py`."""
+"""JAX's versions of functions in `generic.py`, which documents them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras import ops
 from keras_attention.backend import generic
 from keras_attention.backend.generic import STEPS, Step, Tensor
 
-# Sizes `B · Tq · Tv · units` up to which additive scores are the formula.
+# Additive scores of sizes `B · Tq · Tv · units` up to these use the plain formula.
 LARGEST_FORMULA, LARGEST_ON_GPU = 2**18, 2**26
 
 
@@ -21,7 +21,7 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
     def advance(state: Any, row: Any) -> tuple[Any, Any]:
         return step(row, state)[::-1]
 
-    if for_gpu():  # the gradient takes each step again: keeping a value of it costs a kernel
+    if for_gpu():  # the gradient computes each step again: storing each value needs a kernel
         last, outputs = jax.lax.scan(jax.checkpoint(advance), state, inputs, unroll=STEPS)
     else:
         last, outputs = jax.lax.scan(advance, state, inputs)
@@ -51,8 +51,8 @@ def unfold(
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
 
-    On a GPU the product with a vector is a sum: XLA computes `x` in the loop that adds it up, where
-    a product would store `x`, and round it to TF32.
+    On a GPU, the product with a vector is written as a sum. XLA then computes `x` in the loop that
+    sums it. A matrix product would store `x` and round it to TF32.
     """
     if len(kernel.shape) == 1 and on_gpu():
         return ops.sum(x * kernel, axis=-1)
@@ -62,13 +62,13 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return additive scores without the formula's tensor: see `generic.additive`.
 
-    A CPU takes one query after the other: the keys stay in its caches. On a GPU XLA fuses the
-    formula's sum. The gradients compute the terms again.
+    A CPU computes one query at a time, so that the keys stay in its caches. On a GPU, XLA fuses the
+    sum of the formula with its terms. The gradients compute the terms again.
     """
     size = generic.count_hidden(query, key, 0)
     if size <= (LARGEST_ON_GPU if on_gpu() else LARGEST_FORMULA):
         return None
-    if all(is_concrete(x) for x in (query, key, scale)):  # each operation is compiled by itself
+    if all(is_concrete(x) for x in (query, key, scale)):  # eager: XLA compiles each operation alone
         return None
     if on_gpu():
 
@@ -90,19 +90,19 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
 
 
 def is_concrete(x: Tensor) -> bool:
-    """Whether the values of a tensor can be read."""
+    """Return whether the values of a tensor can be read."""
     return not isinstance(x, jax.core.Tracer)
 
 
 def under_xla() -> bool:
-    """Whether XLA compiles the current computation: always."""
+    """Return True: XLA compiles every computation of JAX."""
     return True
 
 
 def on_gpu() -> bool:
-    """Whether JAX has a GPU; `generic.wanted_device` overrides it."""
+    """Return whether JAX has a GPU; `generic.wanted_device` overrides the result."""
     device = generic.wanted_device()
     return device == "gpu" if device else bool(jax.default_backend() != "cpu")
 
 
-for_gpu = on_gpu  # XLA compiles all
+for_gpu = on_gpu  # XLA compiles every computation

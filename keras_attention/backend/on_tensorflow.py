@@ -1,6 +1,7 @@
-"""TensorFlow's own ways: see `generic.py`.
+"""TensorFlow's versions of functions in `generic.py`, which documents them.
 
-`keras.ops.scan` copies the carry through TensorArrays and wants every output to look like it.
+`keras.ops.scan` is not used: it copies the carry through TensorArrays, and needs outputs of the
+carry's form.
 """
 
 from __future__ import annotations
@@ -17,26 +18,28 @@ from keras import ops, tree
 from keras_attention.backend import generic, gpu_scan, tensorflow_additive
 from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, Tensor
 
-# TensorFlow has no public name for it: no attribute of a graph says `jit_compile=True`. Without
-# this function TensorFlow runs all, and compiles nothing of this library.
+# Returns whether a graph is compiled by XLA. TensorFlow has no public function for this. If a
+# version of TensorFlow lacks this one, `under_xla` is False everywhere: nothing here is adapted to
+# XLA.
 try:
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 except ImportError:
     GraphOrParentsInXlaContext = None
 
 
-# Whether a step of `scan` or `unfold` is being traced, and for which device.
+# The device, "gpu" or "cpu", for which a step of `scan` or `unfold` is being traced; "" if none is.
 _step_device: ContextVar[str] = ContextVar("step_device", default="")
 
-SMALL = 2**16  # products that one thread computes before two threads have divided them
-# Sizes `B · Tq · Tv · units` up to which additive scores are the formula; twice that under XLA.
+SMALL = 2**16  # up to so many multiplications, one thread is faster than several
+# Additive scores of sizes `B · Tq · Tv · units` up to this, or twice this under XLA, use the
+# plain formula.
 LARGEST_FORMULA = 2**20
-USUAL_BATCH = 64  # stands for an unknown batch size
+USUAL_BATCH = 64  # assumed for an unknown batch size
 
 
 @contextlib.contextmanager
 def _tracing_steps(gpu: bool) -> Iterator[None]:
-    """Say within a `with` block that a step is traced, and whether for XLA on a GPU."""
+    """Record within a `with` block that a step is being traced, and for which device."""
     token = _step_device.set("gpu" if gpu else "cpu")
     try:
         yield
@@ -45,24 +48,24 @@ def _tracing_steps(gpu: bool) -> Iterator[None]:
 
 
 def in_gpu_loop() -> bool:
-    """Whether a step of `scan` or `unfold` is being traced that XLA compiles for a GPU."""
+    """Return whether a step of `scan` or `unfold` is being traced, for XLA on a GPU."""
     return _step_device.get() == "gpu"
 
 
 def under_xla() -> bool:
-    """Whether XLA compiles the current computation, in a function with `jit_compile=True`."""
+    """Return whether XLA compiles the current graph, of a function with `jit_compile=True`."""
     is_in_xla = GraphOrParentsInXlaContext
     return is_in_xla is not None and bool(is_in_xla(tf.compat.v1.get_default_graph()))
 
 
 def on_gpu() -> bool:
-    """Whether TensorFlow has a GPU; `generic.wanted_device` overrides it."""
+    """Return whether TensorFlow has a GPU; `generic.wanted_device` overrides the result."""
     device = generic.wanted_device()
     return device == "gpu" if device else bool(tf.config.list_physical_devices("GPU"))
 
 
 def for_gpu() -> bool:
-    """Whether XLA compiles the current computation for a GPU."""
+    """Return whether XLA compiles the current computation for a GPU."""
     return under_xla() and on_gpu()
 
 
@@ -74,7 +77,8 @@ def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, 
             return found
     rows = tree.flatten(inputs)
     length = tf.shape(rows[0])[0] if rows[0].shape[0] is None else rows[0].shape[0]
-    # TensorArrays on both sides: gradients of their rows are rows, those of slices whole tensors.
+    # TensorArrays for inputs and outputs: the gradient of a row of an array is a row. The gradient
+    # of a slice of a tensor would be a whole tensor.
     flat_inputs = [
         tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x) for x in rows
     ]
@@ -106,7 +110,7 @@ def unfold(
     if tf.executing_eagerly():
         return generic.unfold(step, state, done, max_length, pause, resume)
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
-    # The batch axis may change its size between steps, but for XLA; other axes may not.
+    # Between steps, only the batch axis may change its size, and only without XLA.
     free = 0 if under_xla() else 1
     shapes_in_loop = [
         tf.TensorShape([None] * len(x.shape[:free]) + x.shape[free:]) for x in flat_state
@@ -132,7 +136,7 @@ def unfold(
     traced = traced.get_concrete_function(tf.TensorSpec([], tf.int32), *specs)
     output_specs = traced.structured_outputs[0]
     shapes = [x.shape for x in tree.flatten(output_specs)]
-    # On a GPU a few steps too many cost less than asking the host at each whether to go on.
+    # On a GPU, a few superfluous steps take less time than a decision of the host after each step.
     together = STEPS if for_gpu() else 1
     iterations = max_length if together == 1 else -(-max_length // together)
     flat_outputs = [
@@ -154,7 +158,7 @@ def unfold(
     def until_pause(*carry: Any) -> tuple[Any, ...]:
         assert pause is not None
         assert resume is not None
-        # A loop in the loop: steps between pauses carry nothing that a pause changes.
+        # An inner loop for the steps between two pauses: its tensors keep their sizes.
         first = carry[0]
         t, flat_state, flat_outputs = tf.while_loop(
             lambda t, state, _: (t < max_length) & ((t == first) | ~pause(pack(state))),
@@ -197,7 +201,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
     if size <= (2 if compiled else 1) * LARGEST_FORMULA:
         return None
     if query.shape[0] is None:
-        batch = tf.maximum(tf.shape(query)[0], tf.shape(key)[0])  # one of them may be 1
+        batch = tf.maximum(tf.shape(query)[0], tf.shape(key)[0])  # one batch size may be 1
         query, key = (tf.broadcast_to(x, [batch, *x.shape[1:]]) for x in (query, key))
     return tensorflow_additive.additive(query, key, scale)
 
@@ -205,9 +209,9 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
 
-    `keras.ops.matmul` adds a transposition whose gradient XLA cannot compile in a loop of unknown
-    length. A batched product, with the kernel broadcast over batches (B, 1), crashes TensorFlow
-    2.21 on AVX-512 processors.
+    `x` is reshaped to one matrix. `keras.ops.matmul` would add a transposition whose gradient XLA
+    cannot compile in a loop of unknown length. A batched product, with the kernel broadcast over
+    batches (B, 1), crashes TensorFlow 2.21 on AVX-512 processors.
     """
     if isinstance(x, keras.KerasTensor):
         return ops.matmul(x, kernel)
@@ -219,8 +223,8 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
 def average(weights: Tensor, value: Tensor) -> Tensor:
     """Return the product of weights `(..., n, S)` and values `(..., S, dv)`.
 
-    The products of a search for one sentence are small: dividing them among threads costs more
-    than they do, 0.12 ms for one row of 12 x 512 against 0.02 on one thread.
+    In a search for one sentence, the products are small. Dividing them among threads takes longer
+    than the products: for one row of 12 x 512, 0.12 ms against 0.02 ms on one thread.
     """
     if None not in weights.shape[:-2] or under_xla():
         return ops.matmul(weights, value)
@@ -233,12 +237,12 @@ def average(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def gather(x: Tensor, index: Tensor) -> Tensor:
-    """Return rows: see `generic.gather`. `keras.ops.take` has six operations for this one."""
+    """Return rows: see `generic.gather`. `keras.ops.take` would need six operations, not one."""
     return tf.gather(ops.convert_to_tensor(x), index)
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return elements: see `generic.gather_in_rows`. `keras.ops.take_along_axis` copies `x`."""
+    """Return rows: see `generic.gather_in_rows`. `keras.ops.take_along_axis` would copy `x`."""
     return tf.gather(x, index, batch_dims=1)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's own ways: see `generic.py`."""
+"""PyTorch's versions of functions in `generic.py`, which documents them."""
 
 from __future__ import annotations
 
@@ -11,52 +11,53 @@ from torch import Tensor
 from keras_attention.backend import generic
 from keras_attention.backend.generic import Step
 
-# Exponentials of twice a number below it are finite in float32.
+# For numbers x below it, e^{2x} is finite in float32.
 LARGEST = 44.0
-# Size `B · Tq · Tv · units` up to which additive scores are the formula.
+# Additive scores of sizes `B · Tq · Tv · units` up to this use the plain formula.
 LARGEST_FORMULA = 2**20
-BLOCK, BLOCK_ON_GPU = 2**18, 2**26  # numbers of `r` in a block
+BLOCK, BLOCK_ON_GPU = 2**18, 2**26  # values of `r` in a block
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return elements: see `generic.gather_in_rows`. ONNX has no form of `keras.ops`'s own."""
+    """Return rows: see `generic.gather_in_rows`. ONNX cannot express `ops.take_along_axis`."""
+    # (B, k) to (B, k, 1, ...), the rank of x
     index = index.to(torch.int64).reshape(*index.shape, *[1] * (x.ndim - 2))
     return torch.gather(x, 1, index.expand(-1, -1, *x.shape[2:]))
 
 
 def add_in_rows(x: Tensor, index: Tensor, size: int) -> Tensor:
-    """Return the sums of `x` at the places `index`: see `generic.add_in_rows`."""
+    """Return sums of `x` by index: see `generic.add_in_rows`."""
     index = index.to(torch.int64).unsqueeze(1).expand(-1, x.shape[1], -1)
     return x.new_zeros(*x.shape[:2], size).scatter_add(2, index, x)
 
 
 def is_concrete(x: Tensor) -> bool:
-    """Whether the values of a tensor can be read."""
+    """Return whether the values of a tensor can be read."""
     return not (torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
 def traces_onnx() -> bool:
-    """Whether PyTorch is tracing a graph of ONNX, in which loops are unrolled."""
+    """Return whether PyTorch is tracing an ONNX graph, in which loops are unrolled."""
     return bool(torch.jit.is_tracing())
 
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return additive scores without the formula's tensor: see `generic.additive`.
 
-    `torch.compile`, exports and the transforms of `torch.func` take the formula.
+    `torch.compile`, exports and the transforms of `torch.func` use the plain formula.
     """
     if not is_concrete(query) or generic.count_hidden(query, key, 0) <= LARGEST_FORMULA:
         return None
-    if torch._C._are_functorch_transforms_active():  # which has no public name
+    if torch._C._are_functorch_transforms_active():  # PyTorch has no public function for this
         return None
     scores: Tensor = _Additive.apply(query, key, scale)
     return scores
 
 
 class _Additive(torch.autograd.Function):
-    """`Σ v - 2 Σ_d v_d r_d` with `r = 1 / (1 + e^{2q} e^{2k})`, for one block after the other.
+    """Additive scores `Σ v - 2 Σ_d v_d r_d` with `r = 1 / (1 + e^{2q} e^{2k})`, block by block.
 
-    A block of `r` stays in the caches of a CPU. The gradients compute it again.
+    A block of `r` fits in the caches of a CPU. The gradients compute `r` again.
     """
 
     @staticmethod
@@ -81,9 +82,10 @@ class _Additive(torch.autograd.Function):
         with torch.autocast(query.device.type, enabled=False):
             for b, i, r in _blocks(query, key):
                 weights = upstream[b, i]
-                # Block by block: a sum of all `r` is far greater than one of all `1 - 2r`.
+                # Subtracted block by block: the sum of all `r` is far larger than the sum of all
+                # `1 - 2r`, and so is its rounding error.
                 of_scale += weights.sum() - 2 * r.flatten(0, 2).T.mv(weights.flatten())
-                slope = r.addcmul_(r, r, value=-1)  # a quarter of that of tanh
+                slope = r.addcmul_(r, r, value=-1)  # r - r², a quarter of the derivative of tanh
                 of_query[b, i] = torch.matmul(weights.unsqueeze(2), slope).squeeze(2)
                 turned = weights.transpose(1, 2).unsqueeze(2)
                 of_key[b] += torch.matmul(turned, slope.transpose(1, 2)).squeeze(2)
@@ -91,12 +93,13 @@ class _Additive(torch.autograd.Function):
 
 
 def _blocks(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield a slice of sentences, a slice of queries, and their `r`, `(b, n, Tv, units)`."""
+    """Yield for each block: slices of sentences and of queries, and `r` `(b, n, Tv, units)`."""
     block = BLOCK if query.device.type == "cpu" else BLOCK_ON_GPU
     batch, length = query.shape[0], query.shape[1]
     row = key.shape[1] * key.shape[2]
     count, size = max(1, block // (length * row)), max(1, block // row)
-    # On a GPU the test for finite exponentials would be waited for, and sigmoids cost no more.
+    # On a GPU, always use sigmoids: they are as fast as products of exponentials, and the test for
+    # finite exponentials would wait for the GPU.
     finite = query.device.type == "cpu" and max(query.max(), key.max()) < LARGEST
     one = query.new_ones(())
     query, key = (torch.exp(2 * x) if finite else -2 * x for x in (query, key))
@@ -114,7 +117,8 @@ def unfold(
 ) -> tuple[Any, Any, Any]:
     """Call `step` until the state is done: see `generic.unfold`.
 
-    A graph of ONNX takes all steps: else it would keep the number of steps of the traced input.
+    An ONNX graph takes `max_length` steps. Otherwise, its number of steps would be the number of
+    steps for the traced input.
     """
     if traces_onnx():
         if not isinstance(max_length, int):

@@ -1,9 +1,10 @@
 """Additive scores as functions that XLA compiles, on TensorFlow: see `generic.additive`.
 
-`tanh(q + k) = 1 - 2r` with `r = 1 / (1 + e^{2q} e^{2k})`: there is one exponential for each query
-and one for each key. XLA computes `r` in the loop that sums it, over `SLICES` of an axis at once,
-for one block of sentences or of rows after the other. The gradients compute `r` again. Where
-exponentials are too great, the formula runs for one sentence after the other.
+`tanh(q + k) = 1 - 2r` with `r = 1 / (1 + e^{2q} e^{2k})`. So only the elements of queries and keys
+need exponentials, not each pair. XLA computes `r` in the loop that sums it, for `SLICES` slices of
+an axis at once. The loop runs over blocks of sentences, or over blocks of rows of a long sentence.
+The gradients compute `r` again. If exponentials are too large for float32, the plain formula runs
+for one sentence at a time.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from keras_attention.backend.generic import PLAIN_GRAPH, Tensor
 Term = Callable[[Tensor], Tensor]
 Make = Callable[[], Any]
 
-BLOCK = 2**21  # values of `r` in a block, an eighth of which is stored
+BLOCK = 2**21  # values of `r` in a block; an eighth of them is stored
 SLICES = 8
-# Below this sum of the greatest q and k, products of two `1 + e^{2q} e^{2k}` are finite in float32.
+# If max(q) + max(k) is below it, products of two factors `1 + e^{2q} e^{2k}` are finite in float32.
 LARGEST_SUM = 22.0
 
 
@@ -35,7 +36,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Callabl
 
 @tf.custom_gradient
 def _gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
-    """Return the gradients of `additive`; their own gradients are by the formula's gradients."""
+    """Return the gradients of `additive`; second derivatives are computed with the formula."""
     upstream = tf.ensure_shape(upstream, [query.shape[0], query.shape[1], key.shape[1]])
     args = query, key, scale, upstream
 
@@ -50,7 +51,12 @@ def _gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> A
 
 
 def _gradients_by_formula(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
-    """Return the gradients, the scale's for each sentence; a batch axis may be missing."""
+    """Return the gradients of query, key and scale by the plain formula.
+
+    The gradient of the scale is `(B, units)`, for each sentence. All arguments but the scale may
+    lack the batch axis.
+    """
+    # (B, Tq, Tv, units)
     hidden = tf.tanh(tf.expand_dims(query, -2) + tf.expand_dims(key, -3))
     weights = tf.expand_dims(upstream, -1)
     slope = scale * weights * (1 - hidden * hidden)
@@ -59,7 +65,10 @@ def _gradients_by_formula(query: Tensor, key: Tensor, scale: Tensor, upstream: T
 
 
 def _unseen(*args: Tensor) -> list[Tensor]:
-    """Return tensors that no tape watches: for a tape a loop keeps its steps, which XLA refuses."""
+    """Return the tensors without gradients.
+
+    If a tape watches them, a loop stores values of all steps, and XLA cannot compile the loop.
+    """
     return [tf.stop_gradient(x) for x in args]
 
 
@@ -96,7 +105,8 @@ def _first_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor
         of_query = _weighted(query, key, upstream, lambda r: r - r * r)
         of_key = _weighted(key, query, turned, lambda r: r - r * r)
         of_scale = _weighted(query, key, upstream, lambda r: r)
-        # Row by row: a sum of all `r` is far greater than one of all `1 - 2r`, and rounded like it.
+        # Subtracted row by row, not once: the sum of all `r` is far larger than the sum of all
+        # `1 - 2r`, and its rounding error would be too large for the difference.
         of_scale = tf.reduce_sum(upstream, -1, keepdims=True) - 2 * of_scale
         return 4 * scale * of_query, 4 * scale * of_key, tf.reduce_sum(of_scale, [0, 1])
 
@@ -131,7 +141,7 @@ def _weighted(rows: Tensor, others: Tensor, weights: Tensor, term: Term) -> Tens
 
 def _sum(a: list[Tensor], b: list[Tensor], factors: list[Tensor], term: Term) -> Tensor:
     """Return the sum over slices of factors times terms of `r = 1 / (1 + a b)`."""
-    total = 0.0  # two slices have one division: `1/x = y/(xy)`
+    total = 0.0  # one division for two slices: `1/x = y/(xy)`, `1/y = x/(xy)`
     for n in range(0, SLICES, 2):
         x, y = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
         inverse = 1 / (x * y)
@@ -140,23 +150,28 @@ def _sum(a: list[Tensor], b: list[Tensor], factors: list[Tensor], term: Term) ->
 
 
 def _slices(x: Tensor, axis: int) -> list[Tensor]:
-    """Split an axis into `SLICES`, with zeros at the end of the last."""
+    """Return `SLICES` equal slices of an axis, which is padded with zeros at its end."""
     padding = [[0, -size % SLICES if n == axis else 0] for n, size in enumerate(x.shape)]
     slices: list[Tensor] = tf.split(tf.pad(x, padding), SLICES, axis)
     return slices
 
 
 def _map(function: Callable[..., Tensor], rows: list[Tensor], others: Tensor, row: int) -> Tensor:
-    """Apply a function to one block of sentences, or of rows of a long sentence, after the other.
+    """Return `function(rows, others)`, computed block by block to save memory.
 
-    The function makes `(b, n, ·)` of a list of `(b, n, ·)` and others `(b, m, ·)`; a row has `row`
-    values of `r`.
+    A block has several sentences, or several rows of one long sentence.
+
+    Args:
+        function: `(list of (b, n, ·), (b, m, ·)) -> (b, n, ·)`.
+        rows: list of tensors `(B, T, ·)`.
+        others: `(B, m, ·)`.
+        row: number of values of `r` for one row.
     """
     batch, length = others.shape[0], rows[0].shape[1]
-    count = max(1, BLOCK // (length * row))  # sentences of a block
-    parts = math.ceil(length / max(1, BLOCK // row)) if count == 1 else 1  # of a sentence
-    size = math.ceil(length / parts)
-    if batch:  # without padding where slightly smaller blocks allow it
+    count = max(1, BLOCK // (length * row))  # sentences in a block
+    parts = math.ceil(length / max(1, BLOCK // row)) if count == 1 else 1  # blocks of a sentence
+    size = math.ceil(length / parts)  # rows of a sentence in a block
+    if batch:  # a slightly smaller block may divide the batch, which avoids padding
         count = min(count, batch)
         count = next((n for n in range(count, count // 2, -1) if batch % n == 0), count)
     else:

@@ -1,1 +1,1 @@
-"""Fast forms of loops, scores and choices, over tensors and callables alone."""
+"""Fast loops of recurrent cells. They take tensors and functions, not layers."""

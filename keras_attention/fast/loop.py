@@ -1,4 +1,4 @@
-"""Recurrent loops, with the products that need no state taken out of them: see `gates`."""
+"""Recurrent loops. Products that need no state are computed before the loop: see `gates`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,17 @@ from keras_attention.shapes import Tensor, blank_where_masked, keep_where
 def run_cell(
     gates: Gates, inputs: Tensor, state: list[Tensor], mask: Tensor | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """Run a cell with states `(B, units)` over inputs `(T, B, dim)`; a mask is boolean `(T, B)`.
+    """Run a cell over a sequence.
 
-    Where the mask is False the state stays. Returns, in the dtype of the products, the first state
-    after all steps, `(T, B, units)`, and the last states.
+    Args:
+        gates: tensors and functions of the cell.
+        inputs: `(T, B, dim)`.
+        state: the states before the first step, each `(B, units)`.
+        mask: boolean `(T, B)`, or None; False steps do not change the state.
+
+    Returns:
+        The first state after each step, `(T, B, units)`, and the list of the last states, all in
+        the dtype of the products.
     """
     trace = Trace()
     cell = hoisted_cell(gates, inputs, state[0], trace)
@@ -42,9 +49,10 @@ def run_cells(
     states: list[list[Tensor]],
     masks: list[Tensor] | None = None,
 ) -> list[tuple[Tensor, list[Tensor]]]:
-    """Run cells of one kind and size over a sequence each, in one loop: a product for all.
+    """Run several cells of one kind and size, each over its own sequence, in one loop.
 
-    Arguments and results are those of `run_cell`, one for each cell.
+    Each step has one batched product for all cells. Arguments and results are lists, with the
+    argument or result of `run_cell` for each cell.
     """
     traces = [Trace() for _ in gates]
     cells = [
@@ -53,9 +61,9 @@ def run_cells(
     ]
     cell = cells[0].beside(*cells[1:])
     each_step = [cell.steps for cell in cells]
-    steps = tree.map_structure(lambda *xs: ops.stack(xs, 1), *each_step)
-    mask = None if masks is None else ops.stack(masks, 1)
-    first = [ops.stack(each) for each in zip(*states, strict=True)]
+    steps = tree.map_structure(lambda *xs: ops.stack(xs, 1), *each_step)  # (T, cells, B, ·)
+    mask = None if masks is None else ops.stack(masks, 1)  # (T, cells, B)
+    first = [ops.stack(each) for each in zip(*states, strict=True)]  # (cells, B, units) each
     outputs, last = _run(cell, steps, mask, first, gates[0].dtype)
     outputs = ops.unstack(outputs, axis=1)
     for trace, x in zip(traces, outputs, strict=True):
@@ -67,7 +75,7 @@ def run_cells(
 def _run(
     cell: Cell, steps: Any, mask: Tensor | None, state: list[Tensor], dtype: str
 ) -> tuple[Tensor, list[Tensor]]:
-    """Run a cell, or cells beside one another, whose steps and states are stacked."""
+    """Run a cell on tensors `(T, B, ·)`, or stacked cells on tensors `(T, cells, B, ·)`."""
     inputs = {"cell": steps} if mask is None else {"cell": steps, "mask": mask[..., None]}
 
     def step(row: dict[str, Any], state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -82,13 +90,14 @@ def _run(
 
 
 class Readout(NamedTuple):
-    """The readout of an output that is fed to the next step.
+    """The readout in a loop with input feeding: `o_t = activate([c_t; s_t] kernel + added_t)`.
 
     Attributes:
-        kernel: `(dim of c + dim of s, ·)`, which multiplies `[c_t; s_t]`.
-        added: `(T, B, ·)`, the terms that are added to the product at each step.
-        activate: from the sum to the output.
-        of_context: whether the kernel has rows for the context; else the context is a term.
+        kernel: `(dim of c + dim of s, ·)`; without `of_context`, `(dim of s, ·)`.
+        added: `(T, B, ·)`, the term of each step.
+        activate: returns the output for the sum.
+        of_context: whether the kernel has rows for the context. If not, the context was multiplied
+            by them before the loop, and is added: `o_t = activate(s_t kernel + c_t + added_t)`.
     """
 
     kernel: Tensor
@@ -110,23 +119,25 @@ def run_attending(
     feeding: bool,
     readout: Readout | None,
 ) -> tuple[Tensor, Tensor, Any]:
-    """Run a cell that attends over a sequence.
+    """Run a cell over a sequence while it attends to a memory.
 
     Args:
-        gates: of the cell, or of the cells of a stack, bottom first.
+        gates: tensors and functions of the cells of a stack, bottom first, or of the single cell.
         inputs: `(T, B, dim)`, in the dtype of the products.
-        mask: boolean `(T, B)` or None; where it is False the state stays and the outputs are 0.
-        state: the `State` before the first step; its cell state is a list.
-        attend: `(query, attention state, noise of the step)` to the context `(B, ·)`, the weights
-            `(B, [heads,] S)` and the next attention state.
-        query_kernel: kernel that multiplies the queries before `attend`, or None.
+        mask: boolean `(T, B)` or None; False steps do not change the state, and have outputs and
+            weights 0.
+        state: the `State` before the first step; its cell state is a flat list.
+        attend: function of a query `(B, ·)`, the attention state and the noise of the step; returns
+            the context `(B, ·)`, the weights `(B, [heads,] S)` and the next attention state.
+        query_kernel: kernel `(dim of s, ·)` that multiplies the queries before `attend`, or None.
         noise: structure of tensors `(T, ...)`, or None.
-        order, feeding: see `AttentionCell`, as `input_feeding`.
-        readout: of the fed output; None if it is `[c_t; s_t]`, and without feeding.
+        order: see `AttentionCell`.
+        feeding: `input_feeding` of `AttentionCell`.
+        readout: the readout of the fed output; None without feeding, or if `[c_t; s_t]` is fed.
 
     Returns:
-        In the dtype of the products, the outputs with feeding and `[c_t; s_t]` without,
-        `(T, B, ·)`; the weights `(T, B, [heads,] S)`; and the last state.
+        The outputs with feeding, or `[c_t; s_t]` without, `(T, B, ·)`; the weights
+        `(T, B, [heads,] S)`; and the last state. All are in the dtype of the products.
     """
     dtype, trace = gates[0].dtype, Trace()
 

@@ -1,1 +1,1 @@
-"""Layers beside the attention mechanisms."""
+"""Layers other than the attention mechanisms."""

@@ -17,16 +17,17 @@ TINY = 1e-30  # probability of a word that neither vocabulary nor source has
 
 @keras.saving.register_keras_serializable("keras_attention")
 class PointerGenerator(BaseLayer):
-    """A pointer-generator: it chooses words of a vocabulary, or copies them from the source.
+    """A pointer-generator: it generates words of a vocabulary, or copies words of the source.
 
     See, Liu and Manning 2017 (arXiv 1704.04368, section 2.2). The next word comes from the
-    vocabulary with the probability `p_gen = sigmoid(wᵀ x + b)` (eq. 8), otherwise from the source,
-    whose place `i` has the weight `a_i` (eq. 9):
+    vocabulary with the probability `p_gen = sigmoid(wᵀ x + b)` (eq. 8). Otherwise it comes from the
+    source, from place `i` with the probability `a_i` (eq. 9):
 
     `P(w) = p_gen · P_vocab(w) + (1 - p_gen) · Σ_{i: w_i = w} a_i`
 
     The paper's features `x` are `[c_t; s_t; y_{t-1}]`. A source of S places extends the vocabulary
-    of V words to `V + S`: word `V + i` is the one at place `i`, if V lacks it, see `copied_ids`.
+    of V words to `V + S` words. Word `V + i` is the word at place `i` of the source, if the
+    vocabulary lacks it: see `copied_ids`.
 
     Args:
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `w`; `name`,
@@ -141,8 +142,9 @@ def copied_ids(source_ids: Tensor, vocabulary_ids: Tensor, vocab_size: int) -> T
 def _mixed(generated: Tensor, weights: Tensor, copy: Tensor) -> Tensor:
     """Return `log(exp(generated) + weights · exp(copy))`, of `(B, T, S)` and `copy` `(B, T, 1)`.
 
-    Both terms are scaled by the greater one. They are added before the logarithm, whose slope at a
-    weight of 0 would be infinite. Below 1 the logarithm of the scaled sum goes on as a line.
+    Both terms are divided by the greater term, and added before the logarithm: the logarithm of a
+    weight of 0 would have an infinite slope. For scaled sums below 1, the logarithm is continued as
+    a straight line.
     """
     highest = ops.maximum(generated, copy + ops.log(ops.maximum(weights, TINY)))
     highest = ops.stop_gradient(highest)

@@ -1,6 +1,6 @@
-"""Every attention mechanism by its name, made from the same few settings.
+"""Every attention mechanism by name, made from the same few settings.
 
-The checks of all layers and the table of docs/mechanisms.md read `BY_NAME`.
+The tests of all layers and the table of docs/mechanisms.md read `BY_NAME`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 
 
 class Mechanism(NamedTuple):
-    """A line of `BY_NAME`.
+    """An entry of `BY_NAME`.
 
     Attributes:
-        make: makes the layer from `units` and keyword arguments: `num_heads`, `distribution`,
-            `dropout`, `seed`, `name`, `dtype` and those of the mechanism alone.
-        about: its formula and its paper, in Markdown.
+        make: returns the layer for `units` and keyword arguments: `num_heads`, `distribution`,
+            `dropout`, `seed`, `name`, `dtype` and the mechanism's own arguments.
+        about: the formula and the paper, in Markdown.
     """
 
     make: Callable[..., Attention]
@@ -96,11 +96,12 @@ def make(name: str, /, units: int, **options: Any) -> Attention:
 
     Args:
         name: one of `BY_NAME`.
-        units: width of the hidden layer, of all heads together, in mechanisms that have one.
+        units: width of the hidden layer, of all heads together, in mechanisms that have a hidden
+            layer.
         **options: see `Mechanism`, such as `half_width` of `LocalAttention`.
 
     Raises:
-        ValueError: for an unknown name, and for options that the mechanism lacks.
+        ValueError: if the name is unknown, or if the mechanism does not have an option.
     """
     if name not in BY_NAME:
         raise ValueError(f"make expected one of {', '.join(BY_NAME)}. Received: name={name!r}")

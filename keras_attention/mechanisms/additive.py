@@ -18,8 +18,9 @@ def additive_score(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     With `q = W s` and `k = U h` this is the alignment model of the paper's appendix A.1.2.
 
-    Half precision is computed in float32; large scores of known lengths without the formula's
-    tensor `(B, Tq, Tv, units)`, see `keras_attention.backend.generic.additive`.
+    Half-precision inputs are computed in float32. Large scores of known lengths are computed
+    without the formula's tensor `(B, Tq, Tv, units)`: see
+    `keras_attention.backend.generic.additive`.
 
     Args:
         query: projected queries, float `(B, Tq, units)`; B may be 1.
@@ -47,7 +48,7 @@ def additive_score(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
             scores = backend.additive(query, key, scale, settings.training)
     if scores is None:
         hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
-        scores = backend.project(hidden, scale)  # of (B, Tq, Tv, units)
+        scores = backend.project(hidden, scale)  # (B, Tq, Tv, units) to (B, Tq, Tv)
     return ops.cast(scores, dtype)
 
 
@@ -62,14 +63,15 @@ class AdditiveAttention(Attention):
     (Salimans and Kingma 2016, arXiv 1602.07868): `g · (v/‖v‖)ᵀ tanh(W q + U k + b)`, with
     `g = sqrt(1/units)` and `b = 0` at the start.
 
-    Each of several heads has its part of the units, and its part of `v` is normalised by itself.
+    With several heads, the units are split among the heads, and each head's part of `v` is
+    normalised separately.
 
     Args:
         units: width of the hidden layer, of all heads together.
-        use_bias: whether a bias is added inside the tanh; by default only if `normalize`.
+        use_bias: whether a bias is added inside the tanh; by default, the value of `normalize`.
         normalize: whether the scale vector is weight-normalised.
         num_heads: number of heads, a divisor of `units`.
-        **kwargs: see `Attention`, as call arguments and output.
+        **kwargs: arguments of `Attention`, which also describes the call and the output.
 
     Weights: `query_kernel` `(dq, units)`, `key_kernel` `(dk, units)`, `scale` `(units,)`; with bias
     `bias` `(units,)`; with `normalize` `gain` `()`.
@@ -95,24 +97,24 @@ class AdditiveAttention(Attention):
         self.gain = self.add_weight((), gain, name="gain") if self.normalize else None
 
     def queries(self, query: Tensor) -> Tensor:
-        """Return `W q`."""
+        """Return `W q`, `(B, [heads,] n, ·)`."""
         kernel = ops.cast(self.query_kernel, self.compute_dtype)
         return self.split_heads(backend.project(query, kernel))
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
-        """Return `U k` with the bias, if any, in float32, the dtype of scores."""
+        """Return `U k`, `(B, [heads,] Tv, ·)`, plus the bias if any, in the dtype of scores."""
         key = ops.matmul(key, ops.cast(self.key_kernel, self.compute_dtype))
         if self.bias is not None:
             key = key + ops.cast(self.bias, self.compute_dtype)
         return self.split_heads(ops.cast(key, self.wide_dtype))
 
     def linear_query(self) -> keras.Variable | None:
-        """Return the kernel if `step` multiplies the query by it, and does no more, else None."""
+        """Return the kernel by which `step` multiplies the query before `attend`, or None."""
         plain = keeps(self.queries, AdditiveAttention.queries) and keeps(self.step, Attention.step)
         return self.query_kernel if plain and self.num_heads == 1 else None
 
     def linear_key(self) -> tuple[keras.Variable, keras.Variable | None] | None:
-        """Return kernel and bias if `prepare` makes the keys of them alone, else None."""
+        """Return kernel and bias (or None) if the keys are `k kernel + bias`, otherwise None."""
         plain = keeps(self.keys, AdditiveAttention.keys) and keeps(self.prepare, Attention.prepare)
         return (self.key_kernel, self.bias) if plain and self.num_heads == 1 else None
 
@@ -120,6 +122,7 @@ class AdditiveAttention(Attention):
         """Return the additive scores of projected queries and keys."""
         scale = ops.cast(self.scale, self.compute_dtype)
         if self.normalize:
+            # (units,) to (heads, units / heads): each head's part is normalised separately.
             wide = ops.reshape(ops.cast(self.scale, self.wide_dtype), (self.num_heads, -1))
             length = ops.sqrt(ops.sum(ops.square(wide), axis=-1, keepdims=True))
             wide = ops.cast(self.gain, self.wide_dtype) * wide / length

@@ -8,22 +8,23 @@ from keras_attention.attention import Attention
 from keras_attention.layer import keeps
 from keras_attention.shapes import Tensor
 
-# The methods beside `queries`, `keys` and `compute_scores`.
+# The methods that a layer must not override if others borrow its score.
 _OTHERS = ("call", "prepare", "step", "attend_all", "attend", "weigh", "draw_noise", "average")
 
 
 def has_score_alone(attention: Any) -> bool:
-    """Whether a layer overrides no method but those of its score, which others can borrow."""
+    """Return whether a layer overrides only methods of its score, so that others can borrow it."""
     return isinstance(attention, Attention) and all(
         keeps(getattr(attention, name), getattr(Attention, name)) for name in _OTHERS
     )
 
 
 class BorrowedScore(Attention):
-    """Base class of the mechanisms that make weights of another layer's scores.
+    """Base class of the mechanisms that turn another layer's scores into weights.
 
     Args:
-        attention: an attention layer of this library, whose score, weights and heads are used.
+        attention: an attention layer of this library, the inner layer. Its score, the variables of
+            its score and its number of heads are used.
         **kwargs: as for `Attention`.
     """
 
@@ -47,7 +48,7 @@ class BorrowedScore(Attention):
     def build(
         self, query_shape: Any, value_shape: Any = None, key_shape: Any | None = None
     ) -> None:
-        """Make the weights of the inner layers, then those of this one."""
+        """Make the weights of the inner layers, then the weights of this layer."""
         self._expect_inputs(value_shape)
         for layer in self.inner:
             if not layer.built:

@@ -1,4 +1,4 @@
-"""Additive attention that depends on its weights so far: location-sensitive, and coverage."""
+"""Additive attention that reads its earlier weights: location-sensitive attention and coverage."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from keras_attention.shapes import Tensor
 
 
 class HistoryAttention(AdditiveAttention):
-    """Base class: `vᵀ tanh(W q + U k_j + f_j + b)`, with features `f` of the weights so far.
+    """Base class: `vᵀ tanh(W q + U k_j + f_j + b)`, with features `f` of the earlier weights.
 
-    A subclass has `features`. The state is the last weights or, if `cumulative`, the sum of all so
-    far, float32 `(B, Tv)`, zeros before the first query.
+    A subclass computes `f` in `features`. The state is the history, float32 `(B, Tv)`: the last
+    weights, or, if `cumulative`, the sum of all earlier weights. Before the first query, it is 0.
     """
 
     sequential = True
@@ -29,7 +29,7 @@ class HistoryAttention(AdditiveAttention):
         self._expect(self.num_heads == 1, "num_heads=1", num_heads=self.num_heads)
 
     def features(self, history: Tensor) -> Tensor:
-        """Return `f` `(rows, Tv, units)` of the history `(rows, Tv)`."""
+        """Return the features `f` `(rows, Tv, units)` for a history `(rows, Tv)`."""
         raise NotImplementedError
 
     def state_spec(self, batch: int | None, length: int | None) -> KerasTensor:
@@ -48,11 +48,12 @@ class HistoryAttention(AdditiveAttention):
         (batch, length), count = ops.shape(memory.value)[:2], ops.shape(query)[1]
         features = self.features(ops.cast(state, self.compute_dtype))
         features = ops.reshape(features, (batch, count, length, self.units))
+        # (B, 1, Tv, units) + (B, n, Tv, units): each query has keys of its own.
         keys = ops.expand_dims(memory.key, 1) + ops.cast(features, memory.key.dtype)
         return super().attend(query, memory._replace(key=keys), state, mask, noise)
 
     def averages(self) -> bool:
-        """Whether a context is the average of the memory's values by the weights."""
+        """Return whether a context is exactly the average of the memory's values by the weights."""
         own = keeps(self.attend, HistoryAttention.attend)
         return own and keeps(self.average, HistoryAttention.average)
 
@@ -78,14 +79,14 @@ class CoverageAttention(HistoryAttention):
     """Additive attention with coverage: `vᵀ tanh(W s + U h_j + w_c c_j + b)`.
 
     See, Liu and Manning 2017 (arXiv 1704.04368, eq. 11), after Tu et al. 2016 (arXiv 1601.04811).
-    The coverage `c` is the sum of the weights of all queries before (eq. 10). The paper trains it
-    with the loss of eq. 12, `keras_attention.losses.coverage` of the returned weights.
+    The coverage `c` is the sum of the weights of all earlier queries (eq. 10). The paper also
+    trains with the loss of eq. 12: `keras_attention.losses.coverage` of the returned weights.
 
     Args:
         units: width of the hidden layer.
         use_bias: whether `b` is added.
         normalize: whether `v` is weight-normalised, see `AdditiveAttention`.
-        **kwargs: see `Attention`, as call arguments and output.
+        **kwargs: arguments of `Attention`, which also describes the call and the output.
 
     Weights: those of `AdditiveAttention` and `coverage_kernel` `w_c` `(units,)`.
 
@@ -112,19 +113,19 @@ class CoverageAttention(HistoryAttention):
 class LocationSensitiveAttention(HistoryAttention):
     """Additive attention with its last weights: `vᵀ tanh(W s + U h_j + V f_j + b)`, `f = F * a'`.
 
-    Chorowski et al. 2015 (arXiv 1506.07503, section 2.2). `F` is a convolution along the memory of
-    the last weights `a'`, or of the sum of all so far with `cumulative` (Shen et al. 2018, Tacotron
-    2, arXiv 1712.05884). *Sharpening* and *smoothing* (section 2.3) are functions as
-    `distribution`.
+    Chorowski et al. 2015 (arXiv 1506.07503, section 2.2). `F` is a convolution along the positions
+    of the memory. Its input is the last weights `a'` or, with `cumulative`, the sum of all earlier
+    weights (Shen et al. 2018, Tacotron 2, arXiv 1712.05884). For *sharpening* and *smoothing*
+    (section 2.3), pass a function as `distribution`.
 
     Args:
         units: width of the hidden layer.
         filters: number of filters of `F`.
         kernel_size: width of the filters.
-        cumulative: whether `F` sees the sum of all weights so far.
+        cumulative: whether the input of `F` is the sum of all earlier weights.
         use_bias: whether `b` is added.
         normalize: whether `v` is weight-normalised, see `AdditiveAttention`.
-        **kwargs: see `Attention`, as call arguments and output.
+        **kwargs: arguments of `Attention`, which also describes the call and the output.
 
     Weights: those of `AdditiveAttention`, `location_filter` `(kernel_size, 1, filters)` and
     `location_kernel` `(filters, units)`.

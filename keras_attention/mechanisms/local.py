@@ -1,4 +1,4 @@
-"""Attention by places: to a window (local), and by places alone (location)."""
+"""Attention by position: local attention to a window, and location attention."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class LocalAttention(BorrowedScore):
       the number of valid positions, and the weights within the window are multiplied by
       `exp(-(s - p_t)² / (2σ²))` with `σ = D/2` (eq. 10); they then sum to less than 1.
 
-    Positions count from the first that the memory's mask allows: padding on the left changes
-    nothing. A window beyond the memory gives weights of 0.
+    Positions are counted from the first position that the memory's mask allows, so that padding on
+    the left changes nothing. If a window is beyond the memory, all weights are 0.
 
     Args:
         attention: an attention layer of this library, whose score is used.
         half_width: `D`; the paper takes 10.
         predictive: whether the position is predicted (local-p).
-        units: width of `W_p`; by default that of the query.
-        **kwargs: see `Attention`, as call arguments and output.
+        units: width of `W_p`; by default, the width of the query.
+        **kwargs: arguments of `Attention`, which also describes the call and the output.
 
     Weights: those of the score; for local-p `position_kernel` `(dq, units)` and `position_scale`
     `(units,)`.
@@ -93,7 +93,10 @@ class LocalAttention(BorrowedScore):
     def states_at_once(
         self, state: Any, query_mask: Tensor | None, batch: Any, length: Any
     ) -> tuple[Any, Any]:
-        """Return, for local-m, the number of valid queries before each query, and of all."""
+        """Return, for local-m, the number of valid queries before each query, and after the last.
+
+        See `Attention.states_at_once`.
+        """
         if self.predictive:
             return state, state
         valid = ops.ones((batch, length), "int32")
@@ -139,20 +142,21 @@ class LocalAttention(BorrowedScore):
 
 @keras.saving.register_keras_serializable("keras_attention")
 class LocationAttention(Attention):
-    """Attention to places alone, without a look at the memory: `softmax(W q)`.
+    """Attention to positions only, independent of the memory's content: `softmax(W q)`.
 
-    The *location* score of Luong et al. 2015 (arXiv 1508.04025, section 3.1). Places count from the
-    first position that the memory's mask allows: padding on the left changes nothing.
+    The *location* score of Luong et al. 2015 (arXiv 1508.04025, section 3.1). Positions are counted
+    from the first position that the memory's mask allows, so that padding on the left changes
+    nothing.
 
     Args:
         max_length: the greatest length `Tv` of a memory.
-        **kwargs: see `Attention`, as call arguments and output.
+        **kwargs: arguments of `Attention`, which also describes the call and the output.
 
     Weights: `kernel` `(dq, max_length)`.
 
     Raises:
-        ValueError: if a memory is longer than `max_length`. If the length is unknown, XLA gives
-            NaN for weights, and TensorFlow without XLA an error of its own.
+        ValueError: if a memory is longer than `max_length`. If the length is unknown, the weights
+            are NaN under XLA, and TensorFlow without XLA raises an error of its own.
     """
 
     def __init__(self, max_length: int, **kwargs: Any) -> None:
@@ -166,21 +170,24 @@ class LocationAttention(Attention):
         self.kernel = self.add_kernel((query_dim, self.max_length), "kernel")
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the places, int32 `(B, Tv)`; before the first that the mask allows they are 0."""
+        """Return the positions, int32 `(B, Tv)`, counted from the first that the mask allows.
+
+        Positions before the first are 0.
+        """
         batch, length = ops.shape(key)[:2]
         places = ops.broadcast_to(ops.arange(length, dtype="int32"), (batch, length))
         return places if mask is None else ops.relu(places - first_place(mask)[:, 0])
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores of the memory's places."""
+        """Return the scores `(B, n, Tv)` of the memory's positions."""
         length = key.shape[1]
         valid = not isinstance(length, int) or length <= self.max_length
         expected = f"a memory of at most max_length={self.max_length} positions"
         self._expect(valid, expected, f"{length} positions")
         kernel = ops.cast(self.kernel, self.compute_dtype)
-        by_place = ops.swapaxes(project(query, kernel), 1, 2)
-        scores = ops.swapaxes(gather_in_rows(by_place, key), 1, 2)
+        by_place = ops.swapaxes(project(query, kernel), 1, 2)  # (B, max_length, n)
+        scores = ops.swapaxes(gather_in_rows(by_place, key), 1, 2)  # (B, n, Tv)
         if isinstance(length, int):
             return scores
-        # Compiled by XLA, or on a GPU, the gather reads another place for one past the end.
+        # Under XLA or on a GPU, a gather past the end returns the value of another position.
         return ops.where(ops.expand_dims(key, 1) < self.max_length, scores, np.nan)

@@ -17,12 +17,12 @@ from keras_attention.shapes import Tensor, both
 class MonotonicAttention(BorrowedScore):
     """Attention that only moves forward (Raffel et al. 2017, arXiv 1704.00784).
 
-    Each query goes on to the right from the position of the query before, and stops at position
-    `j` with the probability `p_j = sigmoid(e_j + r)`. The weights are the probabilities to stop,
-    see `keras_attention.distributions.monotonic`. They need not sum to 1.
+    Each query starts at the position of the previous query, moves to the right, and stops at
+    position `j` with the probability `p_j = sigmoid(e_j + r)`. The weights are the probabilities of
+    stopping, see `keras_attention.distributions.monotonic`. They need not sum to 1.
 
-    Training is soft. `noise` drives the probabilities towards 0 and 1, so that the layer can later
-    choose by mode `"hard"`, which has no gradient. The paper takes the weight-normalised additive
+    Training uses these probabilities. `noise` drives them towards 0 and 1, so that the layer can
+    later use mode `"hard"`, which has no gradient. The paper uses the weight-normalised additive
     score and a negative `r`.
 
     Args:
@@ -30,7 +30,7 @@ class MonotonicAttention(BorrowedScore):
         mode: `"parallel"`, or `"hard"`, which is `"parallel"` in training.
         noise: standard deviation of the normal noise that is added to the scores in training.
         bias_initial: `r` at the start.
-        **kwargs: see `Attention`, as call arguments and output.
+        **kwargs: arguments of `Attention`, which also describes the call and the output.
 
     Weights: those of the score and `score_bias` `r`, `()`.
 
@@ -93,7 +93,7 @@ class MonotonicAttention(BorrowedScore):
     def weigh(
         self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
     ) -> tuple[Tensor, Any]:
-        """Return the weights, which are the next state, too: see `Attention.weigh`."""
+        """Return the weights; the weights are also the next state: see `Attention.weigh`."""
         training = noise is not None
         scores = ops.cast(scores, self.wide_dtype) + ops.cast(self.score_bias, self.wide_dtype)
         if noise and "score" in noise:
@@ -115,10 +115,10 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         attention: an attention layer whose score decides where to stop.
         chunk_attention: an attention layer whose score weighs the positions of a chunk.
         chunk_size: `w`, number of positions of a chunk.
-        mode: as for `MonotonicAttention`.
-        noise: as for `MonotonicAttention`.
-        bias_initial: as for `MonotonicAttention`.
-        **kwargs: see `Attention`, as call arguments and output.
+        mode: see `MonotonicAttention`.
+        noise: see `MonotonicAttention`.
+        bias_initial: see `MonotonicAttention`.
+        **kwargs: arguments of `Attention`, which also describes the call and the output.
 
     Weights: those of `MonotonicAttention` and of `chunk_attention`.
 
@@ -148,7 +148,7 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
 
     @property
     def inner(self) -> list[Attention]:
-        """The layers whose scores are used, that of the chunks first."""
+        """The layers whose scores are used, the layer of the chunks first."""
         return [self.chunk_attention, self.attention]
 
     def queries(self, query: Tensor) -> dict[str, Tensor]:
@@ -174,13 +174,16 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
 
 
 def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = None) -> Tensor:
-    """Return `b` of MoChA: each weight `a_k` is divided among the chunk that ends at `k`.
+    """Return the weights `b` of MoChA, `(..., Tv)`.
+
+    Each weight `a_k` is divided among the positions of the chunk that ends at `k`, by a softmax of
+    `u` over the chunk.
 
     Args:
         scores: `u`, `(..., Tv)`.
-        stops: `a`, of their shape.
-        size: number of positions of a chunk, which has fewer at the start of the memory.
-        mask: boolean; False positions get weight 0.
+        stops: `a`, `(..., Tv)`.
+        size: number of positions of a chunk. Chunks at the start of the memory have fewer.
+        mask: boolean, broadcasts to the scores; False positions get weight 0.
     """
     allowed = both(ops.ones_like(scores, dtype="bool"), mask)
 
@@ -192,8 +195,9 @@ def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = No
     inside = ops.cast(chunks(ops.cast(allowed, "int32")), "bool")
     shares = distributions.softmax(chunks(scores), inside)
     parts = shares * ops.expand_dims(stops, -1)
-    # Part o of the chunk that ends at k belongs to position k - (size - 1 - o).
-    # (An ONNX graph does not know an axis of -1 here.)
+    # Part o of the chunk that ends at k belongs to position k - (size - 1 - o). So shift each part
+    # to the left by size - 1 - o, and add the parts. The axis is not given as -1, which an ONNX
+    # export does not accept here.
     padded = _pad(ops.moveaxis(parts, len(parts.shape) - 1, 0), 0, size - 1)
     shifted = [padded[o][..., size - 1 - o : -o or None] for o in range(size)]
     return sum(shifted[1:], shifted[0])

@@ -16,7 +16,7 @@ SCORES = ("dot", "scaled_dot", "general")
 def dot_score(query: Tensor, key: Tensor) -> Tensor:
     """Dot-product score `q·k` (Luong et al. 2015, arXiv 1508.04025, section 3.1).
 
-    Float16 gives float32: its products overflow.
+    Float16 inputs give float32 scores: products in float16 overflow.
 
     Args:
         query: float `(..., Tq, dim)`.
@@ -39,15 +39,15 @@ class MultiplicativeAttention(Attention):
             section 3.1), or `"scaled_dot"`, `q·k / sqrt(dim)` (Vaswani et al. 2017, arXiv
             1706.03762), where `dim` is the width of a head.
         use_scale: whether the score is multiplied by a learned scalar `g`, 1 at the start.
-        **kwargs: see `Attention`, as call arguments and output.
+        **kwargs: arguments of `Attention`, which also describes the call and the output.
 
     Weights: `kernel` `(dq, dk)` for `"general"`; `scale` `()` with `use_scale`.
 
-    With several heads `q` and `k`, for `"general"` `q` and `W k`, are split among them.
+    With several heads, `q` and `k` are split among the heads; for `"general"`, `q` and `W k`.
 
     Raises:
-        ValueError: for an unknown score; for queries and keys of different widths, but for
-            `"general"`.
+        ValueError: if the score is unknown, or if queries and keys have different widths and the
+            score is not `"general"`.
     """
 
     def __init__(self, score: str = "dot", use_scale: bool = False, **kwargs: Any) -> None:
@@ -82,6 +82,6 @@ class MultiplicativeAttention(Attention):
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the products of queries and projected keys."""
-        if self.score == "scaled_dot":  # of the queries, Tq·dim products; of the scores, Tq·Tv
+        if self.score == "scaled_dot":  # scaling queries multiplies Tq·dim numbers, scores Tq·Tv
             query = query * (query.shape[-1] ** -0.5)
         return dot_score(query, key)

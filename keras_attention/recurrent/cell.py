@@ -22,8 +22,8 @@ class State(NamedTuple):
     """The state of an `AttentionCell` between two steps.
 
     Attributes:
-        cell: list of the cell's states, each `(B, ·)`.
-        attention: the attention layer's state, `()` for most.
+        cell: list of the recurrent cell's states, each `(B, ·)`.
+        attention: the attention layer's state; `()` for most mechanisms.
         output: the last output `(B, output_size)` with input feeding, otherwise `()`.
     """
 
@@ -38,49 +38,54 @@ class AttentionCell(BaseLayer):
 
     Two orders of computation, for input `y_t`, memory `h` and cell `f`:
 
-    - `"bahdanau"` (Bahdanau et al. 2014, arXiv 1409.0473, section 3.1): the context comes from the
-      state before, `c_t = attend(s_{t-1}, h)`, then `s_t = f(s_{t-1}, [y_t; c_t])`.
+    - `"bahdanau"` (Bahdanau et al. 2014, arXiv 1409.0473, section 3.1): the query is the previous
+      state, `c_t = attend(s_{t-1}, h)`, then `s_t = f(s_{t-1}, [y_t; c_t])`.
     - `"luong"` (Luong et al. 2015, arXiv 1508.04025, section 3): `s_t = f(s_{t-1}, y_t)`, then the
-      context comes from the new state, `c_t = attend(s_t, h)`.
+      query is the new state, `c_t = attend(s_t, h)`.
 
-    The output of a step is the attentional vector `tanh(W_c [c_t; s_t])` (Luong et al. 2015,
-    eq. 5), with any `activation` in place of `tanh`. Where `units` is None it is `[c_t; s_t]`
-    itself. With `readout="deep"` it is Bahdanau's maxout layer (Goodfellow et al. 2013, arXiv
-    1302.4389), which sees the input as well: the greater of each pair of
-    `t̃ = C_o c_t + U_o s_t + V_o y_t` (appendix A.2.2, there with `s_{t-1}` for `s_t`).
+    The output of a step depends on `units` and `readout`:
 
-    With `input_feeding` (Luong et al. 2015, section 3.3) the last output joins the cell's input.
-    With `gate` the context is multiplied by `sigmoid(W_b s + b)`, where `s` is the state that is
-    the query (Xu et al. 2015, arXiv 1502.03044, section 4.2.1).
+    - with `units`, the attentional vector `tanh(W_c [c_t; s_t])` (Luong et al. 2015, eq. 5), with
+      `activation` instead of `tanh` if given;
+    - with `units=None`, `[c_t; s_t]`;
+    - with `readout="deep"`, Bahdanau's maxout layer (Goodfellow et al. 2013, arXiv 1302.4389). It
+      also reads the input, and returns the maximum of each pair of elements of
+      `t̃ = C_o c_t + U_o s_t + V_o y_t` (appendix A.2.2; the paper has `s_{t-1}` instead of `s_t`).
+
+    With `input_feeding` (Luong et al. 2015, section 3.3) the last output is concatenated to the
+    cell's input. With `gate` the context is multiplied by `sigmoid(W_b s + b)`, where `s` is the
+    query (Xu et al. 2015, arXiv 1502.03044, section 4.2.1).
 
     Args:
-        cell: a Keras recurrent cell (`SimpleRNNCell`, `GRUCell`, `LSTMCell`, `StackedRNNCells`).
+        cell: a Keras recurrent cell (`SimpleRNNCell`, `GRUCell`, `LSTMCell`, `StackedRNNCells`). In
+            a stack, the state of the top cell is the query.
         attention: an attention layer of this library.
         order: `"bahdanau"` or `"luong"`.
         units: width of the attentional vector, or None to return `[c_t; s_t]`.
         input_feeding: whether the last output is fed to the cell.
         gate: whether the context is gated.
-        activation: of the attentional vector; None for a linear one, as in TensorFlow Addons.
-        readout: `"vector"`, the attentional vector, or `"deep"`, the maxout layer of `units`.
+        activation: activation of the attentional vector; None for no activation, as in TensorFlow
+            Addons.
+        readout: `"vector"`, the attentional vector, or `"deep"`, the maxout layer of width `units`.
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W_c` and the
-            gate's kernel; `name`; `dtype`, which cell and attention have, too.
+            gate's kernel; `name`; `dtype`, which cell and attention must share.
 
     Call arguments:
         inputs: `(B, dim)`.
         memory: `(B, S, dim)` or a grid `(B, H, W, dim)`.
-        state: a `State`; by default the one from `initial_state`.
+        state: a `State`; by default, the result of `initial_state`.
         memory_mask: boolean `(B, S)`; False positions get weight 0.
         training: whether dropout is applied.
 
     Output:
-        The result of `step`: the output `(B, output_size)`, the attention weights `(B, S)` and the
-        next `State`. Each call prepares the memory: to take many steps, call `prepare` once and
-        `step` often.
+        The output `(B, output_size)`, the attention weights `(B, S)`, with several heads
+        `(B, heads, S)`, and the next `State`. Each call prepares the memory again: for many steps,
+        call `prepare` once, then `step` for each step.
 
-    Weights: those of the cell and of the attention layer. With `units` `output_kernel`
-    `(dim of c + dim of s, units)`, for a deep readout `(dim of c + dim of s + dim of y, 2 units)`:
-    the rows of `C_o`, `U_o` and `V_o`. With `gate` `gate_kernel` `(dim of s, 1)` and `gate_bias`
-    `(1,)`.
+    Weights: the weights of the cell and of the attention layer. With `units` also `output_kernel`
+    `(dim of c + dim of s, units)`, for a deep readout `(dim of c + dim of s + dim of y, 2 units)`
+    with the rows of `C_o`, `U_o` and `V_o`. With `gate` also `gate_kernel` `(dim of s, 1)` and
+    `gate_bias` `(1,)`.
 
     Example:
         ```python
@@ -121,7 +126,7 @@ class AttentionCell(BaseLayer):
         if isinstance(attention, (list, tuple)):
             expected += ", not several: join the memories, or take a second layer for the second"
         self._expect(isinstance(attention, Attention), expected, repr(attention))
-        self.cell = cell  # first: weights have the order of the layers
+        self.cell = cell  # before `attention`: the order of the layers is the order of the weights
         self.cell_output_size = keras_cells.output_size(cell)
         self.attention = attention
         self.order = order
@@ -137,7 +142,7 @@ class AttentionCell(BaseLayer):
         self._expect_dtype(*keras_cells.parts(cell), attention)
 
     def build(self, inputs_shape: tuple[Any, ...], memory_shape: Any = None) -> None:
-        """Make the weights for one step's inputs and a memory of these shapes."""
+        """Make the weights for inputs and a memory of these shapes."""
         self._expect_inputs(memory_shape)
         self._check_shapes(inputs_shape, memory_shape)
         valid = None not in (inputs_shape[-1], memory_shape[-1])
@@ -176,13 +181,13 @@ class AttentionCell(BaseLayer):
         memory_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> tuple[Tensor, Tensor, State]:
-        """Take one step; arguments and result as the class says."""
+        """Take one step; the class documents the arguments and the output."""
         prepared = self._prepared(inputs.shape, memory, memory_mask)
         state = self.initial_state(prepared) if state is None else state
         return self.step(inputs, prepared, state, training)
 
     def _check_shapes(self, inputs: tuple[Any, ...], memory: tuple[Any, ...]) -> None:
-        """Raise a ValueError for shapes that do not fit one another or the weights."""
+        """Raise a ValueError if the shapes do not fit one another or the layer's weights."""
         expected = ""
         if len(inputs) != self._inputs_form.count(",") + 1 or len(memory) not in (3, 4):
             expected = f"inputs {self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)"
@@ -197,7 +202,7 @@ class AttentionCell(BaseLayer):
             self._refuse(expected, f"inputs {tuple(inputs)}, memory {tuple(memory)}")
 
     def _prepared(self, inputs: tuple[Any, ...], memory: Any, mask: Any) -> Memory:
-        """Check the arguments of a call, and prepare the memory."""
+        """Return the prepared memory of a call, after checks of shapes and mask."""
         self._check_shapes(inputs, memory.shape)
         mask = self._checked_mask("memory_mask", mask, memory.shape[:-1])
         return self.attention.prepare(memory, mask=mask)
@@ -205,7 +210,7 @@ class AttentionCell(BaseLayer):
     # One step at a time.
 
     def prepare(self, value: Tensor, key: Tensor | None = None, mask: Any = None) -> Memory:
-        """Prepare a memory for `step`: see `Attention.prepare`."""
+        """Return the prepared memory for `step`: see `Attention.prepare`."""
         if not self.built:
             self._refuse_unbuilt()
         memory = self.attention.prepare(value, key, mask)
@@ -219,8 +224,8 @@ class AttentionCell(BaseLayer):
 
         Args:
             memory: from `prepare`.
-            cell_state: list of the cell's states, each `(B, ·)`, zeros if not given; or a `State`,
-                which comes back in the layer's dtypes.
+            cell_state: list of the cell's states, each `(B, ·)`; or a `State`, which is returned
+                with the layer's dtypes. By default, the cell's own initial state, usually zeros.
         """
         attention = self.attention.initial_state(memory)
         batch = ops.shape(memory.value)[0]
@@ -230,7 +235,8 @@ class AttentionCell(BaseLayer):
         first = State(keras_cells.zero_state(self.cell, batch), attention, output)
         if cell_state is None:
             return first
-        # Keras saves a State as a tuple. The number of tensors tells it from a bare cell state.
+        # Keras saves a State as a plain tuple. Only the number of tensors distinguishes it from a
+        # list of the cell's states.
         states = tree.flatten(cell_state)
         is_state = len(states) == len(tree.flatten(first)) or isinstance(cell_state, State)
         like = first if is_state else first.cell
@@ -245,16 +251,22 @@ class AttentionCell(BaseLayer):
     def step(
         self, inputs: Tensor, memory: Memory, state: State, training: bool | None = None
     ) -> tuple[Tensor, Tensor, State]:
-        """Take one step: the output `(B·n, output_size)`, the weights, and the next state.
+        """Return the output, the attention weights and the next state of one step.
 
         Args:
-            inputs: `(B·n, dim)`; `n` rows may read one memory row, as the beams of a search do.
+            inputs: `(B·n, dim)`. `n` adjacent rows may read one memory row, as the beams of a
+                search do.
             memory: from `prepare`, with batch size B.
             state: from `initial_state` or the last step.
-            training: whether dropout is applied; each step then draws masks of its own.
+            training: whether dropout is applied. Each step then draws new dropout masks.
+
+        Returns:
+            The output `(B·n, output_size)`, the weights `(B·n, S)`, with several heads
+            `(B·n, heads, S)`, and the next `State`.
 
         Raises:
-            ValueError: for a memory that was not prepared, inputs or a state of another form.
+            ValueError: if the memory is not from `prepare`, or if inputs or state have another
+                form.
         """
         if not self.built:
             self._refuse_unbuilt()
@@ -294,9 +306,10 @@ class AttentionCell(BaseLayer):
         training: bool | None,
         read_out: Any,
     ) -> tuple[Tensor, Tensor, State]:
-        """Take one step with the cell of this call and the noise of this step.
+        """Return the output, the weights and the next state of one step.
 
-        `read_out` makes the output of `[c_t; s_t]` and the inputs.
+        `cell` is from `_cell_for_call`, `noise` is the noise of this step.
+        `read_out([c_t; s_t], inputs)` returns the output.
         """
         parts = [inputs, state.output] if self.input_feeding else [inputs]
         if self.order == "bahdanau":
@@ -313,13 +326,13 @@ class AttentionCell(BaseLayer):
     def _attend(
         self, query: Tensor, memory: Memory, state: Any, noise: Noise
     ) -> tuple[Tensor, Tensor, Any]:
-        """Attend with one query: the gated context, the weights and the next state."""
+        """Return the gated context, the weights and the next attention state of one query a row."""
         context, weights, state = self.attention.step(query, memory, state, noise=noise)
         weights = ops.cast(weights, self.compute_dtype)
         return self._gated(query, context), weights, state
 
     def _gated(self, query: Tensor, context: Tensor) -> Tensor:
-        """Gate the contexts `(..., ·)` of queries `(..., ·)`."""
+        """Return contexts `(..., dim of c)`, each times the gate of its query `(..., dim of s)`."""
         context = ops.cast(context, self.compute_dtype)
         if not self.gate:
             return context
@@ -329,7 +342,7 @@ class AttentionCell(BaseLayer):
         return ops.sigmoid(ops.matmul(query, kernel) + bias) * context
 
     def _read_out(self, pair: Tensor, inputs: Tensor) -> Tensor:
-        """Return the output of `[c_t; s_t]` and of the step's inputs, `(..., ·)`."""
+        """Return the output `(..., output_size)` for `pair` `[c_t; s_t]` and the step's inputs."""
         if self.output_kernel is None:
             return pair
         if self.readout == "deep":
@@ -337,7 +350,7 @@ class AttentionCell(BaseLayer):
         return self.activate(ops.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype)))
 
     def activate(self, hidden: Tensor) -> Tensor:
-        """Return the output of its linear part: the activation, or the greater of each pair."""
+        """Return the activation of `hidden`, or the maximum of each pair with `readout="deep"`."""
         if self.readout == "vector":
             return self.activation(hidden)
         return ops.maximum(hidden[..., 0::2], hidden[..., 1::2])
@@ -350,7 +363,10 @@ class AttentionCell(BaseLayer):
     def _step_spec(
         self, batch: int | None, memory: tuple[Any, ...], steps: tuple[Any, ...] = ()
     ) -> tuple[Any, Any, State]:
-        """Return the symbolic outputs, weights and state, with `steps` `(T,)` or `()`."""
+        """Return the symbolic output `(B, *steps, ·)`, weights and state.
+
+        `steps` is `(T,)`, or `()` for one step. `memory` is a shape.
+        """
         dtype, size = self.compute_dtype, self.units or memory[-1] + self.cell_output_size
         cell_state = tree.map_structure(
             lambda x: keras.KerasTensor((batch, *x.shape[1:]), x.dtype),

@@ -1,4 +1,4 @@
-"""`keras.layers.RNN` and `keras.layers.Bidirectional` that train faster."""
+"""Faster forms of `keras.layers.RNN` and `keras.layers.Bidirectional`, mainly for training."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from keras_attention.shapes import Tensor
 class HoistedRNN(keras.layers.RNN):
     """`keras.layers.RNN` that trains faster on TensorFlow: see `keras_attention.fast.loop`.
 
-    Arguments, call arguments, weights and results are those of `keras.layers.RNN`. Keras's loop
-    runs cells that the fast loop does not know, and other backends.
+    Arguments, call arguments, weights and results are those of `keras.layers.RNN`. Cells that the
+    fast loop does not support, and most runs on other backends, use Keras's loop.
 
     Example:
         ```python
@@ -30,7 +30,7 @@ class HoistedRNN(keras.layers.RNN):
     def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
         """Make the weights of the cell."""
         super().build(sequences_shape, initial_state_shape)
-        self.supports_masking = True  # since Keras 3.16 its own layers hand no mask on
+        self.supports_masking = True  # since Keras 3.16, Keras's RNN layers pass no mask on
         for cell in keras_cells.parts(self.cell):
             dtype = getattr(cell, "compute_dtype", self.compute_dtype)
             if dtype != self.compute_dtype:
@@ -50,7 +50,7 @@ class HoistedRNN(keras.layers.RNN):
         mask: Tensor | None = None,
         training: bool = False,
     ) -> Any:
-        """Run the layer; unlike Keras's it draws no dropout masks at inference."""
+        """Run the layer; unlike Keras's layer, it draws no dropout masks at inference."""
         expect_known_length(self, sequences)
         layer = keras_cells.view(self, cell=keras_cells.for_call(self.cell, training))
         return super(HoistedRNN, layer).call(sequences, initial_state, mask, training)
@@ -58,7 +58,10 @@ class HoistedRNN(keras.layers.RNN):
     def inner_loop(
         self, sequences: Tensor, initial_state: Any, mask: Tensor | None, training: bool = False
     ) -> Any:
-        """Run the loop that `keras.layers.RNN.call` calls."""
+        """Run the fast loop, or Keras's; `keras.layers.RNN.call` calls this method.
+
+        Returns the last output `(B, ·)`, all outputs `(B, T, ·)` and the last states.
+        """
         gates = keras_cells.hoisted(self.cell)
         if self.stateful or self.unroll or gates is None:
             return super().inner_loop(sequences, initial_state, mask, training)
@@ -66,7 +69,10 @@ class HoistedRNN(keras.layers.RNN):
         return self.lay_out(*loop.run_cell(gates, inputs, list(initial_state), mask), mask)
 
     def order_steps(self, sequences: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return inputs `(T, B, dim)` and mask `(T, B)` in the order of the steps."""
+        """Return inputs `(T, B, dim)` and mask `(T, B)`, reversed in time if `go_backwards`.
+
+        `sequences` are `(B, T, dim)`, the mask is `(B, T)` or None.
+        """
         inputs = ops.transpose(sequences, (1, 0, 2))
         if mask is not None:
             mask = ops.transpose(ops.cast(mask, "bool"))
@@ -78,10 +84,13 @@ class HoistedRNN(keras.layers.RNN):
     def lay_out(
         self, outputs: Tensor, state: list[Tensor], mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Any]:
-        """Return the last output, all outputs `(B, T, ·)` and the last states."""
+        """Return the last output `(B, ·)`, all outputs `(B, T, ·)` and the last states.
+
+        The given outputs are `(T, B, ·)`, the mask is `(T, B)` or None.
+        """
         last = state[0]
         if mask is not None:
-            # Keras's outputs are zeros until the first valid step, whatever the initial state.
+            # As in Keras, outputs are zeros until the first valid step, for any initial state.
             visible = mask
             if not self.zero_output_for_mask:
                 visible = ops.cumsum(ops.cast(mask, "int32"), axis=0) > 0
@@ -92,7 +101,7 @@ class HoistedRNN(keras.layers.RNN):
 
 @keras.saving.register_keras_serializable("keras_attention")
 class HoistedBidirectional(keras.layers.Bidirectional):
-    """`keras.layers.Bidirectional` of a `HoistedRNN`; on a GPU XLA runs one loop for both ways.
+    """`keras.layers.Bidirectional` of a `HoistedRNN`: under XLA on a GPU, one loop for both ways.
 
     Arguments, call arguments, weights and results are those of `keras.layers.Bidirectional`.
     """
@@ -104,7 +113,7 @@ class HoistedBidirectional(keras.layers.Bidirectional):
         mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Any:
-        """Run both directions."""
+        """Run both directions, in one loop if possible."""
         layers = self.forward_layer, self.backward_layer
         gates: list[Any] = [keras_cells.hoisted(layer.cell) for layer in layers]
         if (

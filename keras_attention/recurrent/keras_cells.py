@@ -1,4 +1,8 @@
-"""Keras's recurrent cells: their sizes, states, tensors and dropout masks."""
+"""Keras's recurrent cells: their sizes, states, tensors and dropout masks.
+
+A cell may be a `StackedRNNCells`. Its output size, state size and first state are then those of
+the top cell, the last in the stack.
+"""
 
 from __future__ import annotations
 
@@ -21,29 +25,29 @@ KINDS = {
 
 
 def parts(cell: Any) -> list[Any]:
-    """Return the cells of a stack, bottom first, or the one cell."""
+    """Return the cells of a stack, bottom first, or a list of the single cell."""
     return list(cell.cells) if isinstance(cell, keras.layers.StackedRNNCells) else [cell]
 
 
 def output_size(cell: Any) -> int:
-    """Return the width of the (top) cell's output."""
+    """Return the width of the cell's output."""
     size: int = tree.flatten(getattr(cell, "output_size", None) or parts(cell)[-1].state_size)[0]
     return size
 
 
 def state_size(cell: Any) -> int:
-    """Return the width of the (top) cell's first state."""
+    """Return the width of the cell's first state."""
     size: int = tree.flatten(parts(cell)[-1].state_size)[0]
     return size
 
 
 def first_state(cell: Any, state: Any) -> Tensor:
-    """Return the first state of the (top) cell: for most cells, its last output."""
+    """Return the cell's first state `(B, ·)`; for most cells, this is its last output."""
     return tree.flatten(state[-1] if isinstance(cell, keras.layers.StackedRNNCells) else state)[0]
 
 
 def zero_state(cell: Any, batch_size: Any) -> list[Any]:
-    """Return the states before the first step, as a list."""
+    """Return the states before the first step as a list, each `(batch_size, ·)`."""
     if not hasattr(cell, "get_initial_state"):
         sizes = cell.state_size if tree.is_nested(cell.state_size) else [cell.state_size]
         return [ops.zeros((batch_size, size), cell.compute_dtype) for size in sizes]
@@ -52,19 +56,22 @@ def zero_state(cell: Any, batch_size: Any) -> list[Any]:
 
 
 def advance(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tuple[Tensor, Any]:
-    """Take one step of a cell from `for_call`: its output, and next states nested as `state`."""
+    """Return the output and the next states of one step; the states are nested like `state`.
+
+    `cell` is from `for_call`.
+    """
     arguments = inspect.signature(cell.call).parameters
     options = {"training": training} if "training" in arguments else {}
     output, new = cell(inputs, state, **options)
-    # A stack of one cell does not give its states back in the structure it took them in.
+    # A stack of one cell returns its states in another structure than it takes.
     return output, tree.pack_sequence_as(state, tree.flatten(new))
 
 
 def gates(cell: Any) -> Gates | None:
     """Return the tensors of a Keras cell's step, or None for a cell that needs Keras's own loop.
 
-    Keras's loop runs cells with a `call` of their own, dropout, a regularizer of outputs, no bias,
-    or the reset gate before the product.
+    A cell needs Keras's loop if it overrides `call`, or has dropout, an activity regularizer, no
+    bias, or a GRU's reset gate before the product (`reset_after=False`).
     """
     found = [(kind, base) for kind, base in KINDS.items() if isinstance(cell, base)]
     if not found or cell.dropout or cell.recurrent_dropout:
@@ -86,15 +93,15 @@ def gates(cell: Any) -> Gates | None:
 
 
 def hoisted(cell: Any) -> Gates | None:
-    """Return `gates(cell)` where `fast.loop` is faster, on TensorFlow and on GPUs, else None."""
+    """Return `gates(cell)` on TensorFlow or for a GPU, where `fast.loop` is faster, else None."""
     pays = backend.settings.get().fast and (backend.IS_TENSORFLOW or backend.for_gpu())
     return gates(cell) if pays else None
 
 
 def view(layer: Any, **attributes: Any) -> Any:
-    """Return a layer that has the weights of `layer`, and other attributes.
+    """Return a copy of `layer` that shares its weights and has the given attributes.
 
-    `layer` itself must not change: other threads may be calling it.
+    `layer` itself must not change, because other threads may be calling it.
     """
     other = object.__new__(type(layer))
     vars(other).update(vars(layer), **attributes)
@@ -104,11 +111,19 @@ def view(layer: Any, **attributes: Any) -> Any:
 def for_call(
     cell: Any, training: bool | None, width: Any = None, rows: Any = None, dtype: str | None = None
 ) -> Any:
-    """Return the cell for the steps of one call; it has the call's dropout masks.
+    """Return a view of the cell for the steps of one call, with the dropout masks of this call.
 
-    Masks are drawn once for a sequence and before the loop: drawn within, they would leak out of
-    its graph. At inference rates are 0: Keras's cells draw masks whenever they have a rate, which
-    moves the generators. Without a width of the inputs the cell draws its masks itself.
+    In training, the masks are drawn here, before the loop and once for the whole sequence. If the
+    loop drew them, the cell would keep tensors of the loop's graph. At inference, the view has
+    dropout rates of 0: Keras's cells draw masks, and advance their random generators, whenever a
+    rate is not 0.
+
+    Args:
+        cell: a Keras cell or a stack.
+        training: whether dropout is applied.
+        width: width of the cell's inputs; None if the cell shall draw its masks itself.
+        rows: number of rows of the inputs.
+        dtype: of the inputs.
     """
     if isinstance(cell, keras.layers.StackedRNNCells):
         cells = []

@@ -1,22 +1,25 @@
-"""Greedy search and beam search over a step function, for any decoder.
+"""Greedy search and beam search for any decoder, given as a step function.
 
 The decoder is a function `step(tokens, state) -> (log_probs, attention_weights, state)`:
 
 - `tokens`: int32 `(rows,)`, the last token of each hypothesis;
-- `state`: any structure of tensors whose first axis is `rows`;
+- `state`: any structure of tensors `(rows, ...)`;
 - `log_probs`: `(rows, vocabulary)`, log-probabilities of the next token, or a `Shortlist`;
-- `attention_weights`: `(rows, S)`, with several heads `(rows, heads, S)`, or None where the decoder
+- `attention_weights`: `(rows, S)`, with several heads `(rows, heads, S)`, or None if the decoder
   does not attend.
 
-`rows` is the batch size in greedy search, otherwise the batch size times the number of hypotheses.
-The hypotheses of a sentence are next to one another.
+In greedy search, `rows` is the batch size. In beam search, `rows` is the batch size times the
+number of hypotheses. The hypotheses of a sentence are adjacent rows.
 
-A tensor that no step changes, such as the memory, need not be in the state: a step function that
-closes over it saves its copies. Passed as `memory`, `(B, ...)`, it is the third argument of `step`.
-Finished sentences then leave memory and state, so that a batch takes little longer than its
-sentences. On JAX and under XLA they stay, for shapes are fixed.
+Tensors that no step changes, such as the memory, need not be in the state, which is copied for each
+hypothesis. There are two ways to use such tensors:
 
-JAX compiles the loop of a search: build the layers that `step` calls before it.
+- `step` closes over them.
+- Pass them as `memory`, a structure of tensors `(B, ...)`: `step` gets `memory` as its third
+  argument. Finished sentences are then removed from memory and state, so that a batch takes little
+  longer than its sentences. On JAX and under XLA they are not removed, because shapes are fixed.
+
+JAX compiles the loop of a search: build the layers that `step` calls before the search.
 """
 
 from keras_attention.search.arguments import Shortlist

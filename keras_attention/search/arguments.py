@@ -1,4 +1,4 @@
-"""The checked arguments of a search, and the most probable tokens of a step."""
+"""Checks of a search's arguments, and the choice of the most probable tokens of a step."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from keras_attention.shapes import Tensor, fits
 Step = Callable[..., tuple[Tensor, Any, Any]]
 
 NEVER = -np.inf
-LARGE = 2000  # elements of a row: `top_k` by parts is slower below, 3.5 times as fast at 8,000
+# From this row length on, `top_k` compares parts of rows: faster, 3.5 times as fast at 8,000.
+LARGE = 2000
 
 
 class Shortlist(NamedTuple):
-    """The most probable tokens alone, in place of a step's `log_probs` of all.
+    """Log-probabilities of the most probable tokens only; a step may return them as `log_probs`.
 
     Attributes:
         log_probs: `(rows, K)`, in any order; K is at least the number of hypotheses of a sentence.
-        ids: integers `(rows, K)`, the tokens.
+        ids: integers `(rows, K)`, the ids of these tokens.
     """
 
     log_probs: Tensor
@@ -31,13 +32,16 @@ class Shortlist(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The arguments of `beam_search`, and the name of the search.
+    """The checked arguments of a search. Attributes that are not listed: see `beam_search`.
 
     Attributes:
-        start: int32 `(B, 1)`, the token that is read first.
+        name: name of the function, for error messages.
+        start: int32 `(B, 1)`, the token that the decoder reads first.
         ends: the tokens that end a sentence.
         longest: the greatest number of steps.
         limits: int32 `(B,)`, the greatest number of tokens of each sentence.
+        width: `beam_width`.
+        keeps_weights: `return_attention_weights`.
     """
 
     name: str
@@ -57,12 +61,12 @@ class Search(NamedTuple):
     keeps_weights: bool
 
     def refuse(self, expected: str, received: Any) -> None:
-        """Raise the ValueError for a step's results."""
+        """Raise a ValueError about the results of a step."""
         expect(self.name, False, expected, received)
 
 
 def expect(name: str, holds: Any, expected: str, received: Any) -> None:
-    """Raise a ValueError that names the search unless a condition holds."""
+    """Raise a ValueError, with the name of the search, unless `holds`."""
     if not holds:
         raise ValueError(f"{name} expected {expected}. Received: {received}")
 
@@ -76,7 +80,10 @@ def checked(
     max_steps: Any,
     **others: Any,
 ) -> Search:
-    """Return the search `name` with these arguments, see `beam_search`, or raise a ValueError."""
+    """Return the checked arguments of the search `name`, or raise a ValueError.
+
+    The arguments are those of `beam_search`.
+    """
     number, least, bounded = (isinstance(x, Integral) for x in (batch_size, max_length, max_steps))
     size = int(batch_size) if number else None
     rows = [(), (1,), (size,)]
@@ -127,27 +134,30 @@ def checked(
 
 
 def has_rows(x: Any, rows: int | None) -> bool:
-    """Whether `x` is a tensor `(rows, ...)`, where None is any number."""
+    """Return whether `x` is a tensor `(rows, ...)`; with None, any number of rows fits."""
     return fits(getattr(x, "shape", ())[:1], (rows,))
 
 
 def shape_of(x: Any) -> Any:
-    """Return the shape of a tensor, or the value itself, for an error."""
+    """Return the shape of a tensor, or the `repr` of another value, for an error message."""
     return tuple(x.shape) if hasattr(x, "shape") else repr(x)
 
 
 def _are_integers(x: Any, shapes: list[tuple[Any, ...]]) -> bool:
-    """Return whether a tensor, array, list or number is of integers, with one of the shapes."""
+    """Return whether `x`, a tensor, array, list or number, has integers and one of the shapes."""
     x = x if hasattr(x, "dtype") else np.asarray(x)
     return any(fits(x.shape, each) for each in shapes) and "int" in str(x.dtype)
 
 
 def most_probable(log_probs: Tensor | Shortlist, k: int) -> tuple[Tensor, Tensor]:
-    """Return the best `k` tokens of each row, or all, `(rows, k)`: log-probabilities and ids."""
+    """Return log-probabilities and ids of the `k` most probable tokens of each row, `(rows, k)`.
+
+    If the vocabulary has fewer than `k` tokens, return all of them.
+    """
     listed = isinstance(log_probs, Shortlist)
     values = ops.cast(log_probs.log_probs if listed else log_probs, "float32")
     size = values.shape[-1]
-    if size is None:  # perhaps less than k
+    if size is None:  # the vocabulary may have fewer than k tokens
         count = ops.cast(ops.shape(values)[-1], "int32")
         values = ops.pad(values, [[0, 0], [0, k]], constant_values=NEVER)
     values, index = top_k(values, k if size is None else min(k, size))
@@ -159,10 +169,11 @@ def most_probable(log_probs: Tensor | Shortlist, k: int) -> tuple[Tensor, Tensor
 
 
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the `k` greatest of each row of `(rows, V)`, in order, and their places, int32.
+    """Return the `k` largest elements of each row of `x` `(rows, V)`, in order, and their places.
 
-    The `k` greatest are in the `k` parts with the greatest maxima. So only the maxima, which are
-    computed many at a time, and those parts are compared.
+    Both results are `(rows, k)`, the places int32. For long rows, each row is divided into parts.
+    The `k` largest elements are in the `k` parts with the largest maxima. So only the maxima and
+    the elements of these parts are sorted.
     """
     size = x.shape[1]
     pays = backend.settings.get().fast and size is not None and size >= LARGE
@@ -176,15 +187,19 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     x = ops.reshape(x, (-1, parts, length))
     _, chosen = ops.top_k(ops.max(x, axis=-1), k)  # (rows, k)
     chosen = ops.cast(chosen, "int32")
+    # The chosen parts, (rows, k, length), as one row of candidates.
     candidates = ops.reshape(backend.gather_in_rows(x, chosen), (-1, k * length))
     values, index = ops.top_k(candidates, k)
     index = ops.cast(index, "int32")
     index = backend.gather_in_rows(chosen, index // length) * length + index % length
-    return values, ops.minimum(index, size - 1)  # not of the padding, where only -inf is left
+    return values, ops.minimum(index, size - 1)  # padding is chosen only if all the rest is -inf
 
 
 def _part_length(size: int) -> int:
-    """Return a length near the root of `size`: a divisor, if there is one, spares the padding."""
+    """Return a part length near the square root of `size`, if possible a divisor of `size`.
+
+    With a divisor, no padding is needed.
+    """
     root = int(size**0.5)
     near = range(root, max(1, root // 2), -1)
     return next((length for length in near if size % length == 0), root)

@@ -1,4 +1,4 @@
-"""Beam search, and greedy search, a beam search of width 1."""
+"""Beam search. Greedy search is a beam search of width 1."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from keras_attention.search.arguments import NEVER, Search, Shortlist, Step, exp
 from keras_attention.search.loop import Progress, Running, SearchResult
 from keras_attention.shapes import Tensor, fits
 
-ABOVE = 0.05  # log-probabilities rounded to half precision stay below it
-NOT_COVERED = 1e-6  # the least coverage of a source position
+ABOVE = 0.05  # log-probabilities stay below it, even after rounding to half precision
+NOT_COVERED = 1e-6  # smaller coverages of a source position are raised to it
 
 
 def beam_search(
@@ -36,30 +36,34 @@ def beam_search(
     memory: Any = None,
     _name: str = "beam_search",
 ) -> SearchResult:
-    """Keep the `beam_width` best hypotheses at every step.
+    """Search with the `beam_width` best hypotheses of each sentence at every step.
 
-    A hypothesis that has ended is frozen: it keeps its place, its length and its score until better
-    ones push it out of the beam. The results are the best of all hypotheses that ever ended;
-    TensorFlow Addons takes those of the last beam. The search stops when no open hypothesis of any
-    sentence can still come among its `num_results` best.
+    A hypothesis that has ended stays in the beam, with its length and score, until better
+    hypotheses replace it. The results are the best of all hypotheses that ended at any step;
+    TensorFlow Addons returns the hypotheses of the last beam. The search stops when no open
+    hypothesis of any sentence can become one of its `num_results` best.
 
     Args:
         step: the decoder, see `keras_attention.search`.
         state: the decoder's state before the first step, with `batch_size` rows.
         batch_size: number of sentences.
-        start_id: the token that the decoder reads first; or int32 `(B,)`, one for each sentence.
-        end_id: the token that ends a sentence, or several that do.
-        max_length: the greatest number of tokens, end token included; or int32 `(B,)`, one for
-            each sentence, where 0 gives an empty one. A Python integer on JAX without `max_steps`.
-        max_steps: a bound of a `max_length` `(B,)`, known before any value: JAX and XLA need it.
+        start_id: the token that the decoder reads first; or int32 `(B,)`, a token for each
+            sentence.
+        end_id: the token that ends a sentence, or a sequence of such tokens.
+        max_length: the greatest number of tokens, end token included; or int32 `(B,)`, a number for
+            each sentence, where 0 gives an empty result. On JAX without `max_steps`, a Python
+            integer.
+        max_steps: an upper bound of a `max_length` `(B,)`. JAX and XLA need it, because they
+            compile the search before they know the values of `max_length`.
         beam_width: number of hypotheses kept for each sentence.
-        length_penalty: see `SearchResult.scores` (Wu et al. 2016, arXiv 1609.08144, eq. 14);
-            0 gives the plain sum, more prefers longer results.
-        coverage_penalty: `β`, the penalty for source positions without weight (eq. 14 there): adds
-            `β · Σ_s log(min(Σ_t a_ts, 1))` to the score, with the mean `a` of the heads and at
-            least `log(1e-6)` for each position. 0 for none.
-        memory_mask: boolean `(B, S)`, the positions of that sum; needed for it alone.
-        num_results: how many results are returned, at most `beam_width`.
+        length_penalty: see `SearchResult.scores` (Wu et al. 2016, arXiv 1609.08144, eq. 14). With
+            0, a score is the sum of log-probabilities; greater values prefer longer results.
+        coverage_penalty: `β`, the penalty for source positions without weight (eq. 14 of the same
+            paper): adds `β · Σ_s log(min(Σ_t a_ts, 1))` to the score, where `a` is the mean over
+            the heads. Each position adds at least `log(1e-6)`. 0 for no penalty.
+        memory_mask: boolean `(B, S)`, the positions that the coverage penalty sums; needed only
+            for it.
+        num_results: number of results for each sentence, at most `beam_width`.
         pad_id: the id that fills `ids` after the end.
         return_attention_weights: whether the attention weights are kept.
         memory: structure of tensors `(B, ...)` for `step`, see `keras_attention.search`; or None.
@@ -68,10 +72,11 @@ def beam_search(
         A `SearchResult` with ids `(B, N, T)`, N being `num_results`, best first.
 
     Raises:
-        ValueError: for arguments out of their range; for a missing `memory_mask` or missing
-            attention weights with `coverage_penalty`, or ones that do not fit; for states of other
-            rows; for results of `step` in another form. In eager mode and on JAX outside `jit`,
-            for log-probabilities above 0: `step` returned logits or probabilities.
+        ValueError: if an argument is out of its range; if `coverage_penalty` is given and
+            `memory_mask` or the attention weights are missing or do not fit; if state or memory
+            have another number of rows; if `step` returns results of another form. In eager mode
+            and on JAX outside `jit`, also if log-probabilities are above 0, because `step` returned
+            logits or probabilities.
 
     Example:
         ```python
@@ -131,8 +136,8 @@ def greedy_search(
     Args:
         step: the decoder, see `keras_attention.search`.
         state: the decoder's state before the first step, with `batch_size` rows.
-        length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
-        **options: the other arguments of `beam_search` but `beam_width` and `num_results`.
+        length_penalty: see `SearchResult.scores`; with 0, a score is the sum of log-probabilities.
+        **options: other arguments of `beam_search`, except `beam_width` and `num_results`.
 
     Returns:
         A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`,
@@ -151,10 +156,10 @@ def _start(search: Search) -> Progress:
     """Return the progress before the first step."""
     first = search.start + ops.zeros((1, search.width), "int32")
     zeros = ops.zeros_like(first)
-    # All beams start alike: all but the first start with a score of -inf.
+    # All hypotheses of a sentence are equal at the start. So all but the first start with -inf.
     leads = ops.reshape(ops.arange(search.width), (1, -1)) == 0
     coverage: Any = ()
-    if search.coverage_penalty:  # masked positions are covered
+    if search.coverage_penalty:  # masked positions count as covered: (B, W, S)
         coverage = ops.cast(ops.logical_not(ops.cast(search.memory_mask, "bool")), "float32")
         coverage = ops.repeat(ops.expand_dims(coverage, 1), search.width, axis=1)
     return Progress(
@@ -169,7 +174,10 @@ def _start(search: Search) -> Progress:
 
 
 def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]:
-    """Take a step of the search: let each hypothesis grow by a token, and keep the best."""
+    """Take a step of the search: extend each hypothesis by a token, and keep the best `W`.
+
+    Returns the outputs of the step, each `(B, W, ...)`, and the new state of the loop.
+    """
     _, _, ended, _, _, limits, covered = running.progress
     log_probs, weights, state = loop.decode(search, running)
     if search.coverage_penalty:
@@ -181,10 +189,10 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
     else:
         chosen = _choose(search, log_probs, running.progress, lost)
         scores, parents, picked, gain, total, length = chosen
-        # One array for tokens and parents: a loop writes each of its arrays at every step.
+        # Tokens and parents in one array, since the loop writes every array at every step.
         outputs = {"codes": picked * search.width + parents, "log_probs": gain}
         places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * search.width
-        places = ops.reshape(places + parents, (-1,))
+        places = ops.reshape(places + parents, (-1,))  # (B·W,), rows of the parents
         state = tree.map_structure(lambda x: backend.gather(x, places), state)
         ended = had_ended = backend.gather_in_rows(ended, parents)
         if lost is not None:
@@ -194,7 +202,7 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
     ended = ops.logical_or(ended, length >= ops.expand_dims(limits, 1))
     for end in search.ends:
         ended = ops.logical_or(ended, ops.equal(picked, end))
-    # A frozen hypothesis goes on reading an end token, which any embedding has.
+    # A hypothesis that has ended keeps reading an end token, a valid id for any embedding.
     last = ops.where(ended, search.ends[0], picked)
     progress = Progress((), last, ended, total, length, limits, covered)
     if search.width == 1:
@@ -210,7 +218,10 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
 def _best(
     log_probs: Tensor | Shortlist, progress: Progress
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the best token of the one hypothesis of each sentence: see `_choose`."""
+    """Return token, log-probability, total and length `(B, 1)` of each sentence's hypothesis.
+
+    The token is the most probable one. `log_probs` are `(B, V)`.
+    """
     gain, token = arguments.most_probable(log_probs, 1)
     gain = ops.where(progress.ended, 0.0, gain)
     grown = progress.length + ops.cast(ops.logical_not(progress.ended), "int32")
@@ -220,17 +231,17 @@ def _best(
 def _choose(
     search: Search, log_probs: Tensor | Shortlist, progress: Progress, lost: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the best continuations of the beams, of log-probabilities `(B·W, V)`.
+    """Return the best `W` continuations of each sentence, for log-probabilities `(B·W, V)`.
 
-    Each `(B, W)`: the score, the parent among the beams, the token and its log-probability, total
-    and length.
+    Returns, each `(B, W)`: the scores, the parents (places in the beam), the tokens and their
+    log-probabilities, the totals and the lengths. `lost` is the coverage penalty `(B, W)` or None.
     """
     width = search.width
-    # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be among the
-    # best W of a sentence, which spares sorting the joint vocabulary.
+    # A hypothesis that has ended has one continuation, itself. Of each hypothesis, only the best W
+    # tokens can be among the best W of the sentence: the joint vocabulary need not be sorted.
     gain, token = arguments.most_probable(log_probs, width)
     choices = token.shape[-1]
-    gain, token = (ops.reshape(x, (-1, width, choices)) for x in (gain, token))
+    gain, token = (ops.reshape(x, (-1, width, choices)) for x in (gain, token))  # (B, W, choices)
     first = ops.reshape(ops.arange(choices), (1, 1, -1)) == 0
     frozen = ops.expand_dims(progress.ended, -1)
     gain = ops.where(frozen, ops.where(first, ops.zeros_like(gain), NEVER), gain)
@@ -248,7 +259,10 @@ def _choose(
 
 
 def _look(search: Search, covered: Tensor, weights: Any, ended: Tensor) -> Tensor:
-    """Return the coverage `(B, W, S)` after a step with weights `(B·W, [heads,] S)`."""
+    """Return the coverage `(B, W, S)` after a step with weights `(B·W, [heads,] S)`.
+
+    The coverage of hypotheses that have ended does not change.
+    """
     shape = tuple(getattr(weights, "shape", (0,)))
     if not fits(shape[-1:], covered.shape[-1:]):
         expected = "with coverage_penalty, attention weights as long as memory_mask, "
@@ -269,21 +283,21 @@ def _lost(search: Search, covered: Any) -> Tensor | None:
 
 
 def _score(search: Search, total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
-    """Return the scores of hypotheses, of their sums of log-probabilities and their lengths."""
+    """Return the scores for sums of log-probabilities, lengths and coverage penalties `lost`."""
     norm = (5.0 + ops.cast(length, "float32")) / 6.0
     scores = total / ops.power(norm, search.length_penalty)
     return scores if lost is None else scores + lost
 
 
 def _is_finished(search: Search, progress: Progress, scores: Tensor) -> Tensor:
-    """Whether no open hypothesis of a sentence can still come among its results: `(B,)`.
+    """Return, boolean `(B,)`, whether no open hypothesis of a sentence can become a result.
 
-    `scores` `(B, W)` are those of hypotheses that have ended, -inf for the others.
+    `scores` `(B, W)` are the scores of hypotheses that have ended, and -inf for open hypotheses.
     """
-    # An upper bound: all further tokens have probability 1, and all positions are covered.
+    # An upper bound of a score: all further tokens have probability 1, all positions are covered.
     longest = ops.maximum(ops.expand_dims(progress.limits, 1), progress.length)
     reach = _score(search, progress.total, longest, None)
     worst_result = ops.top_k(scores, search.num_results)[0][:, -1:]
-    # At a tie the search goes on: the open hypothesis may stand first. At -inf none is open.
+    # At a tie, the search continues: the open hypothesis may be first. With -inf, none is open.
     beaten = ops.logical_or(worst_result > reach, reach == NEVER)
     return ops.all(ops.logical_or(progress.ended, beaten), axis=1)

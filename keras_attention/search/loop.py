@@ -1,4 +1,4 @@
-"""The loop of a search: its state, the decoder's step, how sentences leave it, its results."""
+"""The loop of a search: its state, the decoder's step, removal of sentences, and the results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from keras_attention.shapes import Tensor, blank_where_masked, fits
 
 
 class Progress(NamedTuple):
-    """How far each sentence is; `n` is the number of its hypotheses.
+    """The progress of each sentence; `n` is the number of hypotheses of a sentence.
 
     Attributes:
-        finished: boolean `(B,)`, whether no better hypothesis of the sentence can come.
+        finished: boolean `(B,)`, whether the results of the sentence cannot improve any more.
         tokens: int32 `(B, n)`, the last token of each hypothesis.
         ended: boolean `(B, n)`, whether the hypothesis has ended.
-        total: float32 `(B, n)`, its sum of log-probabilities; -inf if there is no such hypothesis.
-        length: int32 `(B, n)`, its number of tokens.
+        total: float32 `(B, n)`, the sum of the hypothesis's log-probabilities; -inf for a place
+            without a hypothesis.
+        length: int32 `(B, n)`, the number of the hypothesis's tokens.
         limits: int32 `(B,)`, the greatest number of tokens of the sentence.
         coverage: float32 `(B, n, S)`, the sum of the attention weights so far; `()` without a
             coverage penalty.
@@ -38,14 +39,15 @@ class Progress(NamedTuple):
 class Running(NamedTuple):
     """The state of the loop.
 
-    All fields but `everything` have the rows of the sentences that are still in the batch.
+    All fields except `everything` have rows only for the sentences that are still in the batch.
+    If sentences are never removed, `rows`, `memory` and `everything` are `()`.
 
     Attributes:
-        progress: how far the sentences are.
-        state: of the step function, `(B·n, ...)`.
-        rows: int32 `(B,)`, the sentences' places among all; `()`, as what follows, if none leaves.
-        memory: the list of the tensors of the step function's memory.
-        everything: the progress of all sentences, as of the moment in which they left.
+        progress: the progress of the sentences.
+        state: the state of the step function, `(B·n, ...)`.
+        rows: int32 `(B,)`, the place of each sentence among all sentences.
+        memory: the list of the tensors of the step function's memory, each `(B, ...)`.
+        everything: the progress of all sentences, recorded when sentences are removed.
     """
 
     progress: Progress
@@ -60,13 +62,15 @@ def run(
     advance: Callable[[Tensor, Running], tuple[dict[str, Any], Running]],
     progress: Progress,
 ) -> tuple[dict[str, Any], Progress, Tensor]:
-    """Advance until all sentences are finished; with a memory, finished ones leave.
+    """Call `advance` until all sentences are finished.
 
-    Returns the outputs `(T, B, ...)`, the progress of all sentences, and the number of steps.
+    With a memory, finished sentences are removed from the batch. Returns the outputs
+    `(T, B, ...)`, the progress of all sentences, and the number of steps.
     """
     count = progress.tokens.shape[1]
     state = search.state
     if count > 1:
+        # Repeat each row of the state for the hypotheses of its sentence: 0, 0, …, 1, 1, …
         places = ops.arange(ops.shape(progress.finished)[0] * count, dtype="int32") // count
         state = tree.map_structure(lambda x: backend.gather(x, places), state)
     running, leaving = Running(progress, state), {}
@@ -84,9 +88,9 @@ def run(
 
 
 def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
-    """Take the decoder's step: return log-probabilities, weights and the next state."""
+    """Call the decoder's step; return log-probabilities, attention weights and the next state."""
     last, memory = ops.reshape(running.progress.tokens, (-1,)), search.memory
-    if running.everything:  # some sentences have left
+    if running.everything:  # sentences may have been removed: use the memory of the rest
         tensors = iter(running.memory)
         flat = [None if x is None else next(tensors) for x in tree.flatten(memory)]
         memory = tree.pack_sequence_as(memory, flat)
@@ -104,7 +108,7 @@ def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
 def _check_returned(
     search: Search, running: Running, log_probs: Any, weights: Any, state: Any
 ) -> None:
-    """Raise a ValueError if the results of a step have another form or shape."""
+    """Raise a ValueError if the results of a step have a wrong form or shape."""
     sizes = running.progress.tokens.shape
     rows = None if None in sizes else sizes[0] * sizes[1]
     listed = isinstance(log_probs, Shortlist)
@@ -126,7 +130,7 @@ def _check_returned(
             search.refuse(f"attention weights ({rows or 'rows'}, S) from step", shape_of(x))
     before, after = tree.flatten(running.state), tree.flatten(state)
     valid = len(before) == len(after) and all(has_rows(x, rows) for x in after)
-    if valid and not backend.is_concrete(scores):  # a traced loop keeps widths and dtypes
+    if valid and not backend.is_concrete(scores):  # a traced loop cannot change widths and dtypes
         pairs = list(zip(before, after, strict=True))
         valid = all(x.dtype == y.dtype and fits(x.shape[1:], y.shape[1:]) for x, y in pairs)
     if not valid:
@@ -136,16 +140,19 @@ def _check_returned(
 
 
 def scatter(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
-    """Return a step's outputs for all `B` sentences, with empty ones for those that have left."""
+    """Return a step's outputs for all sentences; removed sentences get neutral values.
+
+    A removed sentence gets scores -inf, its own places as parents (`codes`), and otherwise 0.
+    """
     if not running.everything:
         return outputs
     batch_size = ops.shape(running.everything.finished)[0]
     index = ops.expand_dims(running.rows, 1)
 
     def among_all(x: Tensor, name: str = "") -> Tensor:
-        # `ops.scatter` goes from row to row on PyTorch, and waits for a GPU at each.
+        # On PyTorch, `ops.scatter` loops over the rows, and waits for the GPU at each row.
         shape = (batch_size, *ops.shape(x)[1:])
-        if name == "codes":  # those that have left are their own parents
+        if name == "codes":  # the parent of place i is place i
             others = ops.broadcast_to(ops.arange(x.shape[1], dtype=x.dtype), shape)
         else:
             others = ops.full(shape, NEVER if name == "scores" else 0, x.dtype)
@@ -159,11 +166,11 @@ def scatter(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
 
 def _any_finished(running: Running) -> Tensor:
     finished = running.progress.finished
-    return ops.logical_or(ops.any(finished), ops.all(finished))  # all of none, too
+    return ops.logical_or(ops.any(finished), ops.all(finished))  # True for an empty batch
 
 
 def _drop_finished(running: Running) -> Running:
-    """Note the progress of all sentences in `everything`, and drop the finished ones."""
+    """Record the progress of all sentences in `everything`, and remove finished sentences."""
     progress, state, rows, memory, everything = running
     index = ops.expand_dims(rows, 1)
     everything = tree.map_structure(
@@ -182,16 +189,15 @@ def _drop_finished(running: Running) -> Running:
 
 
 class SearchResult(NamedTuple):
-    """The results of a search. Those of greedy search have no axis N.
+    """The results of a search. Results of a greedy search have no axis N.
 
-    If a sentence has fewer than N hypotheses, the other results have length 0 and score -inf.
+    If a sentence has fewer than N hypotheses, the missing results have length 0 and score -inf.
 
     Attributes:
-        ids: int32 `(B, N, T)`, the end token included, padded with `pad_id` after it.
-        lengths: int32 `(B, N)`, tokens in each result, the end token included.
-        scores: float32 `(B, N)`, of a beam search best first: the sum of the log-probabilities
-            divided by `((5 + length) / 6) ** length_penalty`, plus the coverage
-            penalty, at most 0.
+        ids: int32 `(B, N, T)`, with the end token, then padded with `pad_id`.
+        lengths: int32 `(B, N)`, the number of tokens of each result, with the end token.
+        scores: float32 `(B, N)`, best first: the sum of the log-probabilities divided by
+            `((5 + length) / 6) ** length_penalty`, plus the coverage penalty, which is at most 0.
         attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, zeros
             after the end; None if not requested.
         log_probs: float32 `(B, N, T)`, the log-probability of each token, zeros after the end.
@@ -205,9 +211,13 @@ class SearchResult(NamedTuple):
 
 
 def finish(parts: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -> SearchResult:
-    """Return the results made of `tokens`, `log_probs` `(B, N, T)`, `weights` `(B, N, T, ..., S)`.
+    """Return the search's results, padded after their ends.
 
-    Lengths and scores are `(B, N)`; the score of a missing hypothesis is -inf.
+    Args:
+        parts: `tokens` and `log_probs` `(B, N, T)`, and optionally `weights` `(B, N, T, ..., S)`.
+        length: int32 `(B, N)`.
+        scores: `(B, N)`; -inf for a missing hypothesis.
+        pad_id: fills `ids` after the end.
     """
     length = ops.where(scores > -float("inf"), length, 0)
     ids, weights = parts["tokens"], parts.get("weights")
@@ -221,7 +231,7 @@ def finish(parts: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -
 
 
 def by_hypothesis(weights: Any, batch_size: Any, rows: int) -> Any:
-    """Return a step's weights as `(B, rows, S)`, of S = 0 for a decoder that does not attend."""
+    """Return a step's weights `(B·rows, ..., S)` as `(B, rows, ..., S)`; for None, with S = 0."""
     if weights is None:
         return ops.zeros((batch_size, rows, 0), "float32")
     return tree.map_structure(
@@ -236,15 +246,17 @@ def best_ended(
     """Return lengths, scores and places in the beam of the best hypotheses that ended, `(B, N)`.
 
     Args:
-        scores: `(T, B, W)`, of the hypotheses that ended at each step, -inf for the others.
-        steps: the number of steps taken; a backend may pad them, see `backend.unfold`.
-        empty: `(B, W)`, the scores of empty hypotheses, ended before the first step; else -inf.
+        scores: `(T, B, W)`, the scores of hypotheses that ended at each step, otherwise -inf.
+        steps: the number of steps taken. T may be greater: see `backend.unfold`.
+        empty: `(B, W)`, the scores of empty hypotheses, which ended before the first step,
+            otherwise -inf.
         count: N.
     """
     width = empty.shape[1]
     taken = ops.arange(ops.shape(scores)[0], dtype="int32") < steps
     scores = ops.where(ops.reshape(taken, (-1, 1, 1)), scores, NEVER)
     scores = ops.moveaxis(ops.concatenate([empty[None], scores], axis=0), 0, 1)  # (B, 1 + T, W)
+    # (B, (1 + T) · W): the index divided by W is the length, the rest is the place.
     flat = ops.reshape(scores, (ops.shape(scores)[0], ops.shape(scores)[1] * width))
     best, index = ops.top_k(flat, count)
     index = ops.cast(index, "int32")
@@ -252,9 +264,12 @@ def best_ended(
 
 
 def follow_parents(outputs: dict[str, Any], lengths: Tensor, places: Tensor) -> dict[str, Any]:
-    """Rebuild the results `(B, N, T, ...)` from the outputs of all steps, `(T, B, W, ...)`.
+    """Return the results `(B, N, T, ...)`, by following the parents back from their ends.
 
-    `lengths` and `places`, int32 `(B, N)`, say when and where in the beam each result ended.
+    Args:
+        outputs: the outputs of all steps, each `(T, B, W, ...)`.
+        lengths: int32 `(B, N)`, the number of steps after which each result ended.
+        places: int32 `(B, N)`, the place in the beam where each result ended.
     """
     width, time = outputs["codes"].shape[2], ops.shape(outputs["codes"])[0]
     backwards = tree.map_structure(lambda x: ops.flip(x, axis=0), outputs)
@@ -265,7 +280,7 @@ def follow_parents(outputs: dict[str, Any], lengths: Tensor, places: Tensor) -> 
         parents = ops.where(row["t"] < lengths, code % width, beams)
         rows = {"tokens": ops.floor_divide(code, width)}
         rows["log_probs"] = backend.gather_in_rows(row["log_probs"], beams)
-        if "weights" in row:  # of the beams before the choice, the parents
+        if "weights" in row:  # computed before the choice of beams, so at the parents' places
             rows["weights"] = tree.map_structure(
                 lambda x: backend.gather_in_rows(x, parents), row["weights"]
             )

@@ -1,1 +1,1 @@
-"""Questions to a model and its answers, whichever execution it is: no gRPC, no NumPy."""
+"""Arguments, results and errors that clients, servers and local models share: no gRPC or NumPy."""

@@ -1,4 +1,4 @@
-"""Arguments of clients, checked before anything is sent: errors are one line."""
+"""Checks the arguments of clients before a request is sent. Errors are one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_SHOWN = 60  # characters of a wrong argument in an error
 
 
 def shown(value: Any) -> str:
-    """Return a wrong argument as errors show it."""
+    """Return a wrong argument as text for an error message."""
     if value is None:
         return "None"
     text = repr(value) if isinstance(value, str | bytes | int | float) else ""
@@ -21,9 +21,14 @@ def shown(value: Any) -> str:
 
 
 def checked_items(values: Iterable[Any], name: str, axes: tuple[int, ...] = (1,)) -> list[Any]:
-    """Return a list of items called `name`, which may be any iterable with an order.
+    """Return the items of an ordered iterable as a list.
 
-    An array may have these numbers of axes. Raises TypeError for anything else, such as one item.
+    Args:
+        values: any iterable with an order.
+        name: what errors call the items.
+        axes: the numbers of axes that an array may have.
+
+    Raises TypeError for anything else, such as a single item.
     """
     wrong = str | bytes | bytearray | Mapping | Set
     if (
@@ -36,7 +41,7 @@ def checked_items(values: Iterable[Any], name: str, axes: tuple[int, ...] = (1,)
 
 
 def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
-    """Return a list of texts, which are called `name`. Raises TypeError for anything else."""
+    """Return texts as a list; errors call them `name`. Raises TypeError for anything else."""
     items = checked_items(texts, name)
     for number, text in enumerate(items, 1):
         if not isinstance(text, str):
@@ -45,7 +50,10 @@ def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
 
 
 def checked_pairs(texts: Iterable[str], translations: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return texts and translations. Raises TypeError, and ValueError for different numbers."""
+    """Return texts and translations as lists.
+
+    Raises TypeError for anything but texts, ValueError if their numbers differ.
+    """
     sources, targets = checked_texts(texts), checked_texts(translations, "translations")
     if len(sources) != len(targets):
         raise ValueError(
@@ -55,13 +63,13 @@ def checked_pairs(texts: Iterable[str], translations: Iterable[str]) -> tuple[li
 
 
 def check_text(name: str, value: Any) -> None:
-    """Raise TypeError for an argument that is no text."""
+    """Raise TypeError if an argument is not a str."""
     if not isinstance(value, str):
         raise TypeError(f"expected {name} as str. Received: {shown(value)}")
 
 
 def check_count(name: str, value: Any, least: float, most: float = math.inf) -> None:
-    """Raise TypeError for an argument that is no whole number, ValueError outside its range."""
+    """Raise TypeError for anything but a whole number, ValueError for a number out of range."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"expected {name} as a whole number. Received: {shown(value)}")
     if not least <= value <= most:
@@ -70,7 +78,7 @@ def check_count(name: str, value: Any, least: float, most: float = math.inf) -> 
 
 
 def check_seconds(name: str, value: Any) -> None:
-    """Raise TypeError for an argument that is no number, ValueError for a time outside gRPC's."""
+    """Raise TypeError for anything but a number, ValueError for a time that gRPC cannot wait."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"expected {name} in seconds. Received: {shown(value)}")
     if not 0 < value <= MOST_SECONDS:

@@ -1,4 +1,4 @@
-"""Work for a request to a web server, until its client goes away: of the server and the page."""
+"""Cancels the work for a web request when its client disconnects; for the server and the page."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """Return the result of the work for a request whose body has been read.
+    """Return the result of `work` for a request whose body has been read.
 
-    Raises ClientDisconnect where the client goes away first; the work is cancelled then.
+    If the client disconnects first, cancels the work and raises ClientDisconnect.
     """
 
     async def gone() -> None:

@@ -1,4 +1,4 @@
-"""The errors of clients, a type for each cause; each message says what to do."""
+"""The errors of clients: a type for each cause, with a message that says what to do."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import grpc
 
-_CLOSED = "Channel closed"  # gRPC's words where the client itself was closed during a call
-# Of gRPC's libraries and of TensorFlow out of memory: fewer rows are taken.
+_CLOSED = "Channel closed"  # gRPC's message if the client itself was closed during a call
+# Messages of gRPC, and of TensorFlow out of memory. Fewer rows may succeed.
 _TOO_LARGE = re.compile(r"larger than max|exceeds maximum size|too large|OOM when allocating", re.I)
 
 
 class ServingError(Exception):
-    """A request that was not answered. `code` is the gRPC status, where there is one."""
+    """A request failed. `code` is the gRPC status, None without one."""
 
     def __init__(self, message: str, code: grpc.StatusCode | None = None):
         super().__init__(message)
@@ -22,14 +22,14 @@ class ServingError(Exception):
 
 
 class ServerUnavailableError(ServingError):
-    """No connection, a server that is overloaded, or one that is stopping.
+    """There is no connection, or the server is overloaded or stopping.
 
-    `code` may be CANCELLED: gRPC servers drop calls so before they take them.
+    `code` may be CANCELLED: with it, gRPC servers drop calls that they have not accepted yet.
     """
 
 
 class DeadlineExceededError(ServingError):
-    """No answer within the timeout."""
+    """The server did not respond within the timeout."""
 
 
 class ModelNotFoundError(ServingError):
@@ -41,25 +41,25 @@ class SignatureNotFoundError(ServingError):
 
 
 class InvalidRequestError(ServingError):
-    """The model does not take this input."""
+    """The model rejected the input."""
 
 
 class MessageTooLargeError(ServingError):
-    """A request or an answer is larger than the server or the client takes."""
+    """A request or a response exceeds the size that the server or the client accepts."""
 
 
 class RateLimitedError(ServingError):
-    """The server takes no more requests now: a limit of its own, or of a proxy before it."""
+    """The server, or a proxy in front of it, accepts no more requests now."""
 
 
 class UnexpectedResponseError(ServingError):
-    """The server answered something else than a translator does."""
+    """The response is not one of this kind of model."""
 
 
 def from_rpc_error(
     error: grpc.RpcError, target: str, model: str, timeout: float, has_tls: bool = False
 ) -> ServingError:
-    """Return the typed error of a failed call."""
+    """Return the ServingError for a failed call, with a type and a message for its cause."""
     code, kind = error.code(), ServingError
     detail = ((error.details() or "").splitlines() or [""])[0]
     message = f"the server at {target} failed with {code.name}"

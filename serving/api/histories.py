@@ -1,4 +1,4 @@
-"""Histories as they are given: tables, and what a model takes of their columns."""
+"""Reads tables of histories, and converts their columns to the inputs of a model."""
 
 from __future__ import annotations
 
@@ -32,16 +32,19 @@ History = Mapping[str, Sequence[float | str | None]]
 
 
 class Table(dict[str, dict[str, list[str]]]):
-    """The history of each id in a table, `lines` those of its events, `name` the table's."""
+    """The history of each id in a table: its cells by column.
+
+    `lines` has the line numbers of each id's events. `name` is the table's name in messages.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name, self.lines = name, dict[str, list[int]]()
 
     def notes(self, inputs: Iterable[str]) -> Iterator[str]:
-        """Yield a line for each column whose cells a model of these inputs reads otherwise.
+        """Yield a note for each column whose cells a model reads differently than they are written.
 
-        `training.evaluate` prints the same lines.
+        `inputs` are the names of the model's inputs. `training.evaluate` prints the same notes.
         """
         names, (history, *_) = [*inputs], self.values()
         missing: dict[str, list[tuple[int, str]]] = {}
@@ -64,10 +67,10 @@ class Table(dict[str, dict[str, list[str]]]):
 
 
 def read_table(path: str | Path, person: str, time: str) -> Table:
-    """Return the history of each id in a table, CSV (.gz allowed) with a row for each visit.
+    """Return the history of each id in a CSV file (.gz allowed) with a row for each visit.
 
-    `person` is the column of ids, `time` that of times, which is called "time" in the histories.
-    Raises OSError, or ValueError as `parse_table`.
+    `person` is the column of ids, `time` the column of times. The histories call the column of
+    times "time". Raises OSError, or ValueError as `parse_table` does.
     """
     path = Path(path)
     opened: Any = gzip.open if path.suffix == ".gz" else open
@@ -82,13 +85,13 @@ def read_table(path: str | Path, person: str, time: str) -> Table:
 
 
 def parse_table(lines: Iterable[str], person: str, time: str, name: str = "the table") -> Table:
-    """Return the history of each id in the lines of a table, see `read_table`.
+    """Return the history of each id in the lines of a table: see `read_table`.
 
-    Blank rows and columns without a name are skipped; `name` is what messages call the table. A
-    column called "time" beside that of times is called as the model does, "xtime".
+    Blank rows and columns without a name are skipped. `name` is the table's name in messages. If
+    another column than `time` is called "time", the histories call it "xtime", as the model does.
 
-    Raises ValueError where a column is missing or there twice, where the ids are the times, or for
-    a row of more or fewer cells or without an id.
+    Raises ValueError if a column is missing or occurs twice, if `person` and `time` are the same
+    column, or for a row with more or fewer cells or without an id.
     """
     rows, histories = table_rows(lines, name), Table(name)
     _, names = next(rows, (0, []))
@@ -110,6 +113,7 @@ def parse_table(lines: Iterable[str], person: str, time: str, name: str = "the t
 
 
 def _check_names(names: Sequence[str], person: str, time: str, name: str) -> None:
+    """Raise ValueError if the columns of a table lack one, or have two of the same name."""
     for column in (person, time):
         if column not in names:
             commas = "" if len(names) > 1 else ": expected commas between columns"
@@ -124,18 +128,18 @@ def _check_names(names: Sequence[str], person: str, time: str, name: str) -> Non
 def history_columns(
     history: History, inputs: Iterable[str], ignore: bool = False
 ) -> dict[str, list[float]]:
-    """Return the numbers of a history as the model's inputs.
+    """Return the model's inputs for a history: lists of T numbers by name.
 
     Args:
-        history: "time" and other columns, each a list with a value for each event: a number, a
-            category, or None (or "NA") where it is missing.
+        history: "time" and other columns. Each is a list with one value for each of T events: a
+            number, a category, or None (or "NA") for a missing value.
         inputs: the names of the model's inputs.
-        ignore: whether columns that the model does not know are left out, and those that it would
-            know but for another with the input's very name.
+        ignore: whether to skip columns that the model does not know, and columns that have the name
+            of an input only after conversion if another column has the very name.
 
-    Raises TypeError for anything else, ValueError where a column that the model reads is absent, a
-    column or category is not known, columns differ in length, two are one to the model, a number is
-    none or beyond 1e30, a time is missing, or times go back.
+    Raises TypeError for anything but such a dict. Raises ValueError if a column that the model
+    reads is absent, a column or category is unknown, columns differ in length, two columns are the
+    same input, a cell is not a number or beyond 1e30, a time is missing, or times decrease.
     """
     names = list(inputs)
     _check_history(history)
@@ -143,7 +147,7 @@ def history_columns(
         raise ValueError(f"a history has no {TIME}; it has {', '.join(history)}")
     count = len(history[TIME])
     numbers: dict[str, list[float]] = {}
-    columns: dict[str, str] = {}  # by their names to the model
+    columns: dict[str, str] = {}  # columns by their names in the model
     for column, cells in history.items():
         if len(cells) != count:
             raise ValueError(f"a history has {count} times, and {len(cells)} values of {column}")
@@ -195,7 +199,7 @@ def _check_history(history: Any) -> None:
 
 
 def padded_columns(histories: Sequence[Mapping[str, list[float]]]) -> dict[str, list[list[float]]]:
-    """Return the inputs of a request, `(B, T)` each; past the end of a history all is NaN."""
+    """Return the inputs of a request, each `(B, T)`; NaN pads shorter histories."""
     longest = max(len(history[TIME]) for history in histories)
     return {
         name: [history[name] + [math.nan] * (longest - len(history[name])) for history in histories]
@@ -206,12 +210,12 @@ def padded_columns(histories: Sequence[Mapping[str, list[float]]]) -> dict[str, 
 def _categories(
     column: str, names: list[str], cells: Sequence[float | str | None]
 ) -> dict[str, list[float]]:
-    """Return the inputs of a column of categories: 1 for the category of an event, else 0."""
+    """Return the inputs of a column of categories: 1 for the event's category, else 0, or NaN."""
     numbers: dict[str, list[float]] = {name: [] for name in names}
     known = {category_in(name): name for name in names}
     alike = {category_of(category): name for category, name in known.items()}
     for cell in cells:
-        # NaN differs from itself; a comparison with pandas' NA has no truth value.
+        # NaN differs from itself. Compared last: a comparison with pandas' NA has no truth value.
         missing = cell is None or str(cell).strip().lower() in MISSING or cell != cell
         text = str(cell).strip()
         found = known.get(text) or alike.get(category_of(text))
@@ -224,6 +228,7 @@ def _categories(
 
 
 def _number(column: str, cell: float | str | None) -> float:
+    """Return a cell as a number, NaN if it is missing. Raises ValueError."""
     text = cell.strip() if isinstance(cell, str) else ""
     if cell is None or (isinstance(cell, str) and text.lower() in PLACEHOLDERS):
         return math.nan

@@ -1,4 +1,4 @@
-"""Image files: what a client sends of an image, and the picture in a file."""
+"""Converts images to the files that clients send, and files to pixels."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _COLORS = {1: 0, 3: 2, 4: 6}  # PNG's colour type by number of channels
 
 
 def is_image(name: str) -> bool:
-    """Whether the name of a file is that of an image."""
+    """Return whether a file name has the ending of an image."""
     return name.lower().endswith(ENDINGS)
 
 
 def image_file(image: Any) -> bytes:
-    """Return the file of an image.
+    """Return the bytes of an image file.
 
     Args:
-        image: a path, what is in a PNG or JPEG file, or an array of bytes `(H, W)` or `(H, W, C)`
+        image: a path, the bytes of a PNG or JPEG file, or a uint8 array `(H, W)` or `(H, W, C)`
             with 1, 3 or 4 channels, which becomes a PNG.
 
     Raises OSError for a file that cannot be read, ValueError for anything else.
@@ -53,7 +53,7 @@ def image_file(image: Any) -> bytes:
 
 
 def read_picture(file: bytes) -> Any:
-    """Return an image as an array `(H, W, 3)` of uint8, turned and on white as readers see it."""
+    """Return the pixels of an image file, uint8 `(H, W, 3)`: rotated by EXIF, on white."""
     import numpy as np
     from PIL import Image, ImageOps
 

@@ -1,4 +1,4 @@
-"""Texts of others on a terminal: escaped, so that they neither steer it nor break a line."""
+"""Prints untrusted texts: escapes control characters, so that they cannot control a terminal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import sys
 import unicodedata
 from typing import Any
 
-# Controls, line ends, halves of surrogate pairs, and what turns the order of the text around.
+# Controls, surrogates and line ends; below, characters that change the direction of text.
 _UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
-PACKAGES = {"google": "protobuf", "grpc": "grpcio", "PIL": "pillow"}  # of modules
+PACKAGES = {"google": "protobuf", "grpc": "grpcio", "PIL": "pillow"}  # names of packages by module
 _BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes in place of the characters that would steer a terminal."""
+    """Return a text with escapes for the characters that could control a terminal."""
     return "".join(
         character.encode("unicode_escape").decode()
         if unicodedata.category(character) in _UNPRINTABLE
@@ -28,26 +28,26 @@ def printable(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error, or its class where it has none, and a file last."""
+    """Return the first line of an error, or its class without a message; a file name comes last."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.strerror}: {error.filename}"
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def escape_missing() -> None:
-    """Have the standard output escape characters that its encoding lacks."""
+    """Make the standard output escape characters that its encoding lacks."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_json(**fields: Any) -> None:
-    """Print a JSON object in one line; what would steer a terminal is escaped as JSON does it."""
+    """Print a JSON object on one line; JSON escapes replace characters that control a terminal."""
     text = json.dumps(_finite(fields), ensure_ascii=False, allow_nan=False)
     print(re.sub(r"[^\x20-\x7e]", _escaped, text))
 
 
 def _finite(value: Any) -> Any:
-    """Return a value with None in place of numbers that JSON has no form of."""
+    """Return a value with None instead of numbers that JSON lacks: NaN and infinity."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -67,6 +67,6 @@ def print_error(error: object) -> None:
 
 
 def not_installed(module: str, extra: str) -> str:
-    """Return the line for a module that is missing: its package, and the extra that brings it."""
+    """Return the error for a missing module: its package, and the extra that installs it."""
     package = PACKAGES.get(module, module)
     return f"{package} is not installed: pip install -e '.[{extra}]' in the repository"

@@ -1,4 +1,4 @@
-"""Answers of models, the metadata of one, and texts of several sentences."""
+"""The results of models, their metadata, and the division of texts into sentences."""
 
 import re
 from collections.abc import Sequence
@@ -12,13 +12,17 @@ _SENTENCE_END, _FULL_WIDTH_END = re.compile(SENTENCE_END), re.compile(FULL_WIDTH
 
 @dataclass(frozen=True)
 class Translation:
-    """A text's best translation.
+    """The best translation of a text.
 
-    `score` is the model's: log-probability over the length penalty. `truncated` says that the text
-    was longer than the model reads, and that its end is not translated. `words` are those of the
-    translation, each with the space in front of it, and `word_probabilities` how sure the model is
-    of each: the probability of its least probable token. Models of others may have neither.
-    `unknown` has the letters of the text that training never saw: what is said of them is invented.
+    Attributes:
+        text: the translation.
+        score: log-probability of the translation, divided by the length penalty.
+        truncated: whether the text is longer than the model reads: its end is not translated.
+        words: the words of the translation, each with the space in front of it. Empty if the model
+            is from elsewhere.
+        word_probabilities: for each word, the probability of its least probable token.
+        unknown: the letters of the text that training never saw. The model invents their
+            translation.
     """
 
     text: str
@@ -31,9 +35,9 @@ class Translation:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One of a text's several translations, or of an image's several readings.
+    """One of the N best translations of a text, or of the N best readings of an image.
 
-    `truncated` and `unknown` are those of a `Translation` of the text.
+    `truncated` and `unknown` are as in `Translation`.
     """
 
     text: str
@@ -46,8 +50,8 @@ class Hypothesis:
 class Alignment:
     """A translation with its attention weights.
 
-    `attention_weights[t][s]` is the weight of `source_tokens[s]` as `target_tokens[t]` was written.
-    All other fields are those of a `Translation`.
+    `attention_weights[t][s]` is the weight of `source_tokens[s]` for `target_tokens[t]`. All other
+    fields are as in `Translation`.
     """
 
     translation: str
@@ -62,11 +66,14 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Score:
-    """How probable a model finds a given translation.
+    """The log-probability of a given translation.
 
-    `score` compares with a `Translation`'s. `log_probs` has one number for each of `tokens`, of
-    which the last is the end. `truncated` says that the text or the translation was longer than
-    the model reads; `unknown` is that of a `Translation`.
+    Attributes:
+        score: comparable with the `score` of a `Translation`.
+        tokens: the tokens of the translation; the last is the end token.
+        log_probs: the log-probability of each token, given the tokens before it.
+        truncated: whether the text or the translation is longer than the model reads.
+        unknown: as in `Translation`.
     """
 
     score: float
@@ -78,10 +85,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Reading:
-    """The text in an image; `score` is its log-probability over the length penalty.
+    """The text in an image; `score` is its log-probability, divided by the length penalty.
 
-    `token_probabilities` says how sure the model is of each of `tokens`; models that were exported
-    before have none.
+    `token_probabilities` has the probability of each of `tokens`. Older exports have neither.
     """
 
     text: str
@@ -92,10 +98,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Regions:
-    """The text in an image, and where the model looked.
+    """The text in an image with its attention weights.
 
-    `attention_weights[t][row][column]` is the weight of a region as `tokens[t]` was written; the
-    regions are a grid over the image. `token_probabilities` are those of a `Reading`.
+    `attention_weights[t][row][column]` is the weight of a region of the image for `tokens[t]`; the
+    regions form a grid over the image. `token_probabilities` is as in `Reading`.
     """
 
     text: str
@@ -107,10 +113,10 @@ class Regions:
 
 @dataclass(frozen=True)
 class Prediction:
-    """How probable the outcome is, and the weight of each event; none of a model without any.
+    """The probability of the outcome, and the attention weight of each event.
 
-    `truncated` says that the history has more events than the model reads, its last ones; of those
-    before it reads what was known.
+    `attention_weights` is empty for a model without attention. `truncated` says that the history
+    has more events than the model reads: it reads the last events, and the values known before.
     """
 
     probability: float
@@ -120,9 +126,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Metadata:
-    """A served model: its version, and the inputs and outputs of each signature.
+    """A served model: its name, its version, and the inputs and outputs of its signatures.
 
-    `signatures[name]["inputs" or "outputs"][alias]` reads like `string(?, ?)`.
+    `signatures[name]["inputs"][alias]` is dtype and shape, such as "string(?, ?)"; likewise
+    `["outputs"]`.
     """
 
     model: str
@@ -131,7 +138,7 @@ class Metadata:
 
 
 def unique_letters(text: str) -> str:
-    """Return the letters of a text, each once."""
+    """Return the distinct letters of a text, in order."""
     return "".join(dict.fromkeys(text))
 
 
@@ -141,16 +148,17 @@ def unseen(letters: str) -> str:
 
 
 def split_sentences(text: str) -> list[tuple[str, str]]:
-    """Return the sentences of a text in order, each with the white space after it."""
+    """Return pairs of a sentence and the white space after it, in the order of the text."""
     parts = _SENTENCE_END.split(text.strip())
     pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
     return [(sentence, gap) for sentence, gap in pairs if sentence]
 
 
 def join_sentences(pieces: Sequence[tuple[Translation, str]]) -> Translation:
-    """Join translations of sentences, each with the white space after it, to one.
+    """Return one translation from those of sentences, each with the white space after its source.
 
-    The score is the mean of the sentences'; the whole is truncated where a sentence is.
+    Line ends are kept; other white space becomes a space, or nothing after a full-width end. The
+    score is the mean over the sentences. The result is truncated if a sentence is.
     """
     if not pieces:
         return Translation("", 0.0)

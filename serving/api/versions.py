@@ -1,4 +1,4 @@
-"""The versions of a model on a disk: numbered directories."""
+"""Finds the versions of a model on disk, which are numbered directories."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def newest_version(path: Path, file: str) -> Path | None:
-    """Return the newest version of a model that has a file, None where no version has it.
+    """Return the newest version that has a file called `file`, None if no version has it.
 
-    `path` is that of the model, or of a version, which is returned if it has the file.
+    `path` is the folder of a model, or of a version; a version with the file is returned itself.
     """
     versions = [each for each in path.glob("*") if each.name.isdecimal()]
     versions.sort(key=lambda each: int(each.name), reverse=True)

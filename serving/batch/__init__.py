@@ -1,1 +1,1 @@
-"""Any amount of text: files in, files of the same names out, each whole or not at all."""
+"""Answers any amount of input: files in, files of the same names out, each complete or absent."""

@@ -18,7 +18,7 @@ from training.command.progress import progress
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
-    # NumPy and the like take a while to import.
+    # Imported late: NumPy and others are slow to import.
     from serving.batch import job as jobs
     from serving.batch.inputs import KINDS, find, kind_of
 

@@ -1,4 +1,4 @@
-"""The inputs of a job, and the places of their outputs: texts, tables of events, or images."""
+"""The inputs of a job (texts, tables of events or images), and the paths of their outputs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from serving.api.histories import TIME, Table, history_columns, padded_columns, 
 from serving.api.image_files import INPUT, is_image
 from training.command.errors import UserError
 
-_ENDINGS = (".jsonl", ".txt", ".csv")  # which names of outputs do without
+_ENDINGS = (".jsonl", ".txt", ".csv")  # endings of inputs that outputs drop
 
 
 def find(patterns: Sequence[str], output: Path) -> list[list[Path]]:
-    """Return the inputs that the patterns name: a file of lines or rows, or images of a folder.
+    """Return the inputs that the patterns match, in the order of their outputs.
 
-    Raises UserError if a pattern names nothing, two inputs would have one output, or they are of
-    several kinds.
+    An input is a list of files: one file of lines or rows, or the images of a folder.
+
+    Raises UserError if a pattern matches nothing, if two inputs would have the same output, or if
+    the inputs are of several kinds.
     """
     inputs: dict[Path, set[Path]] = {}  # by output
     kinds: dict[str, Path] = {}
@@ -53,13 +55,13 @@ def _images(folder: Path) -> list[Path]:
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of a file, a name of `KINDS`."""
+    """Return the kind of a file, a key of `KINDS`."""
     name = path.name.removesuffix(".gz")
     return "image" if is_image(name) else "events" if name.endswith(".csv") else "text"
 
 
 def target(path: Path, output: Path) -> Path:
-    """Return the output of an input: its file's name, or an image's folder's, as JSON lines."""
+    """Return the output of an input: JSON lines, named after the file or the images' folder."""
     if kind_of(path) == "image":
         return output / f"{path.parent.name}.jsonl"
     name = path.name.removesuffix(".gz")
@@ -68,7 +70,7 @@ def target(path: Path, output: Path) -> Path:
 
 
 def open_file(path: Path, mode: str, compressed: bool) -> IO[bytes]:
-    """Open a file of bytes."""
+    """Open a file of bytes, through gzip if `compressed`."""
     return gzip.open(path, mode, compresslevel=5) if compressed else path.open(mode)  # type: ignore
 
 
@@ -76,8 +78,11 @@ def open_file(path: Path, mode: str, compressed: bool) -> IO[bytes]:
 class Item:
     """A line, an image or a history.
 
-    The model is asked about `value`, None where there is an `error`; how long it takes depends on
-    the `size`. `record` has the output's fields.
+    Attributes:
+        value: what the model gets; None if there is an `error`.
+        size: decides which items share a batch; larger items take longer.
+        record: the fields of the item in the output.
+        error: why the item could not be read or answered, "" without an error.
     """
 
     value: Any = None
@@ -88,11 +93,15 @@ class Item:
 
 @dataclass(frozen=True)
 class InputKind:
-    """A kind of inputs, and the question to a model about their items.
+    """A kind of inputs, and how to send their items to a model.
 
-    `id` and `time` are a table's columns of ids and of times; `notes` has a line for each column of
-    a table that is read otherwise than written. `outputs` are those of the model's `signature` that
-    an answer has. `window` items are read at a time, and those of like size share a batch.
+    Attributes:
+        id, time: a table's columns of ids and of times.
+        notes: a note for each column of a table that the model reads differently than written.
+        signature: the signature that answers the items.
+        input: the signature's input, if it has one only.
+        outputs: the signature's outputs that an answer has.
+        window: how many items are read at a time; items of similar size share a batch.
     """
 
     id: str = "id"
@@ -105,22 +114,22 @@ class InputKind:
     window: ClassVar[int] = 4096
 
     def items(self, files: Sequence[Path]) -> Iterator[Item]:
-        """Yield the items of an input. Raises UserError where it cannot be read."""
+        """Yield the items of an input. Raises UserError if a file cannot be read."""
         raise NotImplementedError
 
     def inputs(self, values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-        """Return the inputs, of these names, that ask about values. Raises ValueError."""
+        """Return the signature's inputs, called `names`, for items' values. Raises ValueError."""
         return {self.input: values}
 
 
 class Texts(InputKind):
-    """Lines of a file, .gz or not, or texts of JSON lines, whose other fields are kept."""
+    """Lines of a file (.gz allowed), or texts of JSON lines, whose other fields are kept."""
 
     signature, input = "translate", "text"
     outputs = ("translation", "score", "truncated", "unknown")
 
     def items(self, files: Sequence[Path]) -> Iterator[Item]:
-        """Yield the lines of a file, without their ends and a byte-order mark."""
+        """Yield the lines of a file, without line ends and byte-order mark."""
         (path,), mark = files, codecs.BOM_UTF8
         is_json = path.name.removesuffix(".gz").endswith(".jsonl")
         with open_file(path, "rb", path.suffix == ".gz") as file:
@@ -137,6 +146,7 @@ class Texts(InputKind):
                 raise UserError(f"{path} cannot be read: {error}") from None
 
     def _object(self, line: str) -> Item:
+        """Return the item of a JSON line."""
         try:
             record = json.loads(line)
             text = record["text"]
@@ -152,9 +162,9 @@ class Texts(InputKind):
 
 @dataclass(frozen=True)
 class Events(InputKind):
-    """Histories of a table, a row for each visit, in the order in which their ids come.
+    """Histories of a table with a row for each visit, in the order of their ids' first rows.
 
-    `untold` are tables whose notes are to be made, once the model's columns are known.
+    `untold` has the tables whose notes are not made yet: notes depend on the model's columns.
     """
 
     untold: list[Table] = field(default_factory=list, compare=False)
@@ -174,14 +184,14 @@ class Events(InputKind):
             yield Item(history, len(history[TIME]), {self.id: person})
 
     def inputs(self, values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-        """Return the columns of the model, without those that are unknown to it."""
+        """Return the model's columns, each `(B, T)`; unknown columns of the table are skipped."""
         while self.untold:
             self.notes.extend(self.untold.pop().notes(names))
         return padded_columns([history_columns(each, names, ignore=True) for each in values])
 
 
 class Images(InputKind):
-    """Images of a folder, in the order of their names, each of which is read."""
+    """Images of a folder in the order of their names. The model reads the text in each."""
 
     signature, input = "read", INPUT
     outputs = ("text", "score")

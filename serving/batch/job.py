@@ -1,4 +1,4 @@
-"""A job: answers to inputs, in this process or by workers of Ray Data here or on a cluster."""
+"""Runs a job that answers inputs, in this process or in Ray Data workers, local or on a cluster."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from training.command.files import read_json, replacing
 from training.command.native import start_tensorflow
 
 Fields = dict[str, Any]  # of an answer
-# A model: from values to the fields of each answer, or a ValueError.
+# A model: takes values; returns for each the fields of its answer, or a ValueError.
 Answers = Callable[[Sequence[Any]], Sequence[Fields | ValueError]]
 MANIFEST = "job.json"
 ASIDE = ".writing"
 _MOST_SIZE = 2**26  # of the items in memory: characters, bytes or events
 _DECIMALS = {"score": 4, "probability": 6}
-_IF_SO = ("truncated", "unknown")  # fields that an answer has where they say something
-# Why a graph refuses an item that it is asked about alone.
+_IF_SO = ("truncated", "unknown")  # fields that are left out if false or empty
+# Finds the reason in the error of a graph that rejects a single item.
 _REFUSAL = re.compile(rf"(?:{INPUT}\[0\] |(?=expected ))([^\]\n']+)")
 
 
 @dataclass(frozen=True)
 class BatchJob:
-    """The settings of a job, the same in all workers; they decide the output."""
+    """The settings of a job, which determine its output. All workers have the same settings."""
 
     model: Path
     output: Path
@@ -44,9 +44,9 @@ class BatchJob:
 
 @dataclass
 class Done:
-    """A worker's report on an input; `were_there` is 1 where the output was there already.
+    """A worker's report on an input; `were_there` is 1 if the output existed already.
 
-    `notes` has a line for each column that is read otherwise than written.
+    `notes` has a line for each column that the model reads differently than written.
     """
 
     lines: int = 0
@@ -58,13 +58,13 @@ class Done:
 
 
 def start(job: BatchJob) -> None:
-    """Make the output folder, with a manifest of the model.
+    """Create the output folder and a manifest of the model in it.
 
-    Raises UserError if it holds the answers of another model.
+    Raises UserError if the folder has the answers of another model.
     """
     job.output.mkdir(parents=True, exist_ok=True)
     manifest = job.output / MANIFEST
-    # Its graph and its table of variables tell a model from another.
+    # The graph and the index of the variables identify a model.
     files_of_graph = [job.model / name for name in ("saved_model.pb", "variables/variables.index")]
     digest = hashlib.sha256(b"".join(x.read_bytes() for x in files_of_graph if x.is_file()))
     own = {"model": str(job.model), "graph": digest.hexdigest()}
@@ -77,12 +77,15 @@ def start(job: BatchJob) -> None:
 
 
 def answer_input(job: BatchJob, model: Answers, files: Sequence[Path]) -> Done:
-    """Answer all items of an input, unless its output is there.
+    """Answer all items of an input, unless its output exists; return the report.
 
-    The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
-    the text was longer than the model reads, `unknown` where it has letters that training never
-    saw, and `model_version`. An image has its file's name with `text` and `score`, a history its id
-    with `probability`. An item that cannot be read has `error` in their place.
+    The output has one JSON object for each item, in order, with these fields:
+
+    - a text: `translation` and `score`; `truncated` if the text is longer than the model reads;
+      `unknown` if it has letters that training never saw
+    - an image: `image` (the file's name), `text` and `score`
+    - a history: its id, `probability`, and `truncated` if it has more events than the model reads
+    - each of them: `model_version`; an item that cannot be read has `error` instead of an answer
     """
     final = target(files[0], job.output)
     done = Done(were_there=int(final.exists()))
@@ -106,12 +109,12 @@ def answer_input(job: BatchJob, model: Answers, files: Sequence[Path]) -> Done:
 
 
 def _aside_of(final: Path) -> Path:
-    """Return where a worker writes a file before it takes its name: each has places of its own."""
+    """Return a unique temporary path next to a file, which a worker writes and then renames."""
     return final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
 
 
 def sweep(job: BatchJob) -> None:
-    """Remove leftovers of dead workers beside whole files."""
+    """Remove the temporary files of dead workers whose output is complete by now."""
     for aside in job.output.glob(f".*{ASIDE}"):
         name = aside.name.removesuffix(ASIDE).rpartition(".")[0].removeprefix(".")
         if (job.output / name).exists():
@@ -128,7 +131,7 @@ def summary(job: BatchJob, reports: Sequence[Done], seconds: float) -> dict[str,
 
 
 def _answered(job: BatchJob, model: Answers, files: Sequence[Path]) -> Iterator[Item]:
-    """Yield the items of an input, with their answers."""
+    """Yield the items of an input in order, with their answers."""
     for window in _windows(job, files):
         good = sorted((item for item in window if not item.error), key=attrgetter("size"))
         for first in range(0, len(good), job.batch_size):
@@ -143,7 +146,7 @@ def _answered(job: BatchJob, model: Answers, files: Sequence[Path]) -> Iterator[
 
 
 def _windows(job: BatchJob, files: Sequence[Path]) -> Iterator[list[Item]]:
-    """Yield the items of an input, as many together as the kind says, or less of large ones."""
+    """Yield the items of an input in windows: a number that the kind sets, or fewer large items."""
     window: list[Item] = []
     size = 0
     for item in job.kind.items(files):
@@ -156,9 +159,9 @@ def _windows(job: BatchJob, files: Sequence[Path]) -> Iterator[list[Item]]:
 
 
 def latest_version(path: Path) -> Path:
-    """Return a model's newest SavedModel, or the path itself if it is one.
+    """Return the newest version of a model that is a SavedModel, or the path if it is one itself.
 
-    Raises UserError if there is none.
+    Raises UserError if there is no SavedModel.
     """
     if version := newest_version(path, "saved_model.pb"):
         return version.resolve()
@@ -168,9 +171,9 @@ def latest_version(path: Path) -> Path:
 
 
 def load_model(job: BatchJob, threads: int) -> Answers:
-    """Return the signature of an export that answers items of the job's kind.
+    """Load an export; return the function that answers items of the job's kind.
 
-    Raises UserError if it cannot be loaded, or has no such signature.
+    Raises UserError if the export cannot be loaded, or lacks the signature.
     """
     start_tensorflow()
     import tensorflow as tf
@@ -179,7 +182,7 @@ def load_model(job: BatchJob, threads: int) -> Answers:
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
-    except RuntimeError:  # TensorFlow runs already, with threads of its own
+    except RuntimeError:  # TensorFlow has started its threads already
         pass
     try:
         loaded = tf.saved_model.load(str(job.model))
@@ -187,12 +190,15 @@ def load_model(job: BatchJob, threads: int) -> Answers:
         raise UserError(f"cannot load {job.model}: {str(error).splitlines()[0]}") from error
     if job.kind.signature not in loaded.signatures:
         raise UserError(f"{job.model} has no signature `{job.kind.signature}`")
-    # Its variables are there as long as it is.
+    # The variables live only as long as `loaded`.
     return lambda values: _ask(job.kind, loaded.signatures[job.kind.signature], values)
 
 
 def _ask(kind: InputKind, signature: Any, values: Sequence[Any]) -> list[Fields | ValueError]:
-    """Return the answer to each value; a value that is refused becomes its own error."""
+    """Return the answer to each value, or the error of a value that the signature rejects.
+
+    A rejected batch is halved and run again until each bad value is alone.
+    """
     import tensorflow as tf
 
     specs = signature.structured_input_signature[1]
@@ -215,7 +221,7 @@ def _ask(kind: InputKind, signature: Any, values: Sequence[Any]) -> list[Fields 
 
 
 def _fields(outputs: Iterable[tuple[str, Any]]) -> Fields:
-    """Return the outputs of a row as the fields of its answer."""
+    """Return the outputs of a row as fields of its answer, rounded and decoded."""
     fields: Fields = {}
     for name, value in outputs:
         if name in _DECIMALS:
@@ -228,11 +234,11 @@ def _fields(outputs: Iterable[tuple[str, Any]]) -> Fields:
 def on_ray(
     job: BatchJob, inputs: Sequence[Sequence[Path]], threads: int, workers: int, address: str | None
 ) -> Iterator[Done]:
-    """Answer with workers that have a model each; a worker that dies is started again.
+    """Yield the report on each input, answered by Ray workers that have a model each.
 
-    The inputs, one a task, the model and the output are on a file system that all workers share.
-    Without the address of a cluster Ray starts on this machine, and stops in the end. Raises
-    UserError if Ray is not installed, or cannot be reached.
+    Ray restarts a worker that dies. Each input is a task. Inputs, model and output must be on a
+    file system that all workers share. Without an `address`, Ray starts on this machine and stops
+    at the end. Raises UserError if Ray is not installed or cannot be reached.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -247,14 +253,14 @@ def on_ray(
         options["include_dashboard"] = False
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error", **options)
-    except Exception as error:  # Ray raises it bare where it cannot start
+    except Exception as error:  # Ray has no common class for its failures to start
         where = f"cannot reach Ray at {address}" if address else "cannot start Ray here"
         raise UserError(f"{where}: {str(error).splitlines()[0]}") from error
     try:
         DataContext.get_current().enable_progress_bars = False
         rows = [{"files": list(map(str, files))} for files in inputs]
         tasks = ray.data.from_items(rows, override_num_blocks=len(rows))
-        # A pool that may grow stays at one worker: a task of minutes is no reason to grow it.
+        # Of fixed size: Ray does not grow a pool for a few tasks, even if each takes minutes.
         size = min(workers, len(rows))
         pool = ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1)
         reports = tasks.map(
@@ -267,7 +273,7 @@ def on_ray(
 
 
 class _Worker:
-    """A process that has loaded the model."""
+    """A worker process: loads the model once, then answers inputs."""
 
     def __init__(self, job: BatchJob, threads: int) -> None:
         self._job, self._model = job, load_model(job, threads)

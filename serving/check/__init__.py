@@ -1,1 +1,1 @@
-"""The checks of the export gate; each returns its findings as lines, none where all is well."""
+"""The checks of exports. Each check returns its findings as lines, and no line if all is well."""

@@ -1,9 +1,9 @@
 """The export gate: would TensorFlow Serving serve this SavedModel, and answer as Python does?
 
 `python -m serving.check models/NAME/1` loads the version through the C++ loader that TensorFlow
-Serving uses, or as ONNX graphs, and runs every signature; with `--against` and `--rest` it holds
-the answers of a server to those. It prints a line for each finding; the exit status is 0 only
-where there is none.
+Serving uses, or as ONNX graphs, and runs every signature. With `--against` and `--rest`, it
+compares the answers of a server with the answers of the C++ session. It prints a line for each
+finding. The exit status is 0 only without findings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from training.runs.files import RunFiles
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Check; returns the exit status."""
+    """Run the command; return the exit status."""
     parser = _parser()
     options = parser.parse_args(argv)
     version_dir = options.version_dir.absolute()

@@ -1,4 +1,4 @@
-"""Compares a running server, such as stock TensorFlow Serving, with the C++ session here."""
+"""Compares a running server, such as stock TensorFlow Serving, with the C++ session."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from serving.savedmodel.status import StatusError
 from training.command.progress import ReportStage
 
 _SECONDS = 60.0  # of a request
-_NOT_THERE = 999_983  # a version that nobody serves
+_NOT_THERE = 999_983  # a version that no server has
 _MOST_BYTES = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -46,9 +46,15 @@ def compare(
     rest: str = "",
     tell: ReportStage = lambda stage, share=None: None,
 ) -> tuple[int, list[str]]:
-    """Ask a server all questions of the check, and compare its answers with the C++ session's.
+    """Send all requests of the check to a server; compare its answers with the C++ session's.
 
-    `target` is HOST:PORT of its gRPC, `model` the name there, `rest` HOST:PORT of its REST or "".
+    Args:
+        version_dir: the version of the C++ session.
+        target: HOST:PORT of the server's gRPC.
+        model: the model's name on the server.
+        rest: HOST:PORT of the server's REST, or "".
+        tell: reports the progress.
+
     Returns the number of requests, and a line for each difference.
     """
     with (
@@ -64,17 +70,17 @@ def compare(
                 difference = ask()
             except grpc.RpcError as error:
                 difference = f"{error.code().name}: {error.details()}"
-            except Exception as error:  # of an answer that is none
+            except Exception as error:  # the response is malformed
                 difference = f"{type(error).__name__}: {first_line(error)}"
             if difference:
                 differences.append(f"{question}: {difference}")
             if count == 1 and difference.startswith("UNAVAILABLE"):
-                break  # nobody is there
+                break  # no server is running
         return count, differences
 
 
 class _Asking:
-    """All questions to a server."""
+    """All requests to a server, each with the comparison of its answer."""
 
     def __init__(
         self, session: ModelSession, channel: grpc.Channel, model: str, version: int, rest: str
@@ -84,7 +90,7 @@ class _Asking:
         self._models = model_service_pb2_grpc.ModelServiceStub(channel)
 
     def questions(self) -> Iterator[tuple[str, Ask]]:
-        """Yield each question in words, and the function that asks it."""
+        """Yield the description of each request, and the function that sends and compares it."""
         signatures = predicting(self._session.signatures).items()
         inputs: Mapping[str, np.ndarray] = {}
         yield "status", self._status
@@ -126,9 +132,9 @@ class _Asking:
     def _answer(
         self, name: str, inputs: Mapping[str, np.ndarray], expected: Answer = "", **spec: Any
     ) -> str:
-        """Return the difference between the server's answer and an expected one, or the session's.
+        """Return the difference between the server's answer and the expected answer, or "".
 
-        `spec` is of the model that is asked.
+        `expected` defaults to the session's answer. `spec` has further fields of the ModelSpec.
         """
         if not expected:
             try:
@@ -153,7 +159,7 @@ class _Asking:
     def _bad_requests(
         self, name: str, inputs: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[str, Ask]]:
-        """Yield requests that a server refuses, each with a status of its own."""
+        """Yield requests that a server must reject, each with a certain status."""
         more = {**inputs, "not_there": np.zeros(1)}
         fewer = dict(list(inputs.items())[1:])
         version: dict[str, Any] = {"version": {"value": _NOT_THERE}}
@@ -182,7 +188,7 @@ class _Asking:
         return "" if states == ["AVAILABLE"] else f"{states}; expected AVAILABLE"
 
     def _rest_answer(self, name: str) -> str:
-        """Ask with texts as JSON, for outputs as JSON; the only one stands for itself."""
+        """Compare the JSON outputs of a signature; a single output comes without its name."""
         (alias,) = self._session.signatures[name].inputs
         texts = [text.decode() for text in TEXTS[:3]]
         body = json.dumps({"signature_name": name, "inputs": texts}).encode()
@@ -197,7 +203,7 @@ class _Asking:
 
 
 def _difference(answer: Answer, expected: Answer) -> str:
-    """Return how an answer differs from the expected one; "" where it does not."""
+    """Return how an answer differs from the expected answer, "" if it does not."""
     if isinstance(answer, str) or isinstance(expected, str):
         names = [x if isinstance(x, str) else "an answer" for x in (answer, expected)]
         return "" if names[0] == names[1] else f"{names[0]}; expected {names[1]}"
@@ -208,7 +214,7 @@ def _difference(answer: Answer, expected: Answer) -> str:
 
 
 def _decoded(array: np.ndarray) -> np.ndarray:
-    """Return an array of texts in place of bytes."""
+    """Return an array of bytes as texts, any other array as it is."""
     if array.dtype != object:
         return array
     return np.vectorize(lambda text: text.decode("utf-8", "replace"), otypes=[object])(array)

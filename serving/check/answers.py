@@ -1,4 +1,4 @@
-"""Checks of answers: a row has the same alone as in any batch, and by another execution."""
+"""Checks that a row has the same answer alone, in any batch, and in another runtime."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from serving.check.questions import Question, is_batched, make_inputs, questions
 from serving.savedmodel.status import Code, StatusError
 
 TOLERANCE = 1e-4
-ROW_TOLERANCE = 1e-3  # of a row alone and in a batch, whose products are summed in another order
+ROW_TOLERANCE = 1e-3  # between a row alone and in a batch, where sums have another order
 
 Arrays = Mapping[str, np.ndarray]
-Run = Callable[[str, Arrays], Arrays]  # of a signature, by name, on inputs
+Run = Callable[[str, Arrays], Arrays]  # runs the signature of a name on inputs
 
 
 class Model(Protocol):
@@ -31,11 +31,11 @@ class Model(Protocol):
 
 
 class _FindingError(Exception):
-    """A finding; nothing else of the signature is looked at."""
+    """A finding, which ends the check of its signature."""
 
 
 def _failure(what: str, error: Exception) -> _FindingError:
-    """Return the finding that a run failed, in whatever way a runtime does."""
+    """Return the finding that a run failed, whatever class of error the runtime raised."""
     code = f"{error.code.name}: " if isinstance(error, StatusError) else ""
     return _FindingError(f" {what}: {code}{first_line(error)}")
 
@@ -47,7 +47,7 @@ def check_answers(
     python: Run | None = None,
     tolerance: float = ROW_TOLERANCE,
 ) -> list[str]:
-    """Find signatures that fail, lose the batch, mix rows or differ from Python: a line each."""
+    """Find signatures that fail, mix rows, lose the batch axis or differ in Python: a line each."""
 
     def check(number: int) -> str | None:
         name = names[number]
@@ -64,7 +64,7 @@ def check_answers(
 
 @dataclass(frozen=True)
 class _Signature:
-    """A signature of a model, and the tolerance of a row in a batch."""
+    """The check of one signature; `tolerance` is between a row alone and in a batch."""
 
     model: Model
     name: str
@@ -72,11 +72,11 @@ class _Signature:
     tolerance: float
 
     def check(self) -> None:
-        """Raise a _FindingError where something is wrong."""
+        """Run all questions. Raises _FindingError for the first fault."""
         for group in questions(self.model.signatures[self.name]):
             alone: list[Arrays] = []
             for question in group:
-                # Python is slow to start; one row is compared with it, and all batches.
+                # Python is slow to start: compare one row of a group with it, and all batches.
                 is_one = len(question.rows) == 1
                 outputs = self._run(question, compares=not (is_one and alone))
                 if outputs is not None and is_one:
@@ -85,7 +85,7 @@ class _Signature:
                     self._check_batch(question.what, alone, outputs)
 
     def _run(self, question: Question, compares: bool) -> Arrays | None:
-        """Ask; return the outputs, with the batch in front and without NaN, None for a refusal."""
+        """Return the outputs for a question, checked for batch axis and NaN; None if rejected."""
         what, signature = question.what, self.model.signatures[self.name]
         inputs = make_inputs(signature, question.rows)
         try:
@@ -102,7 +102,7 @@ class _Signature:
                     f", output {alias}: shape {array.shape} on {what}; the first dimension must be "
                     "the batch"
                 )
-            if np.any(array != array):  # nothing else is not itself
+            if np.any(array != array):  # only NaN differs from itself
                 raise _FindingError(f", output {alias}: NaN on {what}")
         if self.python and compares:
             try:
@@ -114,7 +114,7 @@ class _Signature:
         return outputs
 
     def _check_batch(self, what: str, alone: Sequence[Arrays], batch: Arrays) -> None:
-        """Compare each row of a batch with what it answers alone."""
+        """Compare the answer of each row in a batch with its answer alone."""
         wrong: dict[int, str] = {}
         for alias, array in sorted(batch.items()):
             rows = [outputs[alias][0, ...] for outputs in alone[: len(array)]]
@@ -126,7 +126,7 @@ class _Signature:
                     f", output {alias}: rows are in another order on {what}: row {moved[0]} is not "
                     "the answer to its input"
                 )
-        # Rounding may reorder two hypotheses whose scores are nearly the same.
+        # Rounding may swap two hypotheses of nearly equal scores: a sixth of the rows may differ.
         dtypes = {array.dtype == object for array in batch.values()}
         if len(wrong) > (max(1, len(alone) // 6) if len(dtypes) == 2 else 0):
             number, alias = min(wrong.items())
@@ -136,7 +136,7 @@ class _Signature:
             )
 
     def _same(self, row: np.ndarray, other: np.ndarray) -> bool:
-        """Whether two rows are the same but for padding, which is as long as a batch needs."""
+        """Return whether two rows are equal apart from padding, which depends on the batch."""
         if row.ndim != other.ndim:
             return False
         sizes = zip(row.shape, other.shape, strict=True)
@@ -151,7 +151,7 @@ class _Signature:
 
 
 def _refuses(error: Exception, question: Question) -> bool:
-    """Whether an error is the refusal that answers a question."""
+    """Return whether an error is the rejection that the question allows or expects."""
     invalid = isinstance(error, StatusError) and error.code is Code.INVALID_ARGUMENT
     return invalid and question.refusal is not None and question.refusal in str(error)
 
@@ -162,10 +162,10 @@ def _count_filled(array: np.ndarray) -> int:
 
 
 def different(outputs: Arrays, expected: Arrays, ties: bool = True) -> str | None:
-    """Return the first output that differs, or None.
+    """Return the name of the first output that differs, or None.
 
-    With `ties`, texts may differ where the numbers agree: two hypotheses whose scores differ in the
-    last bit only may be found in either order.
+    With `ties`, texts may differ if all numbers agree: two hypotheses whose scores differ only in
+    the last bit may come in either order.
     """
     aliases = sorted(outputs)
     if shapes := [x for x in aliases if outputs[x].shape != expected[x].shape]:

@@ -1,4 +1,4 @@
-"""Checks of what a SavedModel stores: ops that stock Serving lacks, XLA, and weights."""
+"""Checks what a SavedModel stores: ops that stock TensorFlow Serving lacks, XLA, and weights."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SERVER = "TensorFlow Serving 2.20"
 _LISTS = Path(__file__).parent
 _TEXT_LIST = "serving>=2.20.0 (ops_lib of text 2.20.0)"
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_KERNEL_BYTES = 4096  # of a constant that is a weight; a smaller one may mask by -inf
+_KERNEL_BYTES = 4096  # smaller constants are not weights: they may be masks with -inf
 _XLA_ATTRIBUTES = ("_XlaMustCompile", "_XlaCompile")
 _XLA_OPS = {"XlaLaunch", "XlaLaunchV2", "XlaCallModule"}
 
 
 def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
-    """Return the meta graph that is served, or why there is none."""
+    """Return the meta graph with the tag `serve`, or the finding that there is none."""
     try:
         data = (version_dir / "saved_model.pb").read_bytes()
     except OSError:
@@ -49,7 +49,7 @@ def nodes_of(graph: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef]:
 
 
 def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """Return findings about the graph alone; nothing of it is run."""
+    """Return the findings about the graph, which is not run."""
     sparse = [
         f"signature {name}, output {alias}: not a dense tensor; it cannot be fetched over Predict"
         for name, signature in sorted(meta_graph.signature_def.items())
@@ -62,8 +62,8 @@ def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
 def _check_ops(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     """Find ops, and attributes of ops, that TensorFlow Serving 2.20 does not have.
 
-    The lists are the op registry of the TensorFlow release that it is built from, and the
-    tensorflow_text ops that it links.
+    The lists are the op registry of the TensorFlow release that TensorFlow Serving is built from,
+    and the tensorflow_text ops that it links.
     """
     core = json.loads((_LISTS / "stock_ops_core.json").read_text())
     text = json.loads((_LISTS / "stock_ops_text.json").read_text())
@@ -80,7 +80,7 @@ def _check_ops(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
 
 
 def _check_xla(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """Find functions that ask for XLA, which TensorFlow Serving leaves off."""
+    """Find functions that require XLA, which TensorFlow Serving does not enable."""
     holders = [(f"function {f.signature.name}", f) for f in meta_graph.graph_def.library.function]
     holders += [(f"node {node.name}", node) for node in nodes_of(meta_graph.graph_def)]
     for name, holder in holders:
@@ -102,9 +102,9 @@ def _count_not_finite(array: np.ndarray) -> int:
 
 
 def check_weights(version_dir: Path, meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """Find weights, variables and constants of the graph, that are missing or not finite.
+    """Find weights (variables, and constants of the graph) that are missing or not finite.
 
-    The loader accepts a SavedModel without its variables, which fails on every request.
+    The loader accepts a SavedModel without its variables, although every request then fails.
     """
     graph, variables = meta_graph.graph_def, version_dir / "variables" / "variables"
     arrays: dict[str, np.ndarray] = {}

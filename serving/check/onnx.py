@@ -1,4 +1,4 @@
-"""All checks of an ONNX export, without TensorFlow."""
+"""All checks of an ONNX export; TensorFlow is needed only to compare with a run."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from serving.savedmodel.status import StatusError
 from serving.server.onnx_model import OnnxModel
 from training.command.progress import ReportStage
 
-_OTHERWISE = 1 / 6  # of the rows: of two hypotheses of about the same score either may be better
-_ROUNDED = 1 / 2  # of the rows, in eight bits, to which the run may answer otherwise
+_OTHERWISE = 1 / 6  # of the rows may differ: two hypotheses may have nearly equal scores
+_ROUNDED = 1 / 2  # of the rows may differ from the run with int8 weights
 _TOLERANCE, _ROUNDED_TOLERANCE = 1e-3, 0.05  # of a probability
 
 
 def check_folder(
     version_dir: Path, run: Path | None = None, tell: ReportStage = lambda stage, share=None: None
 ) -> list[str]:
-    """Return all findings about an ONNX export; an empty list where it can be used.
+    """Return all findings about an ONNX export, none if it can be used.
 
-    Its answers are compared with those of a `run`, if one is given.
+    With a `run`, compares the export's answers with the answers of the run.
     """
     tell("reading the graphs", 0.05)
     try:
@@ -69,17 +69,17 @@ def _check_graph(version_dir: Path, name: str) -> list[str]:
     if strange := {node.domain for node in nodes_of(graph)} - {"", "ai.onnx"}:
         findings.append(f"{path.name} has operators of {', '.join(sorted(strange))}")
     for tensor, array in arrays.items():
-        # Tokens that are never said have a bias of -inf.
+        # Tokens that are never output have a bias of -inf.
         if array.dtype.kind == "f" and not (np.isfinite(array) | np.isneginf(array)).all():
             findings.append(f"weights not finite: {tensor} of {path.name}")
     return findings
 
 
 def _compare(model: OnnxModel, manifest: dict[str, Any], run: Path) -> list[str]:
-    """Find answers that are not those of the run.
+    """Find answers that differ from the run's.
 
-    In eight bits examples of the data are asked alone, where there are any: unlike texts may be
-    answered otherwise.
+    With int8 weights, only the examples of the data are compared if there are any: answers to texts
+    unlike the data differ more often.
     """
     from training.runs.run import load_run  # TensorFlow takes seconds
 

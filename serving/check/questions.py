@@ -1,4 +1,4 @@
-"""The inputs that exports are checked with, and the kinds of signatures that take them."""
+"""The inputs with which exports are checked, by kind of signature."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ _OTHER_DIMENSION = 3
 
 
 class Question(NamedTuple):
-    """Rows that a signature is asked together, and what findings call them.
+    """The rows of one request, and their description for findings.
 
-    The model must answer where `refusal` is None; where it is "" it may refuse by INVALID_ARGUMENT,
-    else it must refuse so, with this text in the message.
+    `refusal` says whether the model may reject the rows with INVALID_ARGUMENT: None means that it
+    must answer, "" that it may reject; with any other text, it must reject with this text in the
+    message.
     """
 
     what: str
@@ -52,7 +53,7 @@ class Question(NamedTuple):
 
 
 def predicting(signatures: dict[str, Any]) -> dict[str, Any]:
-    """Return the signatures, each a `SignatureDef`, that Predict can ask, by name."""
+    """Return the signatures (`SignatureDef`) that Predict can run, by name."""
     return {
         name: signature
         for name, signature in sorted(signatures.items())
@@ -64,25 +65,25 @@ def _dtype(info: Any) -> np.dtype:
     """Return the NumPy dtype of a `TensorInfo`; strings are objects of bytes."""
     if info.dtype in DTYPES:
         return np.dtype(DTYPES[info.dtype][2])
-    import tensorflow as tf  # a SavedModel's alone, such as bfloat16
+    import tensorflow as tf  # only SavedModels have such dtypes, as bfloat16
 
     return np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype)
 
 
 def _reads_images(signature: Any) -> bool:
-    """Whether a signature takes files of images alone."""
+    """Return whether the only input of a signature is image files."""
     return set(signature.inputs) == {IMAGES}
 
 
 def takes_texts(signature: Any) -> bool:
-    """Whether a signature takes texts alone, one or several a row."""
+    """Return whether all inputs of a signature are texts, one or several a row."""
     return not _reads_images(signature) and all(
         _dtype(info).kind == "O" for info in signature.inputs.values()
     )
 
 
 def _takes_histories(signature: Any) -> bool:
-    """Whether a signature takes times and other numbers `(B, T)`."""
+    """Return whether a signature takes times and other numbers, each `(B, T)`."""
     infos = signature.inputs.values()
     return TIME in signature.inputs and all(
         _dtype(info).kind == "f" and len(info.tensor_shape.dim) == 2 for info in infos
@@ -90,13 +91,13 @@ def _takes_histories(signature: Any) -> bool:
 
 
 def is_batched(signature: Any) -> bool:
-    """Whether an input has an axis for the batch."""
+    """Return whether an input of a signature has a batch axis."""
     shapes = [info.tensor_shape for info in signature.inputs.values()]
     return any(shape.unknown_rank or shape.dim for shape in shapes)
 
 
 def usual_rows(signature: Any) -> Sequence[Any]:
-    """Return rows as a signature is asked usually."""
+    """Return typical rows for a signature: images, histories or texts."""
     if _reads_images(signature):
         return _images()
     if _takes_histories(signature):
@@ -105,9 +106,9 @@ def usual_rows(signature: Any) -> Sequence[Any]:
 
 
 def questions(signature: Any) -> list[list[Question]]:
-    """Return what a signature is asked, in groups: rows one by one, then batches of the same rows.
+    """Return the requests to a signature in groups: single rows, then batches of the same rows.
 
-    A model must answer odd rows as well. A batch of 0, which no client sends, it may refuse.
+    A model must answer odd rows, too. It may reject a batch of 0, which no client sends.
     """
     usual = usual_rows(signature)
     if not is_batched(signature):
@@ -127,7 +128,7 @@ def questions(signature: Any) -> list[list[Question]]:
 
 
 def _group(rows: dict[str, Any], *sizes: int, kind: str = "") -> list[Question]:
-    """Return questions of rows, by their names, and of batches of these sizes."""
+    """Return a question for each row, and one for a batch of the first rows of each size."""
     batches = [Question(f"{kind}a batch of {size}", [*rows.values()][:size]) for size in sizes]
     return [*(Question(name, [row]) for name, row in rows.items()), *batches]
 
@@ -139,16 +140,16 @@ def _images() -> list[bytes]:
 
 
 def _history(columns: Sequence[str], count: int, scale: float) -> dict[str, list[float]]:
-    """Return a history of `count` events; a third of the numbers is missing."""
+    """Return a history of `count` events, in which a third of the numbers is missing."""
     rng = np.random.default_rng(count)
-    numbers = scale * rng.gamma(1.0, size=(len(columns), count))  # some columns are logarithms
+    numbers = scale * rng.gamma(1.0, size=(len(columns), count))  # some are logarithms
     numbers[rng.random(numbers.shape) < 1 / 3] = np.nan
     made = {name: row.tolist() for name, row in zip(columns, numbers, strict=True)}
     return {**made, TIME: np.sort(scale * rng.normal(size=count)).tolist()}
 
 
 def make_inputs(signature: Any, rows: Sequence[Any]) -> dict[str, np.ndarray]:
-    """Return inputs of a `SignatureDef`: one row a text; numbers differ in every row."""
+    """Return the inputs `(B, …)` of a signature for B rows: the texts, or numbers drawn by text."""
     if rows and _takes_histories(signature):
         return {name: np.array(x, "float32") for name, x in padded_columns(rows).items()}
     return {alias: _values(alias, info, rows) for alias, info in signature.inputs.items()}
@@ -164,6 +165,6 @@ def _values(alias: str, info: Any, rows: Sequence[bytes]) -> np.ndarray:
             array[number, ...] = row
             continue
         numbers = np.random.default_rng([*alias.encode(), zlib.crc32(row)]).random(shape)
-        # As integers, ids that any vocabulary has.
+        # Integers are 0 or 1, ids that every vocabulary has.
         array[number] = numbers if dtype.kind in "fV" else numbers < 0.5
     return array[0, ...] if not dims and not info.tensor_shape.unknown_rank else array

@@ -1,4 +1,4 @@
-"""All checks of a SavedModel version: it loads and answers in C++ as in Python."""
+"""All checks of a SavedModel version: that it loads, and answers in C++ as in Python."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from serving.savedmodel.status import StatusError
 from training.command.progress import ReportStage
 
 _HALVES = {types_pb2.DT_BFLOAT16, types_pb2.DT_HALF}
-_HALF_TOLERANCE = 5e-2  # of a row alone and in a batch
+_HALF_TOLERANCE = 5e-2  # between a row alone and in a batch
 
 
 def check_version(
     version_dir: Path, tell: ReportStage = lambda stage, share=None: None
 ) -> list[str]:
-    """Return all findings about the directory of a version, none where it can be served."""
+    """Return all findings about the directory of a version, none if it can be served."""
     tell("reading the graph", 0.04)  # of the time, with 7 million weights on two cores
     version_dir = Path(os.path.abspath(version_dir))
     meta_graph = read_meta_graph(version_dir)
@@ -36,7 +36,7 @@ def check_version(
     if not version_dir.name.isdecimal():
         findings.append(f"a server would not find it: {version_dir.name} is not a number")
     if findings:
-        # Running it would only repeat these in TensorFlow's words.
+        # A run would only report the same faults again.
         return findings
     tell("loading it as TensorFlow Serving does", 0.05)
     try:
@@ -51,13 +51,13 @@ def check_version(
 
 
 def _check_session(version_dir: Path, session: ModelSession, tell: ReportStage) -> list[str]:
-    """Return findings about answers, which Python must give as well."""
+    """Return the findings about the session's answers, which Python must give, too."""
     try:
         loaded = tf.saved_model.load(str(version_dir))
     except Exception as error:  # of many classes
         return [f"Python cannot load it: {first_line(error)}"]
     graph = session.meta_graph.graph_def
-    # Two names of one function are checked once.
+    # A function with two names is checked once.
     names = {computation(graph, x): name for name, x in predicting(session.signatures).items()}
     half = any(x.type in _HALVES for node in nodes_of(graph) for x in node.attr.values())
 
@@ -78,10 +78,10 @@ def _check_session(version_dir: Path, session: ModelSession, tell: ReportStage) 
 
 @contextlib.contextmanager
 def _as_written() -> Iterator[None]:
-    """Within this, Python runs graphs as they were written.
+    """Within this, Python runs graphs as they were written, without TensorFlow's optimizer.
 
-    The C++ session rewrites them for speed, which must not change an answer. To rewrite them for
-    Python, too, would take seconds for each signature.
+    The C++ session optimizes graphs, which must not change an answer. In Python, optimizing would
+    take seconds for each signature.
     """
     optimizer, name = tf.config.optimizer, "disable_meta_optimizer"
     before = optimizer.get_experimental_options().get(name, False)

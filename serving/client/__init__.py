@@ -1,15 +1,16 @@
-"""A client of served models on grpcio and protobuf alone: no TensorFlow, no NumPy.
+"""Clients of served models. They need only grpcio and protobuf, not TensorFlow or NumPy.
 
     from serving.client import Translator
 
     with Translator("localhost:8500", "en-fr", timeout=10) as translator:
         print(translator.translate(["She is eating a green apple."])[0].text)
 
-As a command, with the texts as arguments or as lines of the standard input:
+As a command, which reads the texts from its arguments or from lines of the standard input:
 
     python -m serving.client --target localhost:8500 --model en-fr [TEXT ...]
 
-With `serving/api` and `serving/portable/read` it is the distribution `keras-attention-client`.
+The distribution `keras-attention-client` has this package, `serving/api` and
+`serving/portable/read`.
 """
 
 from importlib import import_module
@@ -59,7 +60,7 @@ _OTHERS = {"draw_alignment": "serving.client.drawing"} | dict.fromkeys(
 
 
 def __getattr__(name: str) -> Any:
-    """Import the file of a name when the name is asked for: a command's --help needs no gRPC."""
+    """Return a public name, imported on first use, so that a command's --help needs no gRPC."""
     files = (_OTHERS[name],) if name in _OTHERS else _FILES if name[0].isupper() else ()
     for file in files:
         if hasattr(module := import_module(file), name):

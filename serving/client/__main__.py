@@ -16,14 +16,14 @@ from serving.client.options import Parser, ended, file_to_write, numbered, opene
 
 FORMATS = ("sherpa", "kaldi", "mfa", "json", "tsv")
 VOICES = ("vits", "kokoro", "melo", "matcha")
-Row = tuple[Any, dict[str, Any], str]  # an answer, its fields as JSON, and its lines
+Row = tuple[Any, dict[str, Any], str]  # an answer, its JSON fields, its printed lines
 
 if TYPE_CHECKING:
     from serving.client.clients import Translator
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Translate; returns the exit status."""
+    """Run the command; return the exit status."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     if mistake := _lexicon_mistake(arguments):
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _lexicon_mistake(arguments: argparse.Namespace) -> str:
-    """Return the reason why options do not go together, "" where they do."""
+    """Return the reason why options contradict one another, "" if they do not."""
     if not arguments.format:
         names = ("text", "lexicon", "map", "phones", "voice", "missing", "strict")
         wrong = next((name for name in names if getattr(arguments, name)), None)
@@ -90,6 +90,7 @@ def _lexicon_mistake(arguments: argparse.Namespace) -> str:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
+    """Translate the texts and print the answers; return the exit status."""
     if arguments.format:
         from serving.portable.read.lexicon import write_lexicon
 
@@ -100,7 +101,7 @@ def _ask(arguments: argparse.Namespace) -> int:
     first = next(several, None)
     if first is None:
         raise ValueError("no text: give it as arguments or on standard input")
-    if arguments.png:  # the names of pictures say how many there are
+    if arguments.png:  # the number of texts decides the names of the pictures
         first += itertools.chain.from_iterable(several)
     with opened_model(arguments, "Translator") as translator:
         if arguments.metadata:
@@ -119,7 +120,7 @@ def _ask(arguments: argparse.Namespace) -> int:
 
 
 def _lines() -> Iterator[list[str]]:
-    """Yield the lines of the standard input as they come, those together that come together."""
+    """Yield the lines of the standard input as they arrive, in lists that arrived together."""
     rest, start, numbers = b"", codecs.BOM_UTF8, itertools.count(1)
     stream: Any = sys.stdin.buffer
     while data := stream.read1(2**20):
@@ -132,7 +133,7 @@ def _lines() -> Iterator[list[str]]:
 
 
 def _text(line: bytes, number: int) -> str:
-    """Return a line's text; a warning tells bytes that are none."""
+    """Return a line as text; print a warning if it is not UTF-8."""
     text = line.decode("utf-8", "replace")
     if text.encode() != line:
         print(
@@ -148,7 +149,7 @@ def _translations(translator: Translator, arguments: Any, texts: list[str]) -> I
         for name in ("words", "word_probabilities", "unknown"):
             if not fields[name]:
                 del fields[name]
-        # A text of several lines keeps them.
+        # A text with line ends keeps them when it is printed.
         lines = answer.text.split("\n") if "\n" in text else [answer.text]
         shown = "\n".join(map(printable, lines))
         yield answer, fields, f"{answer.score:.4f}\t{shown}" if arguments.scores else shown
@@ -200,7 +201,7 @@ _ROWS = {"nbest": _nbest, "align": _alignments, "score": _scores}
 
 
 def _warn(number: int, answer: Any) -> None:
-    """Print what an answer tells of how its text was read."""
+    """Print a warning if a text was truncated or has letters unknown to the model."""
     from serving.api.results import unseen
 
     if answer.truncated:

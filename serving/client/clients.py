@@ -1,4 +1,4 @@
-"""The clients of translators, readers and models of histories: their requests and answers."""
+"""Clients of translators, readers and models of histories: requests and responses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TOKENS = "tokens", "token_probabilities"
 
 
 def write_texts(texts: Sequence[str], name: str = "text") -> dict[str, Message]:
-    """Return texts as an input of a request; a lone surrogate, which UTF-8 lacks, becomes "?"."""
+    """Return texts as an input `(B,)` of a request; a lone surrogate becomes "?"."""
     return {name: string_tensor([text.encode("utf-8", "replace") for text in texts])}
 
 
@@ -53,7 +53,7 @@ def read_translations(response: Message, count: int) -> list[Translation]:
     for row in read_rows(response, count, *names, optional=(*_WORDS, "unknown")):
         words, probabilities = unpadded(row, *_WORDS)
         best, score, cut = (row[name] for name in names)
-        unknown = unique_letters(row.get("unknown", ""))  # exports of before repeat letters
+        unknown = unique_letters(row.get("unknown", ""))  # older exports repeat letters
         answers.append(Translation(best, score, cut, words, probabilities, unknown))
     return answers
 
@@ -90,7 +90,7 @@ class _Translators(Endpoint):
 
     @rpc_method
     def translate(self, texts: Sequence[str], split: bool = False) -> Steps[list[Translation]]:
-        """Return the best translation of each text; with `split`, sentence by sentence."""
+        """Return the best translation of each text; `split` translates each sentence separately."""
         write, read = write_texts, read_translations
         if not split:
             return (yield from self.predict("translate", checked_texts(texts), write, read))
@@ -101,13 +101,13 @@ class _Translators(Endpoint):
 
     @rpc_method
     def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
-        """Return each text's translations, best first, as many as the model was exported with."""
+        """Return the N best translations of each text, best first; the export sets N."""
         read = partial(read_hypotheses, name="translations")
         return self.predict("nbest", checked_texts(texts), write_texts, read)
 
     @rpc_method
     def align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
-        """Return each text's translation with its attention weights."""
+        """Return the translation of each text with its attention weights."""
         return self.predict("align", checked_texts(texts), write_texts, read_alignments)
 
     @rpc_method
@@ -123,24 +123,24 @@ class _Translators(Endpoint):
 
 
 class Translator(_Translators, Client):
-    """A translator on a model server; arguments as of `serving.client.protocol.Endpoint`.
+    """A translator on a model server. Arguments: see `serving.client.protocol.Endpoint`.
 
-    Its methods raise a ServingError. Use as a context manager, or `close()`. Threads may share it.
+    Its methods raise ServingError. Use as a context manager, or call `close()`. Thread-safe.
     """
 
 
 class AsyncTranslator(_Translators, AsyncClient):
-    """`Translator` for asyncio: the same arguments, its methods are coroutines."""
+    """`Translator` for asyncio: the arguments are the same, the methods are coroutines."""
 
 
 def write_files(files: Sequence[bytes]) -> dict[str, Message]:
-    """Return files of images as an input of a request."""
+    """Return files of images as an input `(B,)` of a request."""
     return {INPUT: string_tensor(files)}
 
 
 def read_readings(response: Message, count: int) -> list[Reading]:
     """Return the answers of the signature `read`, one for each image."""
-    # Models of others may not tell the tokens' probabilities.
+    # Models from elsewhere may not return the probabilities of tokens.
     more = _TOKENS if "token_probabilities" in response.outputs else ()
     return [
         Reading(row["text"], row["score"], *unpadded(row, *_TOKENS))
@@ -173,14 +173,14 @@ class _Readers(Endpoint):
     def regions(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> Steps[list[Regions | InvalidRequestError]]:
-        """Return the text in each image, and where the model looked."""
+        """Return the text in each image with its attention weights over the image."""
         return self._read("regions", images, read_regions, keep_errors)
 
     @rpc_method
     def nbest(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> Steps[list[list[Hypothesis] | InvalidRequestError]]:
-        """Return each image's texts, best first."""
+        """Return the N best texts of each image, best first."""
         return self._read("nbest", images, partial(read_hypotheses, name="texts"), keep_errors)
 
     def _read(
@@ -201,7 +201,7 @@ class _Readers(Endpoint):
     def _each(
         self, signature: str, files: list[bytes], read: Callable[[Any, int], list[T]]
     ) -> Steps[list[T | InvalidRequestError]]:
-        """Answer each file; where one of several is broken, the others are sent without it."""
+        """Return an answer or error for each file; a rejected batch is halved and sent again."""
         try:
             return list((yield from self.predict(signature, files, write_files, read)))
         except InvalidRequestError as error:
@@ -213,20 +213,21 @@ class _Readers(Endpoint):
 
 
 class Reader(_Readers, Client):
-    """A reader of images on a model server; arguments as of `serving.client.protocol.Endpoint`.
+    """A reader of images on a model server. Arguments: see `serving.client.protocol.Endpoint`.
 
-    An image is a path, the bytes of a PNG or JPEG file, or an array of uint8. A broken one is an
-    InvalidRequestError that names it; with `keep_errors` that stands in its place, and the others
-    are read. Use as a context manager, or `close()`. Threads may share it.
+    An image is a path, the bytes of a PNG or JPEG file, or a uint8 array `(H, W)` or `(H, W, C)`. A
+    broken image raises an InvalidRequestError that names it; with `keep_errors` the error is
+    returned instead of the image's answer, and the other images are read. Use as a context manager,
+    or call `close()`. Thread-safe.
     """
 
 
 class AsyncReader(_Readers, AsyncClient):
-    """`Reader` for asyncio: the same arguments, its methods are coroutines."""
+    """`Reader` for asyncio: the arguments are the same, the methods are coroutines."""
 
 
 def read_predictions(response: Message, count: int) -> list[Prediction]:
-    """Return the answers of the signature `predict`, one for each history, with padded weights."""
+    """Return the answers of the signature `predict`, one for each history; weights keep padding."""
     weights, cut = "attention_weights", "truncated"
     return [
         Prediction(row["probability"], tuple(row.get(weights, ())), row.get("truncated", False))
@@ -241,7 +242,7 @@ class _Predictors(Endpoint):
     def outcome(
         self, histories: Sequence[History], ignore: bool = False
     ) -> Steps[list[Prediction]]:
-        """Return the probability of each history's outcome; `ignore` leaves out unknown columns."""
+        """Return the outcome's probability for each history; `ignore` skips unknown columns."""
         histories = checked_items(histories, "histories")
         metadata = yield from self._metadata()
         inputs = list(metadata.signatures.get("predict", {}).get("inputs", {TIME: ""}))
@@ -261,12 +262,12 @@ class _Predictors(Endpoint):
 
 
 class Predictor(_Predictors, Client):
-    """A model of histories on a model server; arguments as of `serving.client.protocol.Endpoint`.
+    """A model of histories on a model server. Arguments: see `serving.client.protocol.Endpoint`.
 
-    A history is a dict of columns, "time" among them, each a list with a value for each event; see
-    `history_columns`. Use as a context manager, or `close()`. Threads may share it.
+    A history is a dict of columns. Each column, including "time", is a list with one value for each
+    event: see `history_columns`. Use as a context manager, or call `close()`. Thread-safe.
     """
 
 
 class AsyncPredictor(_Predictors, AsyncClient):
-    """`Predictor` for asyncio: the same arguments, its methods are coroutines."""
+    """`Predictor` for asyncio: the arguments are the same, the methods are coroutines."""

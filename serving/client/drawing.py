@@ -1,4 +1,4 @@
-"""Attention weights: as text for a terminal, and as pictures, which need matplotlib."""
+"""Draws attention weights as text for a terminal, and as pictures with matplotlib."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHADES = " ░▒▓█"
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the number of terminal columns that a text takes."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
@@ -30,7 +30,7 @@ def _pad(text: str, width: int) -> str:
 
 
 def draw_alignment(alignment: Alignment) -> str:
-    """Return a line for each target token, a column for each source token; dark is much weight."""
+    """Return the weights as text: a row for each target token, darker cells for larger weights."""
     sources = [printable(token) for token in alignment.source_tokens]
     targets = [printable(token) for token in alignment.target_tokens]
     widths = [max(2, _width(token)) for token in sources]
@@ -45,9 +45,10 @@ def draw_alignment(alignment: Alignment) -> str:
 
 
 def plot_attention(*arguments: Any, **options: Any) -> None:
-    """Call `keras_attention.plot` without its package, which imports Keras and a backend.
+    """Call `plot_attention` of `keras_attention/plot.py`, loaded without importing its package.
 
-    The client's own distribution has a copy. Raises ImportError where there is neither.
+    The package would import Keras and a backend. The client's own distribution has a copy of the
+    file, `heat_map.py`. Raises ImportError if neither file is installed.
     """
     path, package = Path(__file__).with_name("heat_map.py"), find_spec("keras_attention")
     if package and package.origin and not path.is_file():
@@ -61,7 +62,7 @@ def plot_attention(*arguments: Any, **options: Any) -> None:
 
 
 def draw_regions(file: bytes, regions: Regions, path: str | Path) -> None:
-    """Draw a file's picture once for each token, with the weights over it, into a PNG."""
+    """Write a PNG that shows the image once for each token, with the token's weights over it."""
     from serving.api.image_files import read_picture
 
     pixels = read_picture(file)
@@ -75,7 +76,10 @@ def draw_regions(file: bytes, regions: Regions, path: str | Path) -> None:
 def draw_timeline(
     times: list[float], prediction: Prediction, path: str | Path, title: str = ""
 ) -> None:
-    """Draw a history as a line of events with their weights, into a PNG; ValueError for none."""
+    """Write a PNG of a history: the weight of each event over time.
+
+    Raises ValueError if there is not one weight for each time.
+    """
     weights = prediction.attention_weights
     if len(weights) != len(times):
         raise ValueError(f"a picture expected {len(times)} weights. Received: {len(weights)}")

@@ -1,4 +1,4 @@
-"""The command lines of clients: the options of a server, and the exit status."""
+"""What the commands of clients share: options, the opened model, and the exit status."""
 
 from __future__ import annotations
 
@@ -25,10 +25,16 @@ _EXTRAS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a command that asks a model about `rows`, each `row` with its article.
+    """The parser of a command that sends rows to a model.
 
-    It has the options by which `opened_model` finds a model, `--json` and `--png`. Its help ends in
-    examples, its errors are one line, as of all commands.
+    It has the options that `opened_model` reads, `--json` and `--png`. Its help ends with examples.
+    Its errors are one line, as in all commands.
+
+    Args:
+        prog, description: as in argparse.
+        examples: arguments of the command.
+        rows, row: names of the rows in help texts, such as "texts" and "a text".
+        png: help text of `--png`.
     """
 
     def __init__(
@@ -68,17 +74,17 @@ class Parser(argparse.ArgumentParser):
         add("--tls-server-name", metavar="NAME", help="name in the server's certificate")
 
     def format_help(self) -> str:
-        """Return the help with the examples."""
+        """Return the help, followed by the examples."""
         lines = "".join(f"  {self.prog} {words}\n" for words in self.examples)
         return f"{super().format_help()}\nexamples:\n{lines}"
 
     def error(self, message: str) -> NoReturn:
-        """End the process with status 2."""
+        """Print the error on one line and exit with status 2."""
         self.exit(2, f"error: {message}; {self.prog} --help says more\n")
 
 
 def seconds(text: str) -> float:
-    """Read a time above 0 that gRPC can wait."""
+    """Parse seconds: above 0, and at most what gRPC can wait."""
     try:
         number = float(text)
     except ValueError:
@@ -91,7 +97,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str, least: int = 1, most: float = math.inf) -> int:
-    """Read a number of things, at least one."""
+    """Parse a whole number from `least` to `most`."""
     if not text.isdecimal() or not least <= int(text) <= most:
         limit = f"at most {most}" if most < math.inf else f"at least {least}"
         raise argparse.ArgumentTypeError(f"expected a whole number of {limit}. Received: {text}")
@@ -99,7 +105,7 @@ def size(text: str, least: int = 1, most: float = math.inf) -> int:
 
 
 def file_to_write(text: str) -> Path:
-    """Read the place of a picture, which is drawn last: find out now whether it can be written."""
+    """Parse the path of a file that is written last; reject a path that is not writable now."""
     path = Path(text)
     if path.is_dir():
         reason = "it is a directory"
@@ -113,13 +119,13 @@ def file_to_write(text: str) -> Path:
 
 
 def numbered(path: Path, number: int, count: int) -> Path:
-    """Return the place of one of several pictures, from 0: FILE-1.png, FILE-2.png and so on."""
+    """Return the path of picture `number` (from 0) of `count`: FILE-1.png, FILE-2.png and so on."""
     return path.with_stem(f"{path.stem}-{number + 1}") if count > 1 else path
 
 
 @contextmanager
 def opened_model(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
-    """Open the model that is asked, on a server or in this process, once it is ready."""
+    """Yield a client of the model, or the model itself with `--local`; `--wait-ready` waits."""
     client = importlib.import_module("serving.client")
     if arguments.local:
         options = {"batch_size": arguments.batch_size, "threads": arguments.threads or 1}
@@ -138,18 +144,18 @@ def opened_model(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
 
 
 def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
-    """Return the exit status of a command that asks a server; an error is one line."""
+    """Run a client's command; return its exit status. Errors are printed on one line."""
     escape_missing()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its errors are raised as well
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC raises the same errors
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # commands print their own
+            warnings.simplefilter("ignore", UserWarning)  # commands print their own warnings
             if arguments.local and (arguments.version, arguments.label) != (None, None):
                 raise ValueError("--version and --label need --model; of --local it is DIR/N")
             status = ask(arguments)
             sys.stdout.flush()
             return status
-    except BrokenPipeError:  # nobody reads on, as `head`
+    except BrokenPipeError:  # the reader stopped, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)

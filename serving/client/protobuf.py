@@ -1,6 +1,6 @@
-"""Tensors in TensorFlow Serving's messages, and the outputs of answers, without TensorFlow.
+"""Reads and writes tensors in TensorFlow Serving's messages, without TensorFlow.
 
-The outputs of an answer are checked for type, rank and length.
+The outputs of a response are checked for dtype, rank and length.
 """
 
 import math
@@ -15,7 +15,7 @@ from serving.api.results import Hypothesis
 from serving.client.serving_pb2 import TensorProto
 
 FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10
-# Elements that an answer may have beyond those that are sent one by one.
+# A tensor may have this many elements, or as many as its message has bytes.
 MOST_VALUES = 2**24
 SIGNATURES = "type.googleapis.com/tensorflow.serving.SignatureDefMap"  # type of metadata
 
@@ -34,7 +34,7 @@ DTYPES = {  # name, field of a TensorProto, and code of `struct`, which is NumPy
     23: ("uint64", "uint64_val", "Q"),
 }
 _NAMES = ", ".join(name for name, _, _ in DTYPES.values())
-# Type and rank of each output, the axis of the batch included.
+# DataType and rank of each output; the rank includes the batch axis.
 _OUTPUTS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("translation", "text", "unknown"), (STRING, 1)),
     **dict.fromkeys(("score", "probability"), (FLOAT, 1)),
@@ -43,7 +43,7 @@ _OUTPUTS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("source_tokens", "target_tokens"), (STRING, 2)),
     **dict.fromkeys(("scores", "log_probs"), (FLOAT, 2)),
     **dict.fromkeys(("word_probabilities", "token_probabilities"), (FLOAT, 2)),
-    "attention_weights": (FLOAT, 3),  # of an alignment
+    "attention_weights": (FLOAT, 3),  # (B, T, S), of alignments
 }
 
 
@@ -55,7 +55,7 @@ def string_tensor(strings: Sequence[bytes]) -> Message:
 
 
 def float_tensor(values: Sequence[Any]) -> Any:
-    """Return floats, in lists nested like the shape `(B, …)`, as a TensorProto."""
+    """Return nested lists of floats, of shape `(B, …)`, as a TensorProto."""
     tensor = TensorProto(dtype=FLOAT)
     flat: Any = [values]
     while flat and isinstance(flat[0], Sequence):
@@ -66,7 +66,7 @@ def float_tensor(values: Sequence[Any]) -> Any:
 
 
 def tensor_shape(tensor: Message) -> tuple[int, ...]:
-    """Return the shape of a TensorProto. Raises ValueError where it is not known."""
+    """Return the shape of a TensorProto. Raises ValueError if it is unknown."""
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
         raise ValueError("expected a tensor of a known shape. Received: one without")
@@ -74,16 +74,16 @@ def tensor_shape(tensor: Message) -> tuple[int, ...]:
 
 
 def tensor_values(tensor: Message) -> Any:
-    """Return the values of a TensorProto as lists nested like its shape; strings are bytes.
+    """Return the values of a TensorProto as nested lists of its shape; strings are bytes.
 
-    Raises ValueError for a dtype that no signature here returns, values that do not fill the
-    shape, and a shape that has many more elements than were sent.
+    Raises ValueError for a dtype that is not in `DTYPES`, for values that do not fill the shape,
+    and for a shape with many more elements than the message has bytes.
     """
     if tensor.dtype not in DTYPES:
         raise ValueError(f"expected a tensor of {_NAMES}. Received: data type {tensor.dtype}")
     shape = tensor_shape(tensor)
     size = math.prod(shape)
-    # Lists of lists of nothing take memory, too.
+    # max(1, …): nested empty lists take memory, too.
     if math.prod(max(1, width) for width in shape) > max(MOST_VALUES, tensor.ByteSize()):
         raise ValueError(f"expected fewer elements. Received: a tensor of shape {list(shape)}")
     name, field, code = DTYPES[tensor.dtype]
@@ -107,10 +107,16 @@ def tensor_values(tensor: Message) -> Any:
 def read_rows(
     response: Message, count: int, *names: str, optional: Iterable[str] = (), weights: int = 3
 ) -> Iterator[dict[str, Any]]:
-    """Yield the values of a PredictResponse's outputs by name, for each row; texts are str.
+    """Yield, for each row of a PredictResponse, the values of its outputs by name; texts are str.
 
-    A model may lack those that are optional; `weights` is the rank of `attention_weights`. Raises
-    UnexpectedResponseError where one is missing or something else.
+    Args:
+        response: the PredictResponse.
+        count: the expected number of rows.
+        names: the required outputs.
+        optional: outputs that a model may lack.
+        weights: the rank of `attention_weights`.
+
+    Raises UnexpectedResponseError if an output is missing, or has another dtype, rank or length.
     """
     names = (*names, *(name for name in optional if name in response.outputs))
     ranks = {name: weights if name == "attention_weights" else _OUTPUTS[name][1] for name in names}
@@ -142,14 +148,14 @@ def _values(response: Message, count: int, name: str, rank: int) -> list[Any]:
 
 
 def _decoded(value: Any) -> Any:
-    """Return bytes as text, also in a list; those that are not UTF-8 become U+FFFD."""
+    """Return bytes, or a list of bytes, as text; invalid UTF-8 becomes U+FFFD."""
     if isinstance(value, list) and value and isinstance(value[0], bytes):
         return [text.decode("utf-8", "replace") for text in value]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def read_hypotheses(response: Message, count: int, name: str) -> list[list[Hypothesis]]:
-    """Return the texts of an output with their scores, best first."""
+    """Return the texts of output `name`, `(B, N)`, with their scores, for each row best first."""
     answers = []
     for row in read_rows(response, count, name, "scores", optional=("truncated", "unknown")):
         check_alike(row, name, "scores")
@@ -161,10 +167,10 @@ def read_hypotheses(response: Message, count: int, name: str) -> list[list[Hypot
 
 
 def unpadded(row: dict[str, Any], tokens: str, *others: str) -> tuple[tuple[Any, ...], ...]:
-    """Return the tokens of a row, and their values, without the empty ones at its end: padding.
+    """Return the tokens of a row and their values without padding: empty tokens at the end.
 
-    `others` are outputs with a value for each token. An output that the row lacks is (). Raises
-    UnexpectedResponseError where they differ in length.
+    `others` names outputs with one value for each token. An output that the row lacks is returned
+    as (). Raises UnexpectedResponseError if the outputs differ in length.
     """
     check_alike(row, *(name for name in (tokens, *others) if name in row))
     texts = row.get(tokens, ())
@@ -173,7 +179,7 @@ def unpadded(row: dict[str, Any], tokens: str, *others: str) -> tuple[tuple[Any,
 
 
 def check_alike(row: dict[str, Any], *names: str) -> None:
-    """Raise UnexpectedResponseError where outputs of one row differ in length."""
+    """Raise UnexpectedResponseError if the named outputs of a row differ in length."""
     if len({len(row[name]) for name in names}) > 1:
         lengths = ", ".join(f"{len(row[name])} {name}" for name in names)
         raise UnexpectedResponseError(f"one answer has {lengths}")

@@ -1,9 +1,10 @@
-"""The questions to a model on a server, and the reading of its answers, for all clients.
+"""The protocol of all clients, blocking and async: which requests to send, how to read responses.
 
-Both are written once, as generators that yield `(method, request, seconds)` and are sent responses,
-or have a `ServingError` thrown into them; a number that they yield is a pause, in seconds.
-`serving.client.transport` carries them out. A client of another kind of model has methods that run
-`Endpoint.predict` with its own way to write requests and read responses: `serving.client.clients`.
+The protocol is written once, as generators without input or output. A generator yields `(method,
+request, seconds)` to send a request, and receives the response, or a `ServingError` that is thrown
+into it. It yields a number to pause for so many seconds. `serving.client.transport` runs the
+generators. Clients of a kind of model call `Endpoint.predict` with functions that write requests
+and read responses: see `serving.client.clients`.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ class Tls:
     """Files of an encrypted connection, all PEM.
 
     Args:
-        root_certificates: of the authorities to trust; None means the system's.
-        certificate, private_key: the client's own, where the server asks for them.
-        server_name: the name in the server's certificate, where the target has another.
+        root_certificates: certificates of the authorities to trust; None means the system's.
+        certificate, private_key: the client's own, if the server asks for them.
+        server_name: the name in the server's certificate, if it differs from the target's.
     """
 
     root_certificates: str | Path | None = None
@@ -74,25 +75,25 @@ class Tls:
     server_name: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for one of a certificate and its key, where gRPC ends the process."""
+        """Raise ValueError for a certificate without its key, or a key alone: gRPC would abort."""
         if (self.certificate is None) != (self.private_key is None):
             raise ValueError("expected a certificate with its private key. Received: one of them")
 
 
 class Endpoint:
-    """A model on a server, and the questions to it.
+    """A model on a server, and the requests that all kinds of models answer.
 
     Args:
         target: `host:port`, `unix:PATH`, or `dns:///NAME:PORT`, which spreads the requests over all
             addresses of the name.
-        model: its name on the server.
-        version, label: which version; neither means the latest.
-        timeout: seconds for each request, its retries included.
+        model: the model's name on the server.
+        version, label: select a version by number or label; neither means the latest.
+        timeout: seconds for each request, including its retries.
         tls: False for plain text, True for the system's certificates, or a `Tls`.
-        batch_size: most rows in a request; longer lists are cut, and smaller where the server
-            says so.
-        retries: attempts after the first where the server is unavailable or takes no more requests
-            now, with growing pauses; at most 4. All requests share a budget for them.
+        batch_size: most rows in a request. Longer lists are sent in several requests, with fewer
+            rows each if the server has a lower limit.
+        retries: further attempts, at most 4, if the server is unavailable or overloaded, with
+            growing pauses. All requests share a budget of retries.
 
     Raises TypeError or ValueError for a wrong argument, OSError for a file of `tls`.
     """
@@ -131,15 +132,15 @@ class Endpoint:
         read: Callable[[Message, int], list[T]],
         size: Callable[[Any], int] = len,
     ) -> Steps[list[T]]:
-        """Return the answers for any number of rows, in order, in batches that the server takes.
+        """Return the answer for each row, in order. Rows are sent in batches the server accepts.
 
         Args:
-            signature: of the model.
-            rows: of the batch.
-            write: from rows to the inputs of a request, TensorProtos by name.
-            read: from a PredictResponse and its number of rows to an answer for each row.
-            size: of a row. Rows of about the same size share a batch: it takes as long as its
-                longest.
+            signature: the name of the signature.
+            rows: any number of rows.
+            write: returns the inputs of a request, TensorProtos by name, for the rows of a batch.
+            read: returns an answer for each row, given a PredictResponse and its number of rows.
+            size: returns the size of a row. A batch takes as long as its longest row, so rows are
+                sorted by size before they are divided into batches.
         """
         order = sorted(range(len(rows)), key=lambda number: size(rows[number]))
         results: list[T] = []
@@ -165,6 +166,7 @@ class Endpoint:
         return [result for _, result in sorted(zip(order, results, strict=True), key=itemgetter(0))]
 
     def _spec(self, signature: str = "") -> Message:
+        """Return the ModelSpec of a request: name, version or label, signature."""
         spec = ModelSpec(name=self.model, signature_name=signature)
         if self._version is not None:
             spec.version.value = self._version
@@ -173,7 +175,7 @@ class Endpoint:
         return spec
 
     def _metadata(self) -> Steps[Metadata]:
-        """Return version and signatures of the served model."""
+        """Return the version and the signatures of the served model."""
         request = GetModelMetadataRequest(model_spec=self._spec(), metadata_field=["signature_def"])
         response = yield _METADATA, request, self._timeout
         signatures = SignatureDefMap()
@@ -195,7 +197,7 @@ class Endpoint:
     def _until_ready(self, timeout: float = 60.0) -> Steps[None]:
         """Return when the model is available.
 
-        Raises ModelNotFoundError where the server answers and has no such model, and
+        Raises ModelNotFoundError if the server answers that it has no such model, and
         DeadlineExceededError after `timeout` seconds.
         """
         check_seconds("timeout", timeout)
@@ -214,6 +216,7 @@ class Endpoint:
 
 
 def _tensor_text(info: Message) -> str:
+    """Return dtype and shape of a TensorInfo as text: `float(?, 3)`."""
     dims = ", ".join("?" if dim.size < 0 else str(dim.size) for dim in info.tensor_shape.dim)
     name, *_ = protobuf.DTYPES.get(info.dtype, (f"type {info.dtype}",))
     return f"{name}({dims})"

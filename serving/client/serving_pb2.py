@@ -1,4 +1,4 @@
-"""TensorFlow Serving's messages, of the descriptor that `make messages` makes of serving.proto."""
+"""TensorFlow Serving's messages. `make messages` compiles serving.proto to their descriptor."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Sends requests over a gRPC channel, which sends them again where that helps, within deadlines.
+"""Sends requests over a gRPC channel, with deadlines and retries.
 
-`Client` carries out the questions of an `Endpoint` and blocks. `AsyncClient` is for asyncio.
+`Client` runs the steps of an `Endpoint` and blocks. `AsyncClient` runs them in asyncio.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from google.protobuf.message import DecodeError, Message
 from serving.api.errors import ServingError, UnexpectedResponseError, from_rpc_error
 from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Steps, Tls
 
-# Of an answer: a row of the largest that the export check lets through, and what is around it.
+# Of a response: one row of the largest size that the export check accepts, and the rest of it.
 _MOST_BYTES = 65 * 2**20
-_MOST_STATUS_BYTES = 2**22  # of an answer that holds no tensors
+_MOST_STATUS_BYTES = 2**22  # of a response without tensors
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", _MOST_BYTES),
     ("grpc.max_send_message_length", -1),
-    ("grpc.per_rpc_retry_buffer_size", _MOST_BYTES),  # larger requests are sent once
+    ("grpc.per_rpc_retry_buffer_size", _MOST_BYTES),  # larger requests are not retried
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
-    # Five minutes is the shortest interval that servers allow unless told otherwise.
+    # gRPC servers accept pings every five minutes by default, not more often.
     ("grpc.keepalive_time_ms", 300_000),
     ("grpc.keepalive_timeout_ms", 20_000),
 ]
@@ -39,10 +39,10 @@ _RETRY_POLICY = {
     "initialBackoff": "0.1s",
     "backoffMultiplier": 2.5,
     "maxBackoff": "4s",
-    # The server did not run the request, or could not answer; asking twice is harmless.
+    # The server did not run the request, or could not respond. Sending it again is harmless.
     "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED"],
 }
-# A failure takes a token, an answer gives a tenth back; retries stop at half of them.
+# A failure costs a token, a success returns a tenth. Retries stop at half of the tokens or less.
 _THROTTLING = {"maxTokens": 20, "tokenRatio": 0.1}
 
 T = TypeVar("T")
@@ -50,9 +50,9 @@ P = ParamSpec("P")
 
 
 class rpc_method(Generic[P, T]):
-    """A method of both kinds of client, as the steps to its answer; a decorator.
+    """Decorator that makes a method of a generator of steps, for both kinds of clients.
 
-    It blocks in a `Client`, and is a coroutine in an `AsyncClient`.
+    The method blocks in a `Client`, and is a coroutine in an `AsyncClient`.
     """
 
     def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]):
@@ -71,7 +71,7 @@ class rpc_method(Generic[P, T]):
             method.__annotations__ = {**steps.__annotations__, "return": answer}
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Give the methods the name that they have in a class."""
+        """Set the name of the methods to their name in the class."""
         for method in self._methods:
             method.__name__, method.__qualname__ = name, f"{owner.__name__}.{name}"
 
@@ -85,15 +85,16 @@ class rpc_method(Generic[P, T]):
     def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
 
     def __get__(self, client: Any, owner: type) -> Any:
-        """Return the method of a client, or the function of its class."""
+        """Return the bound method of a client, or the function of a class."""
         method = self._methods[issubclass(owner, AsyncClient)]
         return method if client is None else MethodType(method, client)
 
 
 class _Connection(Endpoint):
-    """Channel, deadlines and errors of both kinds of client.
+    """Channel, deadlines and errors of both kinds of clients.
 
-    The coroutines are written once: in a `Client` their calls block, and they never wait.
+    Both run the same coroutines. In a `Client`, calls inside them block, so that a coroutine runs
+    to its end without an event loop.
     """
 
     _library: ClassVar[Any]  # grpc or grpc.aio
@@ -113,17 +114,19 @@ class _Connection(Endpoint):
         self.__setstate__({})
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the channel, which belongs to this process."""
+        """Return the state to pickle: all but lock and channel, which belong to this process."""
         own = ("_lock", "_channel", "_calls")
         return {name: value for name, value in vars(self).items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a state, without a channel: the next request opens one."""
         vars(self).update(state, _lock=Lock(), _channel=None, _calls={})
 
     def _call(self, method: str) -> Any:
-        """Return a method of the channel, which the first request opens.
+        """Return a method of the channel; the first request opens the channel.
 
-        asyncio's belongs to the event loop that runs then. Raises ServingError after `close`.
+        A channel of grpc.aio belongs to the event loop of the first request. Raises ServingError
+        after `close`.
         """
         with self._lock:
             if self._channel is None:
@@ -134,19 +137,20 @@ class _Connection(Endpoint):
             return self._calls[method]
 
     def _closed(self) -> Any:
-        """Leave and return the channel, None where there is none."""
+        """Mark the client as closed; return its channel, or a false value if none is open."""
         with self._lock:
             channel, self._channel, self._calls = self._channel, False, {}
         return channel
 
     def _open(self) -> Any:
+        """Return a new channel with the client's options, retries and TLS."""
         config: dict[str, Any] = {"retryThrottling": _THROTTLING}
         if self.target.startswith("dns:"):
             config["loadBalancingConfig"] = [{"round_robin": {}}]
         if self._retries:
             policy = {**_RETRY_POLICY, "maxAttempts": self._retries + 1}
-            # As of https://grpc.io/docs/guides/retry.
-            service = {"service": PREDICT.split("/")[1]}  # polls of the status do without
+            # See https://grpc.io/docs/guides/retry.
+            service = {"service": PREDICT.split("/")[1]}  # status requests are polled, not retried
             config["methodConfig"] = [{"name": [service], "retryPolicy": policy}]
         options = [
             *_OPTIONS,
@@ -161,7 +165,7 @@ class _Connection(Endpoint):
         return self._library.secure_channel(self.target, credentials, options=options)
 
     async def _run(self, steps: Steps[T]) -> T:
-        """Carry out steps; return what they return."""
+        """Run the steps: send requests, pause, throw errors into them; return their result."""
         try:
             step = next(steps)
             while True:
@@ -177,6 +181,7 @@ class _Connection(Endpoint):
             return stop.value
 
     async def _ask(self, method: str, request: Message, seconds: float) -> Message:
+        """Return the response to one request. Raises ServingError."""
         try:
             data = await _awaited(self._call(method)(request.SerializeToString(), timeout=seconds))
         except grpc.RpcError as error:
@@ -193,11 +198,12 @@ class _Connection(Endpoint):
 
 
 async def _awaited(value: Any) -> Any:
+    """Return the result of an awaitable, or the value itself."""
     return await value if isawaitable(value) else value
 
 
 class Client(_Connection):
-    """A client that blocks. Use as a context manager, or `close()`. Threads may share it."""
+    """A blocking client. Use as a context manager, or call `close()`. Threads may share it."""
 
     _library, _sleep = grpc, staticmethod(time.sleep)
 
@@ -208,7 +214,7 @@ class Client(_Connection):
 
     @staticmethod
     def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine whose calls block."""
+        """Return the result of a coroutine that never suspends, since its calls block."""
         try:
             coroutine.send(None)
         except StopIteration as stop:
@@ -223,7 +229,7 @@ class Client(_Connection):
 
 
 class AsyncClient(_Connection):
-    """`Client` for asyncio: the same arguments, its methods are coroutines."""
+    """`Client` for asyncio: the arguments are the same, the methods are coroutines."""
 
     _library, _sleep = grpc.aio, staticmethod(asyncio.sleep)
 

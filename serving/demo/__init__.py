@@ -1,1 +1,1 @@
-"""Demonstrations: all commands in a row, on the built-in corpus and on other kinds of data."""
+"""Demonstrations: run all commands in a row, on the built-in corpus and other kinds of data."""

@@ -1,9 +1,9 @@
-"""The main job from end to end: python -m serving.demo [TASK], or `make demo`.
+"""Run a task from training to serving: python -m serving.demo [TASK], or `make demo`.
 
-`en-fr` and `en-zh` translate the built-in corpus, `digits` and `captcha` are images, `pbcseq` is
-histories of patients, `pronounce` is spelling to phones. Where a preset's whole training takes
-longer than a demo should, less of it is done. Each stage is a command of `demos.toml`, which can be
-run alone, is printed, and is run.
+`en-fr` and `en-zh` translate the built-in corpus, `digits` and `captcha` read images, `pbcseq`
+predicts from histories of patients, and `pronounce` converts spelling to phones. If a preset's
+training takes too long for a demo, the demo trains less. Each stage is a command in `demos.toml`.
+The demo prints the command, which you can also run yourself, and runs it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from training.command.errors import UserError
 from training.command.native import need
 from training.command.options import Parser, folder_to_write, main_guard
 
-_INSTALLED = str(__package__).rpartition("serving")[0]  # before names of packages, in a wheel
-LIST = "made-by-the-demo.txt"  # names what a later demo may replace
+_INSTALLED = str(__package__).rpartition("serving")[0]  # prefix of package names in a wheel
+LIST = "made-by-the-demo.txt"  # lists the files that a later demo may replace
 _MADE = (
     *("run", "evaluation.json", "server.log", "picture.png", "onnx", "images", "visits.csv"),
     *("models/{name}/1", "{name}.html"),
@@ -39,9 +39,9 @@ STAGES, QUESTIONS, SERVE = _TABLE["stages"], _TABLE["questions"], _TABLE["serve"
 
 
 def run(name: str, output: Path) -> None:
-    """Train, evaluate, export, check, serve and ask.
+    """Train, evaluate, export and check a model, serve it and send requests.
 
-    Raises UserError if a stage fails, an answer is not expected, or the output holds other files.
+    Raises UserError if a stage fails, an expected answer is missing, or the output has other files.
     """
     started, demo = time.perf_counter(), DEMOS[name]
     make_room(name, output)
@@ -75,12 +75,12 @@ def run(name: str, output: Path) -> None:
 
 
 def words_of(line: str) -> list[str]:
-    """Return the arguments by which Python runs a command: a module as installed, and its own."""
+    """Return Python's arguments for a command: -m, the module's installed name, its arguments."""
     return ["-m", *shlex.split(f"{_INSTALLED}{line}")]
 
 
 def command(line: str, asks: bool = False) -> str:
-    """Print and run a command; return what it says if it asks. Raises UserError if it fails."""
+    """Print and run a command; with `asks`, return its output. Raises UserError if it fails."""
     words = words_of(line)
     print(f"      $ python {shlex.join(words)}", flush=True)
     result = subprocess.run(
@@ -97,9 +97,9 @@ def command(line: str, asks: bool = False) -> str:
 
 
 def make_room(name: str, output: Path) -> None:
-    """Remove what earlier demos made in the output, and list what this one makes.
+    """Remove the files of earlier demos from the output, and list the files of this demo.
 
-    Raises UserError if what this one makes is there already, and no demo made it.
+    Raises UserError if a file of this demo exists already, but no demo made it.
     """
     listed = output / LIST
     made = {path.format(name=name) for path in _MADE}

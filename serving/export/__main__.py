@@ -1,4 +1,4 @@
-"""A run, or an ensemble, to a SavedModel or to ONNX: python -m serving.export --run DIR."""
+"""Export a run, or an ensemble, to a SavedModel or ONNX: python -m serving.export --run DIR."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _described(agreement: dict[str, float]) -> str:
-    """Return a line on an export's answers beside those in float32."""
+    """Return a line that compares the export's answers with answers in float32."""
     if "histories" in agreement:
         return (
             f"the probabilities of {agreement['histories']} histories differ from those in float32 "

@@ -1,4 +1,4 @@
-"""The SavedModels of runs: translators, readers of images, models of histories."""
+"""Signatures of exported runs: translators, readers of images, models of histories."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ WARMUP_TEXTS = "warm up", "", "a longer text to warm up with, of some more words
 
 
 class Exported:
-    """Signatures of a translator, and the `module` to save: its variables and tokenizers.
+    """The signatures of a translator, and the `module` to save: its variables and tokenizers.
 
-    The C++ loader of TensorFlow Serving cannot load a SavedModel that holds a Keras model, so the
-    module has none. Several runs are used as an ensemble. Where that is faster, kernels are
-    constants of the graph. Raises ValueError if several runs are given and `precision` is
-    "bfloat16".
+    TensorFlow Serving's C++ loader cannot load a SavedModel that holds a Keras model, so the module
+    has none. Several runs form an ensemble. Kernels are constants of the graph if that is faster.
+    Raises ValueError for several runs if `precision` is "bfloat16".
     """
 
     def __init__(self, runs: Sequence[Run], search_settings: SearchSettings) -> None:
@@ -46,12 +45,12 @@ class Exported:
         constants = [weight for step in self._steps or () for weight in step.taken]
         tokenizers = self.source_tokenizer, self.target_tokenizer
         self.module = saved_module(self._models, tokenizers, without=constants)
-        # All signatures begin alike: a function that they share is traced, saved and loaded once.
+        # All signatures tokenize and encode. As shared functions, both are traced and saved once.
         text, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
         self._read = graph(text)(self._ids)
         self._encode = graph(ids)(self._encoded)
-        # With products in bfloat16 a step knows the best tokens alone; what a model copies is no
-        # token of a text that is given.
+        # No signature `score` with bfloat16, whose step computes the best tokens only, nor for a
+        # model that copies: the given translation would not have the copied tokens.
         copies = any("copy" in {layer.name for layer in model.layers} for model in self._models)
         self.scores = search_settings.precision == "float32" and not copies
         self.attends = all(run.config.attention != "none" for run in runs)
@@ -75,11 +74,11 @@ class Exported:
         return {**made, "translate": made["serving_default"]}
 
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text `(B,)` to `translation` `(B,)`, `score` `(B,)` and `truncated` `(B,)`.
+        """Return the best translation of each text `(B,)`.
 
-        `unknown` `(B,)` has the letters of the text that training never saw.
-        `words` `(B, W)` are those of the translation, and `word_probabilities` `(B, W)` says how
-        sure each is: see `words_of`.
+        Returns `translation`, `score`, `truncated` and `unknown`, each `(B,)`, and `words` and
+        `word_probabilities`, each `(B, W)`: see `words_of`. `unknown` has the letters of the text
+        that training never saw.
         """
         ids, empty, told = self._read(text)
         result, copied = self._search(ids), self._copied(text)
@@ -91,15 +90,16 @@ class Exported:
         }
 
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first.
+        """Return the N best translations of each text `(B,)`, best first.
 
-        `truncated` and `unknown` are those of `translate`.
+        Returns `translations` and `scores`, each `(B, N)`, and `truncated` and `unknown`, each
+        `(B,)`, as `translate` does.
         """
         ids, empty, told = self._read(text)
         count = self._settings.num_results
         result = self._search(ids, self._settings)
         each, copied = tf.repeat(empty, count), self._copied(text, count)
-        flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])
+        flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])  # (B·N, T)
         return {
             "translations": tf.reshape(self._text(flat, each, copied), [-1, count]),
             "scores": tf.where(empty[:, None], 0.0, result.scores),
@@ -107,14 +107,15 @@ class Exported:
         }
 
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text `(B,)` to `translation` `(B,)`, the tokens of both sides, and the weights.
+        """Return the best translation of each text `(B,)` with its attention weights.
 
-        `truncated`, `unknown`, `words` and `word_probabilities` are those of `translate`.
+        Returns `source_tokens` `(B, S)`, `target_tokens` `(B, T)` and `attention_weights`
+        `(B, T, S)`, and all outputs of `translate` but `score`.
         """
         ids, empty, told = self._read(text)
         result = self._search(ids, return_attention_weights=True)
         assert result.attention_weights is not None
-        target, copied = result.ids[:, 0], self._copied(text)
+        target, copied = result.ids[:, 0], self._copied(text)  # target: (B, T)
         tokens = tf.where(empty[:, None], "", self.target_tokenizer.tokens(target, copied))
         weights = tf.where((tokens != "")[:, :, None], result.attention_weights[:, 0], 0.0)
         tokens, weights = shown_first(tokens, weights)
@@ -128,12 +129,14 @@ class Exported:
         }
 
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text and translation `(B,)` to how probable the translation is.
+        """Return the log-probability of a given translation `(B,)` of each text `(B,)`.
 
-        `score` `(B,)` is comparable with that of `translate`; `tokens` `(B, T)` are those of the
-        translation and the end, `log_probs` `(B, T)` is that of each after those before it, and
-        `truncated` `(B,)` says that one of both was longer than the model reads; `unknown` `(B,)`
-        is that of `translate`.
+        Returns:
+            `score` `(B,)`: comparable with the `score` of `translate`.
+            `tokens` `(B, T)`: the tokens of the translation, and the end token.
+            `log_probs` `(B, T)`: the log-probability of each token, given the tokens before it.
+            `truncated` `(B,)`: whether text or translation is longer than the model reads.
+            `unknown` `(B,)`: as in `translate`.
         """
         ids, empty, told = self._read(text)
         translation = tf.ensure_shape(translation, [None])
@@ -141,7 +144,7 @@ class Exported:
         equal = tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
         with tf.control_dependencies([equal]):
             factor, more = self._bound
-            # Of a search, without the end.
+            # The most tokens that a search would write, without the end token.
             most = factor * self._settings.max_source_length + more - 1
             target = self.target_tokenizer.tokenize(_cut(translation, most))
         truncated = told["truncated"] | _is_cut(translation, target, most)
@@ -151,7 +154,7 @@ class Exported:
         steps = self._steps
         log_probs = score_targets(self._models, self._encode(ids), target, steps)
         lengths = tf.reduce_sum(tf.cast(target != PAD_ID, tf.float32), 1)
-        # Nothing is translated as nothing, without the model.
+        # An empty text has the empty translation, with probability 1.
         certain = empty & (lengths == 1)
         log_probs = tf.where((target != PAD_ID) & ~certain[:, None], log_probs, 0.0)
         norm = ((5.0 + lengths) / 6.0) ** self._settings.length_penalty
@@ -165,7 +168,7 @@ class Exported:
 
     def _ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
         """Return ids `(B, S)`, whether a text is empty, and `truncated` and `unknown`."""
-        text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
+        text = tf.ensure_shape(text, [None])  # reject a wrong rank as the caller's error
         most = self._settings.max_source_length
         read = _cut(text, most)
         ids, unknown = self.source_tokenizer.tokenize(read), self.source_tokenizer.unknown(read)
@@ -173,6 +176,7 @@ class Exported:
         return dense_ids(ids[:, :most]), ids.row_lengths() == 0, told
 
     def _encoded(self, ids: tf.Tensor) -> Encoded:
+        """Return what the models compute once for source ids `(B, S)`, before the search."""
         models, width = self._models, self._settings.beam_width
         return encode(self._steps or [PlainStep(x, width) for x in models], ids)
 
@@ -183,7 +187,7 @@ class Exported:
         *,
         return_attention_weights: bool = False,
     ) -> SearchResult:
-        """Search for one result, or by other settings."""
+        """Return the search's result for source ids `(B, S)`; by default one hypothesis each."""
         search_settings = search_settings or dataclasses.replace(self._settings, num_results=1)
         spelling = self._spelling
         parts = windows(ids, spelling.whole) if spelling else None
@@ -206,6 +210,7 @@ class Exported:
     def _words(
         self, result: SearchResult, empty: tf.Tensor, copied: tf.Tensor | None
     ) -> dict[str, tf.Tensor]:
+        """Return the `words` and `word_probabilities` `(B, W)` of the best translations."""
         ids = result.ids[:, 0]
         tokens = self.target_tokenizer.tokens(ids, copied)
         tokens = tf.where((ids > END_ID) & ~empty[:, None], tokens, "")
@@ -216,6 +221,7 @@ class Exported:
         return tf.where(empty, "", self.target_tokenizer.detokenize(ids, copied))
 
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
+        """Return the source tokens that a translation may copy, None if it copies none."""
         if not self._copies:
             return None
         most = self._settings.max_source_length
@@ -223,22 +229,23 @@ class Exported:
 
 
 def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
-    """Cut texts `(B,)` where so many tokens surely end, before work goes into what is not read."""
+    """Return texts `(B,)` cut to the most bytes that `tokens` tokens can have, to save work."""
     most = tokens * TOKEN_BYTES
     cut = tf.strings.substr(text, 0, most)
-    cut = tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", errors="ignore")  # half a letter
+    # The cut may split a letter: drop the half that is left.
+    cut = tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", errors="ignore")
     return tf.where(tf.strings.length(text) > most, cut, text)
 
 
 def _is_cut(text: tf.Tensor, ids: tf.RaggedTensor, most: int) -> tf.Tensor:
-    """Return whether each text `(B,)`, with ids `(B, None)`, is longer than what is read."""
+    """Return whether each text `(B,)`, with ids `(B, None)`, is longer than `most` tokens."""
     return (ids.row_lengths() > most) | (tf.strings.length(text) > most * TOKEN_BYTES)
 
 
 def traced(
     function: Callable[..., Any], inputs: Mapping[str, tuple[tuple[int | None, ...], str]]
 ) -> tf.types.experimental.ConcreteFunction:
-    """Return a signature: a function of inputs, each of a shape and a dtype."""
+    """Return a traced signature of `function`, whose inputs have these shapes and dtypes."""
     specs = {name: tf.TensorSpec(*spec, name=name) for name, spec in inputs.items()}
     return graph()(function).get_concrete_function(**specs)
 
@@ -248,7 +255,7 @@ def saved_module(
     tokenizers: Sequence[Any] = (),
     without: Sequence[keras.Variable] = (),
 ) -> tf.Module:
-    """Return a module of tokenizers and of the variables of models' weights, but for some."""
+    """Return a module with the tokenizers and the models' variables, except those in `without`."""
     module, constants = tf.Module(), {id(weight) for weight in without}
     weights = [weight for model in models for weight in model.weights]
     module.variables_used = [w.value for w in weights if id(w) not in constants]
@@ -257,7 +264,7 @@ def saved_module(
 
 
 class ExportedReader:
-    """Signatures of a reader, and the `module` to save: its variables and tokenizer."""
+    """The signatures of a reader, and the `module` to save: its variables and its tokenizer."""
 
     def __init__(self, runs: Sequence[Run], search_settings: SearchSettings) -> None:
         self._models, config = [run.model for run in runs], runs[0].config
@@ -279,28 +286,28 @@ class ExportedReader:
         return {**made, "read": made["serving_default"]}
 
     def read(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Inputs of the source, `(B, …)`, to `text` `(B,)` and `score` `(B,)`.
+        """Return the text in each of the source's inputs `(B, …)`.
 
-        `tokens` `(B, T)` are those of the text, and `token_probabilities` `(B, T)` says how sure
-        each is.
+        Returns `text` and `score`, each `(B,)`, and `tokens` and `token_probabilities`, each
+        `(B, T)`.
         """
         return self._best(self._search(inputs))
 
     def nbest(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Inputs of the source to `texts` `(B, N)` and `scores` `(B, N)`, the best first."""
+        """Return the N best `texts` of each input and their `scores`, each `(B, N)`, best first."""
         count = self._settings.num_results
         result = self._search(inputs, count)
-        flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])
+        flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])  # (B·N, T)
         texts = tf.reshape(self.target_tokenizer.detokenize(flat), [-1, count])
         return {"texts": texts, "scores": result.scores}
 
     def regions(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The same with weights, of regions `(B, T, h, w)`."""
+        """Return the outputs of `read`, and `attention_weights` `(B, T, h, w)` over regions."""
         result = self._search(inputs, return_attention_weights=True)
         tokens = self.target_tokenizer.tokens(result.ids[:, 0])
         weights = tf.where((tokens != "")[:, :, None], result.attention_weights[:, 0], 0.0)
         best, (_, weights) = self._best(result), shown_first(tokens, weights)
-        places = self._places or (1, tf.shape(weights)[2])  # a sequence is a row
+        places = self._places or (1, tf.shape(weights)[2])  # a sequence is one row of regions
         shape = [*tf.unstack(tf.shape(best["tokens"])), *places]
         return {**best, "attention_weights": tf.reshape(weights, shape)}
 
@@ -320,7 +327,7 @@ class ExportedReader:
         self, inputs: dict[str, tf.Tensor], num_results: int = 1, **options: Any
     ) -> SearchResult:
         batch = self._source.read(**inputs)
-        # TensorFlow 2.21's convolutions give an empty batch a wrong shape: zeros stand in.
+        # TensorFlow 2.21's convolutions give an empty batch a wrong shape: add a row of zeros.
         count = tf.shape(batch)[0]
         more = [[0, tf.cast(count == 0, tf.int32)], *[[0, 0]] * (len(batch.shape) - 1)]
         batch = tf.pad(batch, more)
@@ -335,7 +342,7 @@ class ExportedReader:
 
 
 class ExportedPredictor:
-    """Signatures of a model of histories, and the `module` to save: its variables."""
+    """The signatures of a model of histories, and the `module` to save: its variables."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._models: list[keras.Model] = [run.model for run in runs]
@@ -349,17 +356,21 @@ class ExportedPredictor:
         return {"serving_default": made, "predict": made}
 
     def predict(self, **columns: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Columns, each `(B, T)`, to `probability` `(B,)` and `attention_weights` `(B, T)`.
+        """Return the outcome's probability for each history, given columns `(B, T)`.
 
-        `truncated` `(B,)` says that a history has more events than are read, its last ones: of
-        those before, what was known holds, and the weights are 0.
+        Returns:
+            `probability` `(B,)`.
+            `attention_weights` `(B, T)`: the weight of each event; 0 for events that are not read.
+            `truncated` `(B,)`: whether a history has more events than the model reads. The model
+                reads the last events, with the values that were known before them.
         """
         events, places, truncated = self._source.window(**columns)
-        # An event without a time is padding: histories may be empty.
+        # One more event, of NaN, which is padding: so even an empty history has an event.
         padded = tf.pad(events, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)
         probability, weights = predict(self._models, padded)
         outputs = {"probability": probability, "truncated": truncated}
         if self.attends:
+            # Scatter the weights (B, W) of the W events read to their places in (B, T).
             rows = tf.range(tf.shape(places)[0])[:, None] + tf.zeros_like(places)
             where, shape = tf.stack([rows, places], axis=-1), tf.shape(columns["time"])
             outputs["attention_weights"] = tf.scatter_nd(where, weights[:, :-1], shape)

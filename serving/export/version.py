@@ -1,4 +1,4 @@
-"""A new version of a model that can be served, made of a run or of several; and its examples."""
+"""Writes a new version of a servable model from one run or several, with its manifest."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from training.runs.run import Run
 from training.sources.kinds import SOURCE_KINDS
 
 COUNT = 5
-_DRAWN = 100  # sources, among which examples are chosen
+_DRAWN = 100  # sources from which examples are chosen
 _MOST_CHARACTERS = 80
-COMPARED = 500  # sources
+COMPARED = 500  # most sources for the comparison with float32
 _TOGETHER = 100
 MANIFEST, ONNX_MANIFEST = "assets.extra/manifest.json", "manifest.json"
 
 
 def dev_sources(run: Run, limit: int) -> list[Any]:
-    """Return at most so many sources of the dev split, none where it cannot be found."""
+    """Return at most `limit` sources of the dev split, none if the split cannot be found."""
     config = run.config
     try:
         if SOURCE_KINDS[config.source].tokens:
@@ -56,7 +56,7 @@ def dev_sources(run: Run, limit: int) -> list[Any]:
 
 
 def examples(run: Run) -> list[str]:
-    """Return examples for people: short texts, or `Source.shown` of the dev split."""
+    """Return examples to show to users: short texts of the dev split, or `Source.shown`."""
     if SOURCE_KINDS[run.config.source].tokens:
         texts = dict.fromkeys(dev_sources(run, _DRAWN))
         return [text for text in texts if len(text) <= _MOST_CHARACTERS][:COUNT]
@@ -67,20 +67,20 @@ def examples(run: Run) -> list[str]:
 
 
 def compared_sources(run: Run) -> list[Any]:
-    """Return the sources that are compared: of the dev split, where it can be found."""
+    """Return the sources on which exports are compared: the dev split, or the warm-up texts."""
     texts = WARMUP_TEXTS if SOURCE_KINDS[run.config.source].tokens else ()
     return dev_sources(run, COMPARED) or list(texts)
 
 
 def _translations(translate: Callable[..., Any], texts: Sequence[str]) -> list[np.ndarray]:
-    """Return the translations of texts by a signature, `translate`, and their scores."""
+    """Return translations `(B,)` of texts by the signature `translate`, and their scores `(B,)`."""
     starts = range(0, len(texts), _TOGETHER)
     batches = [translate(text=tf.constant(texts[at : at + _TOGETHER])) for at in starts]
     return [np.concatenate([batch[key] for batch in batches]) for key in ("translation", "score")]
 
 
 def _local_answers(task: str, sources: Sequence[Any], folder: Path) -> list[np.ndarray]:
-    """Return the texts and scores of an ONNX export, or the probabilities of histories."""
+    """Return texts and scores, each `(B,)`, of an ONNX export, or probabilities `(B,)` only."""
     from serving.portable.read import MODELS
 
     model: Any = MODELS[task](folder)
@@ -91,10 +91,14 @@ def _local_answers(task: str, sources: Sequence[Any], folder: Path) -> list[np.n
 
 
 def agreement(expected: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> dict[str, float]:
-    """Compare an export's texts and scores, or probabilities alone, with those in float32.
+    """Return how well a rounded export agrees with the float32 export.
+
+    Args:
+        expected: texts and scores, or probabilities only, in float32; each `(B,)`.
+        rounded: the same of the rounded export.
 
     Returns the number of `texts`, how many are the `same`, and the largest `score_difference` among
-    those; or the number of `histories` and the largest `probability_difference`.
+    the same texts; or the number of `histories` and the largest `probability_difference`.
     """
     differences = np.abs(expected[-1] - rounded[-1])
     if len(expected) == 1:
@@ -113,13 +117,19 @@ def export(
     form: str = "savedmodel",
     **keywords: Any,
 ) -> Path:
-    """Write a new version of a servable model, of a run or of several as an ensemble.
+    """Write a new version of a servable model; return the version's directory.
 
-    `output` is the model's base path; versions are numbered directories in it. `form` is
-    "savedmodel" or "onnx"; for the keywords see `ExportSettings`. Returns the version's directory,
-    which is written beside the versions and renamed when it is whole: a server never sees half of
-    it. Where the export fails, nothing is left of it. Raises UserError if a weight is not finite,
-    or the files cannot be written.
+    The version is written to a temporary directory and renamed when complete, so that a server
+    never sees half a version. A failed export leaves nothing behind.
+
+    Args:
+        runs: one run, or several as an ensemble.
+        output: the model's base path, which has a numbered directory for each version.
+        tell: reports the progress.
+        form: "savedmodel" or "onnx".
+        keywords: see `ExportSettings`.
+
+    Raises UserError if a weight is not finite, or the files cannot be written.
     """
     for run in runs:
         refusal = f"{run.path} cannot be exported; train with a lower learning rate or clip_norm"
@@ -135,7 +145,7 @@ def export(
 def _write_saved_model(
     runs: Sequence[Run], folder: Path, output: Path, tell: ReportStage, settings: ExportSettings
 ) -> dict[str, Any]:
-    """Write a SavedModel into a folder, but for its manifest, which is returned: see `export`."""
+    """Write a SavedModel into a folder; return its manifest, which is not written: see `export`."""
     exported = _exported(runs, settings)
     manifest = _manifest(runs, settings.written(runs[0], "savedmodel"))
     compares = isinstance(exported, Exported) and settings.is_rounded
@@ -167,8 +177,8 @@ def _write_saved_model(
 def _write_onnx(
     runs: Sequence[Run], folder: Path, output: Path, tell: ReportStage, settings: ExportSettings
 ) -> dict[str, Any]:
-    """Write ONNX graphs into a folder; return their manifest: see `export`."""
-    from serving.portable.write.graphs import write_folder  # others need no onnx
+    """Write the ONNX graphs into a folder; return their manifest: see `export`."""
+    from serving.portable.write.graphs import write_folder  # SavedModels need no onnx
 
     tell("writing the ONNX graphs", 0.5)
     card = _manifest(runs, settings.written(runs[0], "onnx"))
@@ -187,9 +197,10 @@ def _write_onnx(
 
 
 def _number(aside: Path, name: str, manifest: dict[str, Any]) -> Path:
-    """Give a whole version its number, the next where another export took it meanwhile.
+    """Write the manifest of a complete version and rename the version to the next free number.
 
-    Its manifest, a file of some name, gets the SHA-256 of each of the other files.
+    The manifest, a file called `name`, gets the SHA-256 of every other file. Returns the version's
+    directory.
     """
     (aside / LOCK).unlink()
     (aside / name).unlink(missing_ok=True)
@@ -211,12 +222,12 @@ def _number(aside: Path, name: str, manifest: dict[str, Any]) -> Path:
 
 @contextlib.contextmanager
 def _aside(output: Path) -> Iterator[Path]:
-    """A directory beside the versions to write one to; without it, no directory that it needed."""
-    for left in output.glob("writing-*"):  # by exports that were killed: nobody has their lock
+    """Yield a locked directory next to the versions; at the end, remove it if it is still there."""
+    for left in output.glob("writing-*"):  # leftovers of killed exports, which hold no lock
         if left.name.removeprefix("writing-").isdecimal():
             with contextlib.suppress(UserError), locked_folder(left, left):
                 remove(left)
-    # A process's number is another's in another container.
+    # Not a process id: processes in two containers may have the same one.
     aside = output / f"writing-{uuid.uuid4().int}"
     with locked_folder(aside, output) as missing:
         try:
@@ -229,7 +240,7 @@ def _aside(output: Path) -> Iterator[Path]:
 def _exported(
     runs: Sequence[Run], settings: ExportSettings
 ) -> Exported | ExportedReader | ExportedPredictor:
-    """Return what the runs' source makes of them: a translator, a reader or a predictor."""
+    """Return the exported runs: a translator, a reader or a predictor, by the kind of source."""
     config = runs[0].config
     if SOURCE_KINDS[config.source].tokens:
         return Exported(runs, settings)
@@ -241,7 +252,7 @@ def _exported(
 
 
 def _manifest(runs: Sequence[Run], settings: dict[str, Any]) -> dict:
-    """Return the manifest: runs, settings, examples and versions of libraries."""
+    """Return the manifest: runs, settings, examples and versions of libraries, without files."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": settings,
@@ -265,7 +276,7 @@ def _manifest(runs: Sequence[Run], settings: dict[str, Any]) -> dict:
 
 
 def _write_warmup(path: Path, name: str, signatures: Mapping[str, Any], run: Run) -> None:
-    """Write requests that TensorFlow Serving sends a version before it answers others."""
+    """Write the warm-up requests that TensorFlow Serving runs before it serves a version."""
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature, function in signatures.items():
             request = predict_pb2.PredictRequest()

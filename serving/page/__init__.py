@@ -1,1 +1,1 @@
-"""A page that shows a served model at work: what it says, and where it looks."""
+"""A web page that shows what a served model answers, and what it attends to."""

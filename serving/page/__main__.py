@@ -80,7 +80,7 @@ def _parser() -> Parser:
 
 
 def _write(options: argparse.Namespace) -> int:
-    """Write a page without a server."""
+    """Write a page that needs no server; return the exit status."""
     from serving.page.files import write
 
     write(options.static, options.output, options.single_file, options.example)
@@ -89,7 +89,7 @@ def _write(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    """Show the page until it is interrupted."""
+    """Serve the page until it is interrupted; return the exit status."""
     import uvicorn
 
     from serving.page.app import HEADERS, PageSettings, build, host_names

@@ -1,7 +1,6 @@
-"""The page's server: Starlette between a browser and a model server's gRPC port.
+"""The page's server: a Starlette application between a browser and a model server's gRPC port.
 
-It holds connections and no data: what is typed or dropped is asked of the model, answered and
-forgotten.
+It stores no data: it sends what users type or drop to the model, and returns the answer.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from serving.page.card import Card
 from serving.portable.engine.scripts import rules
 from training.data.rules import MOST_SENTENCES
 
-CLIENT_CLOSED = 499  # nobody reads it
-HEADERS = {  # of every answer
-    # Nothing from another host, nothing inline: text from a model can not become code.
+CLIENT_CLOSED = 499  # the browser has gone and does not read it
+HEADERS = {  # of every response
+    # No content from other hosts, no inline scripts: text from a model cannot become code.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self' blob: data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -56,16 +55,16 @@ Answer = dict[str, Any]
 T = TypeVar("T")
 Read = Callable[[Request], Coroutine[Any, Any, T]]
 MOST_CHARACTERS = 5_000
-MOST_EVENTS = 200  # of one history: each is asked with those before it
+MOST_EVENTS = 200  # of one history: each event is a request with all events before it
 STATIC = Path(__file__).with_name("static")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
-MOST_TEXT = 4 * MOST_CHARACTERS + 4_096  # bytes of a request, as all below
+MOST_TEXT = 4 * MOST_CHARACTERS + 4_096  # bytes of a request, as the two below
 MOST_IMAGE = 8 << 20
 MOST_TABLE = 1 << 20
 
 
 class BadRequestError(Exception):
-    """A request that the page does not make; its text says what was expected."""
+    """A request that the page never sends; the message says what was expected."""
 
 
 def answering(
@@ -74,10 +73,16 @@ def answering(
     kind: type = AsyncTranslator,
     read: Read[Any] | None = None,
 ) -> Route:
-    """Make a route of a question to a kind of client: its result as JSON, its errors as one line.
+    """Return a route that answers requests with the JSON of `function`, or with a one-line error.
 
-    `read` reads the body of a POST, without it the route is a GET. A browser that goes away, as
-    one does that types on, cancels what it asked for, down to the call to the model server.
+    A browser that disconnects, for instance because the user types on, cancels the work, including
+    the call to the model server.
+
+    Args:
+        path: of the route.
+        function: takes a client and the body; returns the answer.
+        kind: the class of the client.
+        read: reads the body of a POST request; without it, the route is a GET.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -102,11 +107,11 @@ def answering(
 
 
 async def json_object(request: Request, most: int) -> dict[str, Any]:
-    """Read a JSON object of at most so many bytes."""
+    """Return the JSON object in a body of at most `most` bytes. Raises BadRequestError."""
     body = await bytes_of(request, most, "application/json")
     try:
         value = json.loads(body)
-        # A half of a surrogate pair, as typing can leave one, has no UTF-8: it becomes "?".
+        # Typing can leave half a surrogate pair, which is not valid in UTF-8: it becomes "?".
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except (UnicodeDecodeError, ValueError, RecursionError):
         raise BadRequestError("expected JSON") from None
@@ -116,7 +121,7 @@ async def json_object(request: Request, most: int) -> dict[str, Any]:
 
 
 async def bytes_of(request: Request, most: int, kind: str = "application/octet-stream") -> bytes:
-    """Read a body of a content type, of at most so many bytes."""
+    """Return a body of content type `kind`, at most `most` bytes. Raises BadRequestError."""
     if request.headers.get("content-type", "").partition(";")[0] != kind:
         raise BadRequestError(f"expected the content type {kind}")
     body = b""
@@ -128,7 +133,7 @@ async def bytes_of(request: Request, most: int, kind: str = "application/octet-s
 
 
 async def if_served(answers: Coroutine[Any, Any, T]) -> T | None:
-    """Return the answers, or None where the model has no such signature."""
+    """Return the answers, or None if the model lacks the signature."""
     try:
         return await answers
     except SignatureNotFoundError:
@@ -136,17 +141,17 @@ async def if_served(answers: Coroutine[Any, Any, T]) -> T | None:
 
 
 def rounded(numbers: Iterable[float]) -> list[float]:
-    """Round numbers to the four digits that the page shows."""
+    """Return numbers rounded to the four decimals that the page shows."""
     return [round(number, 4) for number in numbers]
 
 
 def found_hypotheses(hypotheses: Iterable[Hypothesis]) -> list[Answer]:
-    """Return the hypotheses of a search that found any: it fills up with scores of -inf."""
+    """Return the hypotheses without those of score -inf, which fill up the results of a search."""
     return [{"text": x.text, "score": x.score} for x in hypotheses if x.score > -math.inf]
 
 
 async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
-    """Translate a text, sentence by sentence: `{"text": …}`."""
+    """Return the translation of each sentence of a text. The body is `{"text": …}`."""
     text = body.get("text")
     if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
         raise BadRequestError(f"expected a text of at most {MOST_CHARACTERS:,} characters")
@@ -165,7 +170,7 @@ async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer
 
 
 async def look(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
-    """Return alignments and further hypotheses of sentences: `{"texts": [sentence, …]}`."""
+    """Return alignment and N best translations of each sentence of `{"texts": [sentence, …]}`."""
     texts = body.get("texts")
     if (
         not isinstance(texts, list)
@@ -192,12 +197,12 @@ async def look(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
 
 
 async def read(reader: AsyncReader, contents: bytes) -> Answer:
-    """Read an image: its text, the probability and the place of each token, and other texts."""
+    """Return an image's text, the probability and weights of each token, and the N best texts."""
     regions, others = await asyncio.gather(
         if_served(reader.regions([contents])), if_served(reader.nbest([contents]))
     )
     (reading,) = regions or await reader.read([contents])
-    assert not isinstance(reading, Exception)  # it is raised unless `keep_errors`
+    assert not isinstance(reading, Exception)  # errors are raised without `keep_errors`
     (hypotheses,) = others or [[]]
     assert not isinstance(hypotheses, Exception)
     weights = reading.attention_weights if isinstance(reading, Regions) else ()
@@ -212,10 +217,10 @@ async def read(reader: AsyncReader, contents: bytes) -> Answer:
 
 
 async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
-    """Say how probable the outcome is after each event of a history.
+    """Return the outcome's probability after each event of a history.
 
-    The body is `{"table": CSV with a row for each visit, "id": column, "time": column, "person":
-    whose history, or "" for the first}`.
+    The body is `{"table": CSV with a row for each visit, "id": column, "time": column, "person": id
+    of the history, or "" for the first}`.
     """
     values = [body.get(key) for key in ("table", "id", "time", "person")]
     if not all(isinstance(value, str) for value in values):
@@ -247,10 +252,16 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
 
 @dataclass(frozen=True)
 class PageSettings:
-    """The model that the page asks, `host:port` of its server, and the limits of asking.
+    """Settings of the page's server.
 
-    `hosts` are names by which browsers may ask for the page; others are refused, so that a foreign
-    page whose name leads here gets nothing.
+    Attributes:
+        target: `host:port` of the model server.
+        model: the model's name on the server.
+        timeout: seconds for each request to the model server.
+        card: the facts about the model that the page shows.
+        example: the text that the page begins with.
+        hosts: the host names that requests may have. Others are rejected, so that a foreign site
+            whose name resolves to this machine gets nothing (DNS rebinding).
     """
 
     target: str
@@ -262,15 +273,15 @@ class PageSettings:
 
 
 def host_names(address: str, names: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the names by which browsers may ask for a page that listens on an address.
+    """Return the host names that requests may have for a page that listens on an address.
 
-    0.0.0.0 and :: are not among them: pages of other sites reach this machine by them.
+    0.0.0.0 and :: are not among them, since pages of other sites can reach this machine by them.
     """
     return (*LOCAL, *names, *({address} - {"0.0.0.0", "::"}))
 
 
 def build(settings: PageSettings) -> Starlette:
-    """Build the application, which is to be served with `HEADERS`."""
+    """Return the application; serve it with `HEADERS`."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""The card of a model: an export's manifest, for people to read."""
+"""Makes the card of a model, facts for users, from the manifest of its export."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ FIGURES = {
     "exact": "Exact matches",
     "val_perplexity": "Perplexity",
 }
-# As in phrasebook-en-fr, and in parallel:data/train.en,data/train.fr.
+# Matches phrasebook-en-fr and parallel:data/train.en,data/train.fr.
 _LANGUAGES = re.compile(r"-([a-z]{2})-([a-z]{2})$|\.([a-z]{2}),.*\.([a-z]{2})$")
 
 
 @dataclass(frozen=True)
 class Card:
-    """The facts of a model that people are told.
+    """The facts about a model that the page shows.
 
-    `lines` are values by name, in the order to be read; `languages` are the codes of source and
-    target, if the data's name has them; `score` is the figure by which the weights were chosen.
+    Attributes:
+        lines: values by name, in the order of the page.
+        languages: the codes of source and target, if the data's name has them.
+        score: the dev score by which the weights were chosen.
+        examples: inputs to begin with.
     """
 
     lines: dict[str, str] = field(default_factory=dict)
@@ -34,14 +37,14 @@ class Card:
 
 
 def read_card(manifest: Path) -> Card:
-    """Read the manifest of an export, `manifest.json`.
+    """Return the card of an export, given its `manifest.json`.
 
     Raises OSError if the file cannot be read; ValueError if it is not a manifest.
     """
     text = manifest.read_bytes()
     try:
         return _card(json.loads(text))
-    except Exception as error:  # a damaged manifest may end in any of them
+    except Exception as error:  # a damaged manifest may raise any class
         raise ValueError(f"{manifest} is not the manifest of an export") from error
 
 
@@ -67,7 +70,7 @@ def _card(about: dict[str, Any]) -> Card:
         "Exported": str(about["created"]),
         "Versions": _listed(f"{key} {value}" for key, value in about["versions"].items()),
     }
-    # By which of them the epoch was chosen.
+    # The score by which the epoch was chosen.
     by_loss = config.get("keep_by") == "perplexity"
     names = ["val_perplexity"] if by_loss else [deciding(kept) or "", *FIGURES]
     by = next((FIGURES[name] for name in names if name in kept), "")
@@ -81,9 +84,9 @@ def _card(about: dict[str, Any]) -> Card:
 
 
 def _named(data: str) -> str:
-    """Return a data SPEC with the names of its files: visitors are not told where they lie."""
+    """Return a data SPEC with file names instead of paths, which visitors should not see."""
     kind, colon, paths = data.partition(":")
-    names = ",".join(PureWindowsPath(path).name for path in paths.split(","))  # of any system
+    names = ",".join(PureWindowsPath(path).name for path in paths.split(","))  # splits at / and \
     return f"{kind}{colon}{names}"
 
 

@@ -1,4 +1,4 @@
-"""The page without a server: a model in one file, and the code that runs it in the browser."""
+"""Writes the page without a server: a packed model, and the code that runs it in the browser."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _STYLE = "\n".join(f'<link rel="stylesheet" href="static/{name}">' for name in S
 _ICON = '<link rel="icon" href="static/icon.svg">'
 _SCRIPT = '<script type="module" src="static/page.js"></script>'
 _END = "</body>"
-# Nothing is asked of any host, and text from a model can not become code.
+# No requests to other hosts, and text from a model cannot become code.
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'self' data: blob:; "
-# By task; of each the last is there where the model attends.
+# Signatures by task. The last of each needs attention.
 SIGNATURES = {"translate": ("translate", "nbest", "align"), "read": ("read", "nbest", "regions")}
 
 
 def write_folder(site: Path, model: bytes) -> None:
-    """Write the page as a folder of `index.html`, scripts, styles and a packed model."""
+    """Write the page as a folder with `index.html`, scripts, styles and the packed model."""
     own = "script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'"
     html = _replaced(
         {
@@ -48,7 +48,7 @@ def write_folder(site: Path, model: bytes) -> None:
 
 
 def write_file(path: Path, model: bytes) -> None:
-    """Write the page as one HTML file, with scripts, styles and a packed model in it."""
+    """Write the page as one HTML file that contains scripts, styles and the packed model."""
     style = "".join((STATIC / name).read_text(encoding="utf-8") for name in STYLES)
     icon = _base64((STATIC / "icon.svg").read_bytes())
     script = page()
@@ -70,11 +70,11 @@ def write_file(path: Path, model: bytes) -> None:
 
 
 def page() -> str:
-    """Return the page's script, which asks a worker where the served page asks its server."""
+    """Return the page's script. It sends requests to a worker instead of a server."""
     modules = named([*STATIC.glob("*.js"), ENGINE / "packed.js"])
     modules["server"] = (ENGINE / "ask_worker.js").read_text(encoding="utf-8")
     script = join("page", modules)
-    # It must not end the HTML element that it stands in.
+    # The script must not contain the end of its own HTML element.
     return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 
 
@@ -104,11 +104,17 @@ def _hash(text: str) -> str:
 
 
 def write(export: Path, output: Path, single: bool, example: str = "") -> None:
-    """Write the page of a translator, or of a reader of images, as a folder or a single HTML file.
+    """Write the page of a translator or of a reader of images, which runs without a server.
 
-    `export` is a version that was exported with `--format onnx`, or the model, of which the newest
-    such version is taken; `example` is a text to begin with. Raises ValueError where there is no
-    such export, or a browser lacks a part of it; OSError if a file cannot be read or written.
+    Args:
+        export: a version exported with `--format onnx`, or a model, whose newest such version is
+            used.
+        output: the folder, or with `single` the HTML file.
+        single: whether to write a single HTML file.
+        example: the text that the page begins with.
+
+    Raises ValueError if there is no such export, or if the browser engine lacks a part of it;
+    OSError if a file cannot be read or written.
     """
     folder = Folder(export)
     task, attends = folder.manifest["task"], folder.manifest["attends"]

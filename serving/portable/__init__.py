@@ -1,1 +1,1 @@
-"""A model in a folder, for where no TensorFlow is: written, read in Python, run in a browser."""
+"""Models as ONNX folders: written, run in Python without TensorFlow, and run in a browser."""

@@ -1,9 +1,9 @@
-"""A SavedModel in a TensorFlow session over the C++ loader, as TensorFlow Serving runs it.
+"""Loads and runs a SavedModel through TensorFlow's C++ loader, as TensorFlow Serving does.
 
-`tf.saved_model.load` rebuilds Python objects and accepts SavedModels that the C++ loader refuses.
-TensorFlow Serving, and everything in this package that must behave like it, loads through
-`TF_LoadSessionFromSavedModel` and runs through `TF_SessionRun`, both of TensorFlow's C API. Calls
-release the GIL. Importing this module registers the ops of tensorflow_text.
+`tf.saved_model.load` rebuilds Python objects and accepts SavedModels that the C++ loader rejects.
+This module therefore uses TensorFlow's C API: it loads with `TF_LoadSessionFromSavedModel` and runs
+with `TF_SessionRun`. Calls release the GIL. Importing this module registers the ops of
+tensorflow_text.
 """
 
 import contextlib
@@ -35,11 +35,12 @@ class _Output(ctypes.Structure):
 
 
 _TSTRING_BYTES = 24
-_ROWS = 64  # of a heavy run of this project's exports; after them it may end, or others begin
+_ROWS = 64  # of a part of a heavy run; between parts it may stop, or others run
 
 
 def _bind() -> ctypes.CDLL:
-    # The library is in the process since `import tensorflow`: same op registry, same kernels.
+    """Return TensorFlow's C library with the types of its functions declared."""
+    # `import tensorflow` has loaded this library, so op registry and kernels are the same.
     name = "libtensorflow_cc.2.dylib" if sys.platform == "darwin" else "libtensorflow_cc.so.2"
     library = ctypes.CDLL(str(Path(tf.__file__).with_name(name)))
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -94,9 +95,9 @@ _tf = _bind()
 
 
 def _checked(function: Any, *arguments: Any) -> Any:
-    """Return what a function of the C API returns, whose last argument is a status.
+    """Return the result of a C API function whose last parameter is a TF_Status.
 
-    Raises StatusError where the status is not OK.
+    Raises StatusError if the status is not OK.
     """
     status = _tf.TF_NewStatus()
     try:
@@ -110,7 +111,7 @@ def _checked(function: Any, *arguments: Any) -> Any:
 
 
 def _tensor_from_array(array: npt.ArrayLike) -> int:
-    """TF_Tensor that holds an array; strings are an object array of bytes."""
+    """Return a new TF_Tensor with the values of an array; strings are an object array of bytes."""
     serialized = tf.make_tensor_proto(array).SerializeToString()
     tensor = _tf.TF_AllocateTensor(tf.float32.as_datatype_enum, None, 0, 4)
     buffer = _tf.TF_NewBufferFromString(serialized, len(serialized))
@@ -125,7 +126,7 @@ def _tensor_from_array(array: npt.ArrayLike) -> int:
 
 
 def _array_from_tensor(tensor: int) -> np.ndarray:
-    """Copy of a TF_Tensor; strings become an object array of bytes."""
+    """Return a copy of a TF_Tensor as an array; strings become an object array of bytes."""
     number = _tf.TF_TensorType(tensor)
     shape = [_tf.TF_Dim(tensor, axis) for axis in range(_tf.TF_NumDims(tensor))]
     data = _tf.TF_TensorData(tensor)
@@ -146,7 +147,10 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
 
 
 def _check_files(export_dir: Path) -> bool:
-    """Return whether it is this project's export. Raises StatusError where a file has changed."""
+    """Return whether a folder is an export of this project, whose files are checked.
+
+    Raises StatusError DATA_LOSS if a file differs from its digest in the manifest.
+    """
     manifest = export_dir / "assets.extra" / "manifest.json"
     try:
         about = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else None
@@ -160,7 +164,10 @@ def _check_files(export_dir: Path) -> bool:
 
 
 def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays one below the other, padded to the widest with what exports pad with."""
+    """Return arrays `(B_i, …)` joined along the batch, the other axes padded to the largest.
+
+    The padding is b"" or 0, as in exports.
+    """
     shape = sum(map(len, arrays)), *np.max([array.shape[1:] for array in arrays], axis=0)
     dtype, start = arrays[0].dtype, 0
     joined = np.full([int(size) for size in shape], b"" if dtype.kind == "O" else 0, dtype)
@@ -171,23 +178,23 @@ def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class ModelSession:
-    """A loaded SavedModel: `meta_graph` is served, `signatures` are by name.
+    """A loaded SavedModel: its `meta_graph` with the tag `serve`, its `signatures` by name.
 
-    Raises StatusError where the loader refuses. Use as a context manager, or `close()`.
+    Raises StatusError if the loader rejects it. Use as a context manager, or call `close()`.
     """
 
     def __init__(self, export_dir: str | Path):
         self._session = None
-        # Rows of this project's exports do not depend on one another.
+        # In exports of this project, a row does not depend on other rows: a run may be split.
         self._has_parts = _check_files(Path(export_dir))
         self._outputs: dict[str, _Output] = {}
         self._lock = threading.Lock()
         self._graph = _tf.TF_NewGraph()
         options, meta_graph = _tf.TF_NewSessionOptions(), _tf.TF_NewBuffer()
-        # Idle threads that spin would take cores from the threads that send answers.
+        # Idle threads that spin would take cores from the threads that send responses.
         config = config_pb2.ConfigProto()
         config.experimental.disable_thread_spinning = True
-        # Operations of one pool wait for one another: heavy runs have a pool of their own.
+        # Operations queue for the threads of a pool. So light runs use pool 0, heavy runs pool 1.
         for _ in range(2):
             config.session_inter_op_thread_pool.add()
         serialized = config.SerializeToString()
@@ -215,12 +222,19 @@ class ModelSession:
         outputs: Sequence[str] = (),
         call: Waiting | None = None,
     ) -> dict[str, np.ndarray]:
-        """Run a signature once; return its outputs by alias.
+        """Run a signature; return its outputs by alias.
 
-        `inputs` has a value for every input. Without aliases of `outputs` all are returned. All are
-        computed: TensorFlow would prepare the graph again, in seconds, for every other set, and
-        keep it. When nobody waits for the `call` it is DEADLINE_EXCEEDED; None waits for ever.
-        Raises StatusError with TensorFlow's status.
+        All outputs are computed, whatever `outputs` says: for each new set of outputs, TensorFlow
+        would spend seconds to prepare another graph, and keep it.
+
+        Args:
+            name: of the signature.
+            inputs: an array, or nested lists, for every input.
+            outputs: aliases of the outputs to return; none means all.
+            call: the request, whose time limits the run; None means no limit. A heavy call of an
+                export of this project runs in parts of `_ROWS` rows.
+
+        Raises StatusError with TensorFlow's status, DEADLINE_EXCEEDED when the time is over.
         """
         if call is None or not call.is_heavy or not self._has_parts:
             return self._run(name, inputs, outputs, call)
@@ -281,24 +295,25 @@ class ModelSession:
                 _tf.TF_DeleteBuffer(run_options)
 
     def stop(self) -> None:
-        """Make running requests fail as CANCELLED before their next op. No others can follow."""
+        """Make running requests fail as CANCELLED before their next op. No more runs can follow."""
         with self._lock:
             if self._session:
                 with contextlib.suppress(StatusError):
                     _checked(_tf.TF_CloseSession, self._session)
 
     def close(self) -> None:
-        """Free the session. No run may be under way or follow."""
+        """Free the session and the graph. Call it only when no run is under way or will follow."""
         with self._lock:
             session, self._session = self._session, None
         if session is None:
             return
         for end in (_tf.TF_CloseSession, _tf.TF_DeleteSession):
-            with contextlib.suppress(StatusError):  # the graph is freed all the same
+            with contextlib.suppress(StatusError):  # the graph is freed anyway
                 _checked(end, session)
         _tf.TF_DeleteGraph(self._graph)
 
     def _output(self, name: str) -> _Output:
+        """Return the TF_Output of a tensor `operation:index`. Raises StatusError if unknown."""
         output = self._outputs.get(name)
         if output is None:
             operation, _, index = name.partition(":")

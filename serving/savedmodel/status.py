@@ -1,4 +1,4 @@
-"""Canonical status codes, the same in TensorFlow and gRPC, and the error that carries one."""
+"""The status codes that TensorFlow and gRPC share, and the error that carries one."""
 
 from enum import IntEnum
 from typing import Protocol, Self
@@ -29,12 +29,12 @@ class Code(IntEnum):
 
 
 class Waiting(Protocol):
-    """A request that waits for a run: its time left, and whether the run costs much."""
+    """A request that waits for a run: its remaining time, and whether the run is expensive."""
 
     is_heavy: bool
 
     def seconds_left(self) -> float:
-        """Seconds until nobody waits any more, at least 0."""
+        """Return the seconds until the request ends, at least 0."""
 
 
 class StatusError(Exception):
@@ -47,20 +47,20 @@ class StatusError(Exception):
 
     @classmethod
     def internal(cls, error: Exception) -> Self:
-        """The status of an error that is the server's own."""
+        """Return the INTERNAL status of an unexpected error of the server."""
         return cls(Code.INTERNAL, f"{type(error).__name__}: {error}")
 
 
 def shortened(message: str) -> str:
-    """The beginning of a message, as answers carry it."""
+    """Return a message, truncated to the length that responses carry."""
     return message if len(message) <= _MOST_SHOWN else message[:_MOST_SHOWN] + "...TRUNCATED"
 
 
 def invalid(message: str) -> StatusError:
-    """The error of a request that is the client's fault."""
+    """Return an INVALID_ARGUMENT error: the client's request is wrong."""
     return StatusError(Code.INVALID_ARGUMENT, message)
 
 
 def deadline_exceeded() -> StatusError:
-    """The error of a request whose time is over."""
+    """Return a DEADLINE_EXCEEDED error: the time of the request is over."""
     return StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")

@@ -2,9 +2,9 @@
 
     python -m serving.server --port=8500 --model_name=NAME --model_base_path=PATH
 
-It is for one's own machine, tests and small services, and listens on the loopback address unless
-`--host` says otherwise. SIGTERM ends it: it takes no new requests, and requests under way may end
-within `--shutdown_grace_seconds`. A second signal ends it at once.
+The server is for your own machine, tests and small services. It listens on the loopback address
+unless you set `--host`. SIGTERM stops it: the server accepts no new requests, and lets running
+requests finish within `--shutdown_grace_seconds`. A second signal ends the process at once.
 """
 
 import logging
@@ -14,19 +14,19 @@ import sys
 import threading
 from collections.abc import Sequence
 
-if __name__ == "__main__":  # Ctrl-C while the rest is imported
+if __name__ == "__main__":  # Ctrl-C during the imports below
     signal.signal(signal.SIGINT, lambda *_: os.write(2, b"Interrupted.\n") and os._exit(130))
 
 from serving.api.printing import first_line, print_error, printable
 from serving.server.settings import build_parser
 from training.command.errors import refuse_windows
 
-# After the grace: for runs to notice that they were stopped. Then the system ends the process.
+# Time after the grace for stopped runs to end. Then an alarm ends the process.
 _HARD_STOP_SECONDS = 10
 
 
 class _OneLine(logging.Formatter):
-    """Escapes line ends and control characters, in tracebacks too."""
+    """Writes each record on one line: escapes line ends and controls, in tracebacks too."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    # Not before the flags are known to be right.
+    # Imported late, so that wrong flags are reported at once.
     from serving.server.model_server import ModelServer
 
     stop, errors = threading.Event(), []
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
-    # Python handles signals in the main thread, and not while that is inside TensorFlow.
+    # Python handles signals in the main thread only, and not during a call of TensorFlow.
     thread = threading.Thread(target=serve, name="serve")
     thread.start()
     while thread.is_alive():

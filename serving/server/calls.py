@@ -1,4 +1,4 @@
-"""Requests under way: deadlines, threads and metrics; and those of several clients run together."""
+"""Runs requests: deadlines, a fair queue for threads, batches of several clients, and metrics."""
 
 import asyncio
 import heapq
@@ -21,20 +21,20 @@ from serving.server.tensors import Arrays, check_rows
 
 T = TypeVar("T")
 Run = Callable[[Arrays, Sequence[str], Waiting], Arrays]
-# A request of more is heavy: by `tensors.cost`, or already by the bytes of its message.
+# A request above either limit is heavy: by `tensors.cost`, or by the bytes of its message.
 LIGHT_COST, _LIGHT_BYTES = 2**8, 2**16
-THREADS, _HEAVY_ROWS = 64, 64  # the second: of a batch of several requests
-_MOST_CLIENTS = 2**12  # whose shares are known; then all begin anew
-_PATIENCE_SECONDS = 1.0  # until a light request no longer waits for runs that last
-POLL_SECONDS = 0.25  # between looks whether anybody waits still
+THREADS, _HEAVY_ROWS = 64, 64  # light threads; most rows of a batch that joins heavy requests
+_MOST_CLIENTS = 2**12  # clients whose virtual times are kept; above it, all are forgotten
+_PATIENCE_SECONDS = 1.0  # then a waiting request runs without a free place
+POLL_SECONDS = 0.25  # between checks whether a client still waits
 
 
 class HeavyError(Exception):
-    """A request turned out to cost so much: it begins again, among the heavy ones."""
+    """A light request turned out to have this cost: it restarts in the queue of heavy requests."""
 
 
 class Call:
-    """One request: its seconds until the deadline, protocol, `GRPC` or `REST`, and connection."""
+    """One request: its deadline in `seconds`, its protocol (`GRPC` or `REST`) and its client."""
 
     def __init__(self, seconds: float, entrypoint: str = "GRPC", client: Hashable = None):
         self.entrypoint, self.client = entrypoint, client
@@ -42,16 +42,19 @@ class Call:
         self._deadline = time.monotonic() + seconds
 
     def seconds_left(self) -> float:
-        """Seconds until the deadline, at least 0, and 0 when the client has gone."""
+        """Return the seconds until the deadline, at least 0; 0 if the client has gone."""
         return 0.0 if self.cancelled else max(0.0, self._deadline - time.monotonic())
 
 
 class _Line:
-    """Runs requests, `places` at once, or more where each lasts; `busy` of them run or wait.
+    """A fair queue: `places` requests run at once, and `busy` requests run or wait.
 
-    The next is chosen by fair queueing: a request ends, in units of cost, where its client's last
-    one ended and its own cost later; the earliest end is next. A client that had nothing begins at
-    the present, which goes on by the cost of each run divided among those that wait.
+    A request that has waited `_PATIENCE_SECONDS` for a place runs without one if a thread is free.
+
+    The queue is fair among clients, by fair queueing in virtual time, whose unit is cost. A request
+    starts where its client's previous request ends, but not before the present, and ends `cost`
+    later. The request with the earliest end runs next. A run advances the present by its cost
+    divided by the number of requests that waited with it, and at least to its own start.
     """
 
     def __init__(self, threads: int, places: int):
@@ -62,6 +65,7 @@ class _Line:
         self._numbers, self._present = itertools.count(), 0.0
 
     def submit(self, client: Hashable, cost: float, work: Callable[[], T]) -> Future[T]:
+        """Return the future result of `work()`, which waits in the queue until its turn."""
         future: Future[T] = Future()
         future.add_done_callback(self._end)
         with self._lock:
@@ -74,9 +78,10 @@ class _Line:
         return future
 
     def _run_next(self) -> None:
+        """Run the waiting request with the earliest virtual end."""
         has_place = self._places.acquire(timeout=_PATIENCE_SECONDS)
         with self._lock:
-            if has_next := bool(self._waiting):  # else one was cancelled
+            if has_next := bool(self._waiting):  # empty if a request was cancelled
                 end, _, cost, work, future = heapq.heappop(self._waiting)
                 self._present = max(self._present + cost / (len(self._waiting) + 1), end - cost)
         if has_next and future.set_running_or_notify_cancel():
@@ -88,6 +93,7 @@ class _Line:
             self._places.release()
 
     def _end(self, future: Future[Any]) -> None:
+        """Count a request as done; if it was cancelled, remove it from the queue."""
         with self._lock:
             self.busy -= 1
             if future.cancelled():
@@ -96,7 +102,10 @@ class _Line:
 
 
 class Workers:
-    """Light requests in `places` and one, in others heavy ones; at most `most` run or wait."""
+    """Two queues: light requests have `places` + 1 places, heavy requests have `places`.
+
+    At most `most` requests run or wait.
+    """
 
     def __init__(self, places: int, most: int):
         self._light, self._heavy = _Line(THREADS, places + 1), _Line(places, places)
@@ -107,10 +116,10 @@ class Workers:
         return self._light.busy + self._heavy.busy
 
     async def run(self, work: Callable[[], T], call: Call, size: int) -> T:
-        """Return `work()`, run in one of the threads, for a message of `size` bytes.
+        """Return `work()`, which runs in a thread, for a request of `size` bytes.
 
-        A request that is cancelled while it waits is not run. Raises StatusError
-        RESOURCE_EXHAUSTED where too many wait.
+        A request that is cancelled while it waits does not run. Raises StatusError
+        RESOURCE_EXHAUSTED if too many requests run or wait.
         """
         if size <= _LIGHT_BYTES:
             try:
@@ -131,7 +140,7 @@ class Workers:
             raise
 
     def close(self) -> None:
-        """Cancel waiting requests. Running ones continue; no new ones may follow."""
+        """Cancel the waiting requests. Running requests continue; submit no new requests."""
         for line in (self._light, self._heavy):
             line.threads.shutdown(wait=False, cancel_futures=True)
 
@@ -173,16 +182,16 @@ class _Batch:
     full: threading.Event = field(default_factory=threading.Event)
 
     def seconds_left(self) -> float:
-        """Seconds until nobody waits for it any more."""
+        """Return the seconds until the last deadline of the batch's requests, at least 0."""
         return max(request.call.seconds_left() for request in self.requests)
 
 
 class Batcher:
-    """Joins requests, as TensorFlow Serving's batching does. Threads share it.
+    """Joins requests to batches, as TensorFlow Serving's batching does. Threads may share it.
 
-    The first request of a batch waits until the batch is full, or old enough, and until one of the
-    places for runs is free; meanwhile others join. Then its thread runs the batch for all of them.
-    Heavy requests have batches and places of their own.
+    The thread of a batch's first request waits until the batch is full or its timeout is over, then
+    until a place for runs is free. Meanwhile other requests join the batch. The thread then runs
+    the batch for all its requests. Heavy requests have their own batches and places.
     """
 
     def __init__(self, parameters: Batching, metrics: Metrics):
@@ -191,11 +200,15 @@ class Batcher:
         self._places = [threading.Semaphore(parameters.num_batch_threads) for _ in range(2)]
 
     def run(self, key: Hashable, run: Run, inputs: Arrays, call: Call) -> Arrays:
-        """Run `inputs` in a batch with others of the same `key`, of the model and signature.
+        """Return the outputs for `inputs`, computed in a batch with other requests.
 
-        `run` runs a batch (inputs, outputs, who waits). A late call is not run. Returns the rows
-        that belong to `inputs`. Raises StatusError: INVALID_ARGUMENT for inputs that cannot be
-        batched, DEADLINE_EXCEEDED.
+        Args:
+            key: names the model and the signature; requests of one batch have the same key.
+            run: runs a batch; takes its inputs, names of outputs (none for all) and the waiter.
+            inputs: arrays of shape `(rows, …)` by alias.
+            call: the request; after its deadline it does not run.
+
+        Raises StatusError: INVALID_ARGUMENT for inputs that cannot be batched, DEADLINE_EXCEEDED.
         """
         request = _Request(inputs, _rows(inputs), call)
         check_rows(request.rows, self._parameters.max_batch_size)
@@ -214,7 +227,7 @@ class Batcher:
                 self._run(run, batch.requests)
                 places.release()
             for each in batch.requests:
-                if not each.answer.done():  # nobody waited for it
+                if not each.answer.done():  # no client waited for a place
                     each.answer.set_exception(deadline_exceeded())
         try:
             return request.answer.result(call.seconds_left())
@@ -222,7 +235,7 @@ class Batcher:
             raise deadline_exceeded() from None
 
     def _join(self, key: Hashable, request: _Request) -> _Batch:
-        """Add a request to the open batch, or to a new one where it does not fit."""
+        """Return the batch that a request joins: the open batch if it fits, else a new one."""
         heavy = request.call.is_heavy
         most = min(self._parameters.max_batch_size, _HEAVY_ROWS if heavy else math.inf)
         with self._lock:
@@ -238,7 +251,7 @@ class Batcher:
             return batch
 
     def _run(self, run: Run, requests: Sequence[_Request]) -> None:
-        """Answer the requests of a batch. If it fails, each is run alone and fails alone."""
+        """Run a batch and answer its requests. If it fails, each request runs and fails alone."""
         present = [request for request in requests if request.call.seconds_left()]
         try:
             if present:
@@ -251,6 +264,7 @@ class Batcher:
                 self._run(run, [request])
 
     def _run_together(self, run: Run, requests: Sequence[_Request]) -> None:
+        """Run the joined inputs `(sum of rows, …)`; give each request its rows of the outputs."""
         for request in requests:
             self._metrics.queuing.observe((time.monotonic() - request.arrived) * 1e6)
         inputs = {
@@ -258,7 +272,7 @@ class Batcher:
             for alias in requests[0].inputs
         }
         outputs = run(inputs, (), _Batch(requests[0].call.is_heavy, list(requests)))
-        ends = np.cumsum([request.rows for request in requests])
+        ends = np.cumsum([request.rows for request in requests])  # (requests,)
         for array in outputs.values():
             if array.shape[:1] != (ends[-1],):
                 raise StatusError(
@@ -272,6 +286,7 @@ class Batcher:
 
 
 def _rows(inputs: Arrays) -> int:
+    """Return the number of rows, on which all inputs must agree. Raises StatusError."""
     sizes = {array.shape[:1] for array in inputs.values()}
     if () in sizes or len(sizes) != 1:
         raise invalid("Batching Run() input tensors must have equal 0th-dimension size")

@@ -1,4 +1,4 @@
-"""The whole server, put together from its flags."""
+"""Builds the whole server from its flags: ports, threads, polling and shutdown."""
 
 import argparse
 import asyncio
@@ -25,14 +25,14 @@ from serving.server.service import GrpcMethods, Rest, Service
 from serving.server.tensors import Limits
 
 _MOST_CONNECTIONS, _MOST_HEAD_BYTES = 1024, 2**14
-# A connection's turn in the event loop, after which it reads less; bytes that it reads at once.
+# Time for one read of a connection, above which its next read is smaller; sizes of reads in bytes.
 _TURN_SECONDS, _LEAST_READ, _MOST_READ = 0.0005, 2**8, 2**18
 
 log = logging.getLogger(__name__)
 
 
 class _Http(H11Protocol):
-    """Reads less at a time where bytes take long, as those of tiny chunks: others have turns."""
+    """Reads fewer bytes at a time if parsing is slow (tiny chunks), so that others get a turn."""
 
     def connection_made(self, transport: Any) -> None:
         self.reads, transport.max_size = transport, _LEAST_READ
@@ -49,9 +49,9 @@ class _Http(H11Protocol):
 class ModelServer:
     """The server that the flags describe.
 
-    `start` returns when every model is available and the ports are open, or when `stop` was set
-    meanwhile. It raises StatusError or OSError if it cannot serve; wrong flags, addresses and
-    certificates are found before a model is loaded. `port` and `rest_port` are known then.
+    `start` returns when every model is available and the ports are open, or when `stop` is set
+    before. It raises StatusError or OSError if it cannot serve; it checks flags, addresses and
+    certificates before it loads a model. After `start`, `port` and `rest_port` are the open ports.
     """
 
     def __init__(self, flags: argparse.Namespace, stop: threading.Event | None = None):
@@ -59,13 +59,13 @@ class ModelServer:
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
         self.models = Models(lambda path: load(path, flags.max_request_seconds), self._metrics)
-        # Requests that run in batches wait for the batches' places.
+        # With batching, the places of the batcher limit the runs.
         places = THREADS if flags.enable_batching else os.cpu_count() or 1
         self._workers = Workers(places, THREADS + flags.max_waiting_requests)
         self._metrics.in_flight.set_function(self._workers.busy)
         self._loop = asyncio.new_event_loop()
         self._loop_thread = threading.Thread(target=self._loop.run_forever, name="requests")
-        self._ends: list[Callable[[], Any]] = []  # what ends each port, awaitable
+        self._ends: list[Callable[[], Any]] = []  # async functions that close a port
         self.port = self.rest_port = 0
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ class ModelServer:
             self._every(seconds, lambda: models.configure(self._configs()))
 
     def close(self) -> None:
-        """Refuse new requests, let running ones end within the grace, and free the models."""
+        """Reject new requests, let running requests end within the grace, and free the models."""
         self._stop.set()
         deadline = time.monotonic() + self._flags.shutdown_grace_seconds
         if self._loop_thread.is_alive():
@@ -112,6 +112,7 @@ class ModelServer:
         self._loop.close()
 
     def _configs(self) -> Sequence[Any]:
+        """Return the ModelConfigs of the flags or of their file."""
         flags = self._flags
         if flags.model_config_file:
             return settings.read_models(flags.model_config_file)
@@ -119,20 +120,20 @@ class ModelServer:
         return [serving_pb2.ModelConfig(name=flags.model_name, base_path=base_path)]
 
     def _every(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run `action` every so many seconds until the end; 0 is never."""
+        """Run `action` in a thread every `seconds` until the server stops; 0 means never."""
 
         def repeat() -> None:
             while not self._stop.wait(seconds):
                 try:
                     action()
-                except Exception as error:  # the next look may find better
+                except Exception as error:  # the next run may succeed
                     log.error("The configuration stays as it is: %s", error)
 
         if seconds:
             threading.Thread(target=repeat, name="poll", daemon=True).start()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work` in the event loop."""
+        """Run `work` in the event loop and wait for its end."""
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _open_grpc(
@@ -193,13 +194,13 @@ class ModelServer:
         log.info("Exporting HTTP/REST API at:%s:%d ...", flags.host, self.rest_port)
 
     async def _close_ports(self) -> None:
-        """Take no new requests; return when those under way have ended, or after the grace."""
+        """Accept no new requests; return when all requests have ended or the grace is over."""
         await asyncio.gather(*(end() for end in self._ends))
-        await asyncio.sleep(0.2)  # a process that ends resets answers that are not read yet
+        await asyncio.sleep(0.2)  # the process's end resets connections with unread responses
 
 
 def _claim(host: str, port: int) -> socket.socket:
-    """A socket bound to the address, which gRPC binds again. Raises OSError with one line."""
+    """Return a socket bound to the address, which gRPC binds again. Raises a one-line OSError."""
     claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""The served models: versions on disk are found, loaded and swapped while requests run."""
+"""Finds versions of models on disk, loads them, and swaps them while requests run."""
 
 import logging
 import os
@@ -32,15 +32,15 @@ _TEXT = b"A text to try the model with."
 _IMAGE = image_file(np.zeros((48, 96), "uint8"))
 
 Fingerprint = tuple[tuple[str, int, int, int, int], ...]
-_STOP_SECONDS = 5  # for runs that were told to stop
+_STOP_SECONDS = 5  # to wait for runs that were stopped
 State = serving_pb2.ModelVersionStatus.State
 log = logging.getLogger(__name__)
 
 
 def find_versions(base_path: Path) -> dict[int, Path]:
-    """Version directories below `base_path` by number. Raises OSError.
+    """Return the version directories in `base_path` by number. Raises OSError.
 
-    A number that is not an int64 is no version, as in TensorFlow Serving.
+    As in TensorFlow Serving, a number that exceeds int64 is not a version.
     """
     return {
         int(child.name): child
@@ -51,7 +51,7 @@ def find_versions(base_path: Path) -> dict[int, Path]:
 
 
 def _lack(base_path: Path, pinned: Collection[int]) -> str:
-    """Why a base path has no wanted version, in one line. Raises OSError."""
+    """Return the reason, on one line, why a base path has no wanted version. Raises OSError."""
     if any((base_path / name).exists() for name in ("saved_model.pb", "manifest.json")):
         return f"{base_path} is itself a version: expected the directory that holds it"
     below = [child for child in sorted(base_path.iterdir()) if child.is_dir()]
@@ -61,17 +61,17 @@ def _lack(base_path: Path, pinned: Collection[int]) -> str:
 
 
 def fingerprint(version_dir: Path) -> Fingerprint:
-    """Name, size, times of content and of status, and inode of every file of a version.
+    """Return path, size, mtime, ctime and inode of every file and folder of a version.
 
-    It changes while a version is copied, by chmod, and where a file is replaced by another. Raises
-    OSError for what is neither file nor folder: reading a pipe would never end.
+    The fingerprint changes while a version is copied, on chmod, and when a file is replaced. Raises
+    OSError for anything but files and folders: reading a pipe would never end.
     """
     stats = []
     for folder, folders, files in os.walk(version_dir):
         for path in (Path(folder, name) for name in (*folders, *files)):
             try:
                 stat = path.stat()
-            except FileNotFoundError:  # it was removed meanwhile, or is a link that leads nowhere
+            except FileNotFoundError:  # removed since the listing, or a broken link
                 continue
             if not (S_ISREG(stat.st_mode) or S_ISDIR(stat.st_mode)):
                 raise OSError(f"{path} is not a file")
@@ -81,10 +81,10 @@ def fingerprint(version_dir: Path) -> Fingerprint:
 
 
 def load(path: Path, seconds: float) -> "LoadedModel":
-    """Load a version and run each of its signatures once, for so many seconds at most.
+    """Return a loaded version, after running each signature once for at most `seconds`.
 
-    An ONNX export must answer. A SavedModel may refuse what it is tried with, since it may be any.
-    Raises StatusError.
+    An ONNX export must answer the sample inputs. A SavedModel may reject them as invalid, because
+    it may come from anywhere. Raises StatusError.
     """
     refusals: tuple[Code, ...] = ()
     model: LoadedModel
@@ -113,7 +113,7 @@ def load(path: Path, seconds: float) -> "LoadedModel":
 
 
 def _sample(alias: str, info: Message) -> np.ndarray:
-    """One row for an input: a text, an image or zeros."""
+    """Return one row for an input, with 1 for each unknown size: a text, an image or zeros."""
     sizes = [dim.size if dim.size > 0 else 1 for dim in info.tensor_shape.dim]
     values = np.zeros(sizes, dtype_of(info.dtype) if info.dtype in DTYPES else "float32")
     if values.dtype == object:
@@ -123,7 +123,7 @@ def _sample(alias: str, info: Message) -> np.ndarray:
 
 @dataclass(eq=False)
 class Version:
-    """A version of a model. `error`: why loading failed; `refused`: fingerprint of those files."""
+    """A version of a model. `error`: why loading failed; `refused`: fingerprint of what failed."""
 
     state: int
     error: StatusError | None = None
@@ -134,25 +134,25 @@ class Version:
 
 @dataclass(eq=False)
 class Model:
-    """A model of the configuration; one that was taken out of it has no `config`."""
+    """A served model; `config` is None after the model was removed from the configuration."""
 
     name: str
     config: Any
     versions: dict[int, Version] = field(default_factory=dict)
     scanned: dict[int, Fingerprint] = field(default_factory=dict)  # of the last scan
-    lack: str = ""  # why that found no versions
+    lack: str = ""  # why the last scan found no versions
 
     def available(self) -> list[int]:
-        """The numbers of the versions that answer requests."""
+        """Return the numbers of the versions that answer requests."""
         return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
 
 
 class Models:
-    """Serves the versions that the configuration names.
+    """Serves the versions that the configuration asks for.
 
-    The newest version that can be loaded replaces an older one, which is closed after its last
-    request. A failed version is tried again when its files have changed. `load` loads a version's
-    directory, and raises StatusError.
+    The newest version that loads replaces an older version, which is closed after its last request.
+    A version that failed is tried again when its files have changed. `load` returns the model in a
+    version's directory, or raises StatusError.
     """
 
     def __init__(self, load: Callable[[Path], "LoadedModel"], metrics: Metrics):
@@ -167,7 +167,8 @@ class Models:
     def start(self, configs: Sequence[Any], stop: threading.Event) -> None:
         """Serve these models; return when each has a version, or when `stop` is set.
 
-        A model without a version is waited for. Raises StatusError for a model whose versions fail.
+        The method waits for a model without versions on disk. Raises StatusError if the newest
+        version of a model fails.
         """
         self.configure(configs)
         while not stop.is_set():
@@ -193,16 +194,16 @@ class Models:
                 if model and model.config and model.config.base_path != config.base_path:
                     raise invalid(f"the base path of {config.name} changes while it is served")
             wanted = {config.name: config for config in configs}
-            for model in self._models.values():  # in one step each: scans go on meanwhile
+            for model in self._models.values():  # one assignment each, since scans run concurrently
                 model.config = wanted.pop(model.name, None)
             self._models |= {name: Model(name, config) for name, config in wanted.items()}
         self.scan(stable=False)
 
     def scan(self, stable: bool = True) -> None:
-        """Look at every base path once; load and unload versions as the configuration says.
+        """Scan every base path once; load and unload versions as the configuration says.
 
-        With `stable` a version must be unchanged since the last scan, so that a copy under way is
-        not read.
+        With `stable`, a version loads only if it has not changed since the last scan, so that an
+        unfinished copy is not read.
         """
         with self._scan_lock:
             for model in list(self._models.values()):
@@ -232,7 +233,7 @@ class Models:
                 number in model.available() or self._try(model, number, paths[number], before)
             ):
                 serving.append(number)
-        # An old version serves until a wanted one is available, or the disk has none.
+        # An old version serves until a wanted version is available, or no version is left on disk.
         for number in model.available() if serving or not paths else ():
             if number not in serving:
                 self._unload(model, number)
@@ -246,8 +247,8 @@ class Models:
     ) -> bool:
         """Load a version if it is ready; return whether it was loaded.
 
-        It is ready where it did not fail with these very files, and has not changed since the scan
-        `before`.
+        A version is ready if it did not fail with the same files, and has the fingerprint that the
+        scan `before` found (None for any).
         """
         last, files = model.versions.get(number, Version(State.START)), None
         version = Version(State.LOADING)
@@ -259,7 +260,7 @@ class Models:
                 model.versions[number] = version
             version.model, version.state = self._load(path), State.AVAILABLE
             log.info("Loaded {name: %s version: %d}", model.name, number)
-        except Exception as error:  # a damaged model may end in any of them
+        except Exception as error:  # a damaged model may raise any class
             version.state, version.refused = State.END, files
             known = error if isinstance(error, StatusError) else None
             version.error = known or StatusError(Code.UNKNOWN, str(error))
@@ -271,6 +272,7 @@ class Models:
         return version.error is None
 
     def _unload(self, model: Model, number: int) -> None:
+        """Take a version out of service; it is closed after its last request."""
         version = model.versions[number]
         with self._lock:
             version.state = State.UNLOADING
@@ -289,7 +291,7 @@ class Models:
             model.close()
 
     def close(self, seconds: float) -> None:
-        """Unload every version; requests under way are stopped after `seconds`."""
+        """Unload every version; stop the requests that still run after `seconds`."""
         with self._scan_lock:
             versions = [v for model in self._models.values() for v in model.versions.values()]
             for model in self._models.values():
@@ -311,12 +313,14 @@ class Models:
     # Requests
 
     def has(self, name: str) -> bool:
-        """Whether a model of that name is, or was, in the configuration."""
+        """Return whether a model of that name is, or was, in the configuration."""
         return name in self._models
 
     @contextmanager
     def acquire(self, name: str, number: int | None = None) -> Iterator[tuple[int, "LoadedModel"]]:
-        """A version, or the newest: its number and its model, which stays loaded in the block.
+        """Yield the number and the model of a version, by default the newest.
+
+        The model stays loaded within the block.
 
         Raises StatusError: INVALID_ARGUMENT without a name, NOT_FOUND if the version is not
         available.
@@ -331,7 +335,7 @@ class Models:
                 which = f"Latest({name})" if number is None else f"Specific({name}, {number})"
                 raise StatusError(Code.NOT_FOUND, f"Servable not found for request: {which}")
             version = model.versions[newest]
-            assert version.model  # it is available
+            assert version.model  # because it is available
             version.in_use += 1
             loaded = version.model
         try:
@@ -342,7 +346,7 @@ class Models:
             self._close_if_idle(version)
 
     def status(self, name: str, number: int | None = None) -> Message:
-        """The GetModelStatusResponse of a version, or of all, newest first.
+        """Return the GetModelStatusResponse of a version, or of all versions, newest first.
 
         Raises StatusError NOT_FOUND.
         """

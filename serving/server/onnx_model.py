@@ -1,4 +1,4 @@
-"""An ONNX export as a server's model. Its answers are those of the SavedModel."""
+"""Runs an ONNX export behind the signatures of a SavedModel, with the same outputs."""
 
 import re
 import threading
@@ -24,7 +24,7 @@ from serving.server.tensors import Arrays, dtype_of
 
 _BATCH = 64
 _NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()}
-# How each signature asks a model.
+# The call of the local model that computes each signature.
 _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
     "translate": lambda model, text: model.translate(_texts(text)),
     "nbest": lambda model, text=None, image_bytes=None: (
@@ -39,15 +39,15 @@ _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
 
 
 class OnnxModel:
-    """A loaded ONNX export, its signatures by name. Raises StatusError if it cannot be loaded."""
+    """A loaded ONNX export; `signatures` maps names to SignatureDefs. Raises StatusError."""
 
     def __init__(self, path: Path):
         try:
-            folder = Folder(path)  # once: the sums of its files are compared
+            folder = Folder(path)  # this checks the SHA-256 of its files
             task = folder.manifest["task"]
             self._model = MODELS[task](folder, batch_size=_BATCH)
             declared = self._model.signatures()
-        except Exception as error:  # a damaged tokenizer may end in any of them
+        except Exception as error:  # a damaged tokenizer may raise any class
             reason = f"{path} cannot be loaded: {type(error).__name__}: {error}"
             raise StatusError(Code.DATA_LOSS, reason) from error
         self._lock = threading.Lock()
@@ -66,7 +66,16 @@ class OnnxModel:
         outputs: Sequence[str] = (),
         call: Waiting | None = None,
     ) -> Arrays:
-        """Run a signature, stopped where a `call` ends: some outputs, or all; or StatusError."""
+        """Return the outputs of a signature by alias.
+
+        Args:
+            name: of the signature.
+            inputs: arrays by alias.
+            outputs: aliases of the outputs to return; none means all.
+            call: the request; the run stops when its time is over. None means no limit.
+
+        Raises StatusError.
+        """
         with self._while_waited_for(call):
             try:
                 answers = self._asks[name](self._model, **inputs)
@@ -80,10 +89,10 @@ class OnnxModel:
 
     @contextmanager
     def _while_waited_for(self, call: Waiting | None) -> Iterator[None]:
-        """Within this, texts are read and graphs run while somebody waits; else StatusError."""
+        """Within this, graphs run until the call's time is over or the model stops: StatusError."""
         closed = StatusError(Code.CANCELLED, "Session has been closed.")
         options = onnxruntime.RunOptions()
-        options.log_severity_level = 4  # of a run that is stopped it would log an error
+        options.log_severity_level = 4  # ONNX Runtime would log an error for a stopped run
         with self._lock:
             if self._stopped.is_set():
                 raise closed
@@ -101,14 +110,14 @@ class OnnxModel:
                 del self._running[options]
 
     def _watch(self) -> None:
-        """Stop the runs that nobody waits for, until all are stopped."""
+        """Stop the runs whose call has no time left; return after `stop`."""
         while not self._stopped.wait(POLL_SECONDS):
             with self._lock:
                 for options, call in self._running.items():
                     options.terminate |= call is not None and not call.seconds_left()
 
     def stop(self) -> None:
-        """Have the runs under way fail soon; no others can follow."""
+        """Make running requests fail soon. No other runs can follow."""
         with self._lock:
             self._stopped.set()
             for options in self._running:
@@ -121,7 +130,7 @@ class OnnxModel:
 
 
 def _signature(name: str, declared: Mapping[str, Mapping[str, str]]) -> Message:
-    """A SignatureDef of a local model's inputs and outputs, such as `float(?, ?)`, by alias."""
+    """Return the SignatureDef of inputs and outputs declared by alias as `float(?, ?)`."""
     signature = serving_pb2.SignatureDef(method_name="tensorflow/serving/predict")
     for side, aliases in declared.items():
         for alias, text in aliases.items():
@@ -138,7 +147,7 @@ def _texts(array: np.ndarray) -> list[str]:
 
 
 def _with_row(answer: Alignment) -> Alignment:
-    """An alignment that has a row; where it has no tokens, of zeros, as wide as its source."""
+    """Return an alignment with at least one row: without target tokens, a row of zeros."""
     if answer.target_tokens:
         return answer
     zeros = (0.0,) * len(answer.source_tokens)
@@ -146,7 +155,7 @@ def _with_row(answer: Alignment) -> Alignment:
 
 
 def _read(read: Callable[..., Sequence[Any]], files: np.ndarray) -> Sequence[Any]:
-    """Answers about images. Raises StatusError where one could not be read."""
+    """Return the answers for image files `(B,)`. Raises StatusError if an image cannot be read."""
     answers = read(files.tolist(), keep_errors=True)
     for number, answer in enumerate(answers):
         if isinstance(answer, InvalidRequestError):
@@ -156,15 +165,16 @@ def _read(read: Callable[..., Sequence[Any]], files: np.ndarray) -> Sequence[Any
 
 
 def _predictions(model: Any, columns: Mapping[str, np.ndarray]) -> list[Any]:
-    """Predictions for columns `(B, T)`, with a weight for each of T events."""
+    """Return a prediction for each row of columns `(B, T)`, with a weight for each of T events."""
     if len({array.shape for array in columns.values()}) > 1:
         raise ValueError("expected columns of one shape")
+    # (B, T, columns)
     events = np.stack([columns[name] for name in model.signatures()["predict"]["inputs"]], axis=-1)
     return model.predict(list(events))
 
 
 def _value(answer: Any, alias: str) -> Any:
-    """An output's part of an answer, which may be a list of several."""
+    """Return an answer's value of an output; for a list of answers, of all or of the first."""
     if isinstance(answer, list):
         if alias.endswith("s"):
             return [_value(each, alias.removesuffix("s")) for each in answer]
@@ -173,7 +183,7 @@ def _value(answer: Any, alias: str) -> Any:
 
 
 def _array(values: Sequence[Any], info: Message) -> np.ndarray:
-    """Nested values as an output: padded to the largest, unless its shape is known."""
+    """Return nested values as an array of the output's shape; pad open sizes to the largest."""
     shape, level = [len(values)], values
     for dim in info.tensor_shape.dim[1:]:
         shape.append(dim.size if dim.size >= 0 else max(map(len, level), default=0))
@@ -185,6 +195,7 @@ def _array(values: Sequence[Any], info: Message) -> np.ndarray:
 
 
 def _fill(array: np.ndarray, values: Sequence[Any]) -> None:
+    """Copy nested values into the beginning of each axis of an array."""
     if array.ndim == 1:
         row = [value.encode() if isinstance(value, str) else value for value in values]
         array[: len(row)] = np.array(row, array.dtype)

@@ -1,4 +1,4 @@
-"""Requests to models, and the protocols that they come by: gRPC, REST and the metrics page."""
+"""Answers requests over gRPC and REST, and serves the metrics page."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ _MOST_DIGITS = 19  # of an int64
 
 @dataclass(frozen=True)
 class Service:
-    """Answers requests within limits, by workers; without a batcher each runs alone."""
+    """Answers requests within the limits, in worker threads; joins them if it has a batcher."""
 
     models: Models
     metrics: Metrics
@@ -68,10 +68,16 @@ class Service:
         read: Callable[[Mapping[str, Message]], Arrays],
         names: Sequence[str] = (),
     ) -> tuple[int, Arrays]:
-        """The number of the version that answers, and its outputs. Raises StatusError.
+        """Return the number of the version that answers, and its outputs by alias.
 
-        `read` makes the inputs, by the signature's `infos`; `names` are of the outputs, none for
-        all; the name of the signature may be "", for the default.
+        Args:
+            choice: the model's name and version.
+            signature_name: "" means the default signature.
+            call: the request.
+            read: returns the input arrays, given the TensorInfos of the inputs by alias.
+            names: aliases of the outputs to return; none means all.
+
+        Raises StatusError, or HeavyError for a heavy request that runs among light requests.
         """
         name, started = choice[0], time.perf_counter()
         code: Code | None = Code.INTERNAL
@@ -103,18 +109,18 @@ class Service:
         except StatusError as error:
             code = error.code
             raise
-        except HeavyError:  # counted when it has begun again
+        except HeavyError:  # the restarted request is counted
             code = None
             raise
         finally:
-            # Clients choose names freely: only those of the configuration become labels.
+            # Clients may send any name. Only names of the configuration become labels.
             label = name if self.models.has(name) else ""
             if code is not None:
                 self.metrics.requests.labels(label, code.name).inc()
                 _observe(self.metrics.latency.labels(label, "Predict", call.entrypoint), started)
 
     def metadata(self, choice: Choice) -> Message:
-        """The GetModelMetadataResponse of a version of a model: its signatures."""
+        """Return the GetModelMetadataResponse of a version: its signatures. Raises StatusError."""
         signatures = SignatureDefMap()
         response = GetModelMetadataResponse()
         with self.models.acquire(*choice) as (number, model):
@@ -133,13 +139,13 @@ def _observe(histogram: Histogram, started: float) -> None:
 
 @dataclass(frozen=True)
 class GrpcMethods:
-    """The methods of both services; a request may take so many seconds."""
+    """The methods of both gRPC services; a request may take `seconds`."""
 
     service: Service
     seconds: float
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
-        """For `grpc.aio.Server.add_generic_rpc_handlers`."""
+        """Return the handlers for `grpc.aio.Server.add_generic_rpc_handlers`."""
 
         def handler(service: str, **methods: Method) -> grpc.GenericRpcHandler:
             answers = {name: partial(self._answer, method) for name, method in methods.items()}
@@ -154,6 +160,7 @@ class GrpcMethods:
     async def _answer(
         self, method: Method, data: bytes, context: grpc.aio.ServicerContext
     ) -> bytes | None:
+        """Return the serialized response of a method; end the call with a status if it fails."""
         left = context.time_remaining()
         seconds = self.seconds if left is None else min(left, self.seconds)
         call = Call(seconds, client=context.peer())
@@ -167,7 +174,7 @@ class GrpcMethods:
             log.exception("A request failed inside the server")
             error = StatusError.internal(failure)
         await context.abort(_CODES[error.code], shortened(error.message))
-        return None  # an abort raises
+        return None  # not reached: abort raises
 
     async def _predict(self, data: bytes, call: Call) -> Message:
         return await self.service.workers.run(lambda: self._outputs(data, call), call, len(data))
@@ -210,13 +217,18 @@ def _choice_of_spec(request: Any) -> Choice:
 
 @dataclass(frozen=True)
 class Rest:
-    """The endpoints; a request may take `seconds` from its head to its answer."""
+    """The REST endpoints; a request may take `seconds` from its headers to its response."""
 
     service: Service
     seconds: float
 
     def app(self, metrics: str, origins: Sequence[str]) -> Starlette:
-        """The application, with its metrics at a path, "" for none; pages of `origins` may ask."""
+        """Return the application.
+
+        Args:
+            metrics: path of the metrics page; "" means no such page.
+            origins: origins whose pages may send requests (CORS).
+        """
         routes = [Route(metrics, self._metrics)] if metrics else []
         for path in ("/v1/models/{name}/versions/{version}", "/v1/models/{name}"):
             routes += [
@@ -274,7 +286,7 @@ def _choice_of_path(request: Request) -> Choice:
 
 
 def _text(message: Message) -> str:
-    """The JSON of a protocol message, with its own field names."""
+    """Return a protocol message as JSON, with the field names of its definition."""
     return json_format.MessageToJson(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
@@ -285,8 +297,11 @@ def _json(text: str, status: int = 200, headers: dict[str, str] | None = None) -
 
 
 async def _failure(request: Request, error: Exception) -> Response:
-    """The answer to a request that failed; its connection ends, for a body's rest is no request."""
-    if isinstance(error, HTTPException):  # no route fits, or a body is too large
+    """Return the response to a failed request.
+
+    It closes the connection: what is left of an unread body must not be parsed as a request.
+    """
+    if isinstance(error, HTTPException):  # no route matches, or the body is too large
         status, message = error.status_code, error.detail
         if status != _TOO_LARGE:
             message = f"Malformed request: {request.method} {request.url.path[:256]}"

@@ -1,4 +1,4 @@
-"""The server's flags, those of the stock server and its own; and the text files that they name."""
+"""Flags of the server (the stock server's and its own), and readers of the files they name."""
 
 import argparse
 import os
@@ -62,7 +62,7 @@ _STOCK: tuple[_Flag, ...] = (
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Parser of the server's command line; `--flag` alone means true, as `--flag=true` does."""
+    """Return the parser of the server's flags. A switch without a value, `--flag`, means true."""
     parser = Parser(
         prog="python -m serving.server",
         description="Serves SavedModels and ONNX exports with TensorFlow Serving's protocol and "
@@ -85,7 +85,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _read(path: Path, name: str) -> Any:
-    """The message of that name in a file."""
+    """Return the protocol message of type `name` that a text file holds.
+
+    Raises StatusError or OSError.
+    """
     from google.protobuf import text_format  # --help needs none of it
 
     from serving.client import serving_pb2
@@ -101,7 +104,7 @@ def _read(path: Path, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Batching:
-    """Parameters of batching. Sizes count rows."""
+    """Parameters of batching; `max_batch_size` counts rows."""
 
     max_batch_size: int = 1000
     batch_timeout_micros: int = 0
@@ -109,24 +112,24 @@ class Batching:
 
 
 def read_batching(path: Path | None) -> Batching:
-    """Batching parameters of a file, or the defaults. Raises StatusError or OSError."""
+    """Return the batching parameters of a file, or the defaults. Raises StatusError or OSError."""
     values = {}
     for field, value in _read(path, "BatchingParameters").ListFields() if path else ():
         values[field.name] = value.value
         if value.value < (0 if field.name == "batch_timeout_micros" else 1):
             raise invalid(f"{path}: {field.name} must be positive; was {value.value}")
-    values.pop("max_enqueued_batches", None)  # --max_waiting_requests bounds them
+    values.pop("max_enqueued_batches", None)  # --max_waiting_requests replaces it
     return Batching(**values)
 
 
 def read_metrics_path(path: Path | None) -> str:
-    """Return the path of the metrics, "" without any. Raises StatusError or OSError."""
+    """Return the path of the metrics page, "" if disabled. Raises StatusError or OSError."""
     config = _read(path, "MonitoringConfig").prometheus_config if path else None
     return METRICS if config is None else (config.path or METRICS) if config.enable else ""
 
 
 def read_models(path: Path) -> Sequence[Any]:
-    """The ModelConfigs of a ModelServerConfig file. Raises StatusError or OSError."""
+    """Return the ModelConfigs of a ModelServerConfig file. Raises StatusError or OSError."""
     models = _read(path, "ModelServerConfig").model_config_list.config
     if not models:
         raise invalid(f"Expected a model_config_list in '{path}', and it has none")
@@ -144,7 +147,7 @@ def read_models(path: Path) -> Sequence[Any]:
 
 
 def read_credentials(path: Path | None) -> "grpc.ServerCredentials | None":
-    """Credentials of an SSLConfig, None without one.
+    """Return the credentials of an SSLConfig file, None without a file.
 
     Raises StatusError or OSError if the file or a certificate is not valid.
     """
@@ -156,14 +159,14 @@ def read_credentials(path: Path | None) -> "grpc.ServerCredentials | None":
 
     config = _read(path, "SSLConfig")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # ssl reads certificates from files alone; only the owner can read this one.
+    # ssl reads certificates from files only. Only the owner can read this file.
     with tempfile.NamedTemporaryFile() as file:
         file.write(f"{config.server_key}\n{config.server_cert}".encode())
         file.flush()
         try:
             if config.custom_ca or config.client_verify:
                 context.load_verify_locations(cadata=config.custom_ca)
-            # Without this, an encrypted key would ask for its password on the terminal.
+            # Without a password, ssl would ask for that of an encrypted key on the terminal.
             context.load_cert_chain(file.name, password=lambda: "")
         except (ssl.SSLError, ValueError) as error:
             raise invalid(f"certificate not valid in '{path}': {error}") from error

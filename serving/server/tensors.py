@@ -1,4 +1,4 @@
-"""Tensors of requests, as protos and as JSON: checked before memory is spent, to NumPy and back."""
+"""Converts protos and JSON to NumPy arrays and back; checks sizes before it allocates memory."""
 
 import base64
 import json
@@ -20,26 +20,26 @@ _MOST_DIMENSIONS = 32
 _NUMBERS = {np.dtype(code): number for number, (_, _, code) in DTYPES.items()}
 
 _IMAGE_COST = 128
-# Most rows of a request, positions of all of them, such as events, and bytes.
+# Maxima for one request: rows, positions (such as events) in all rows, and bytes.
 Limits = namedtuple("Limits", ("rows", "positions", "bytes"))
 Arrays = dict[str, np.ndarray]
-# A parsed value takes up to thirty times the memory of its text.
+# Limits memory: a parsed JSON value takes up to thirty times the memory of its text.
 _MOST_VALUES = 10_000_000
 _TYPES: dict[str, tuple[type, ...]] = {"b": (bool,), "f": (int, float), "O": (str, dict)}
 
 
 def name_of(number: int) -> str:
-    """The name of a data type."""
+    """Return the name of a DataType number."""
     return DTYPES[number][0] if number in DTYPES else f"data type {number}"
 
 
 def dtype_of(number: int) -> np.dtype:
-    """The NumPy dtype of a data type; strings are objects of bytes."""
+    """Return the NumPy dtype of a DataType number; strings are objects of bytes."""
     return np.dtype(DTYPES[number][2])
 
 
 def to_proto(array: np.ndarray) -> Message:
-    """TensorProto with `array` in its typed field, as the stock server answers.
+    """Return a TensorProto with `array` in its typed field, as the stock server sends it.
 
     Raises StatusError UNIMPLEMENTED for a dtype that is not in `DTYPES`.
     """
@@ -55,10 +55,15 @@ def to_proto(array: np.ndarray) -> Message:
 def read_tensors(
     protos: Mapping[str, Message], infos: Mapping[str, Message], limits: Limits
 ) -> Arrays:
-    """The arrays of a request, by alias.
+    """Return the arrays of a request by alias, each of the shape that its proto declares.
 
-    A TensorProto may declare any shape and send one value, which is repeated: each repetition
-    counts as a row, and with its bytes. `infos` are those of the signature's inputs.
+    A TensorProto may leave out repetitions of its last value. If it does, its number of elements
+    must not exceed `limits.rows`, nor the bytes of the repeated string `limits.bytes`.
+
+    Args:
+        protos: the TensorProtos of the request.
+        infos: the TensorInfos of the signature's inputs.
+        limits: of the request.
 
     Raises StatusError INVALID_ARGUMENT.
     """
@@ -78,9 +83,10 @@ def read_tensors(
 
 
 def check_shapes(arrays: Arrays, infos: Mapping[str, Message], limits: Limits) -> None:
-    """Compare ranks with a signature, rows and positions with their bounds. Raises StatusError.
+    """Check the ranks against the signature, rows and positions against the limits.
 
-    A row has as many positions as its axes have that the signature does not say the size of.
+    The positions of a row are the product of those of its axes whose size the signature leaves
+    open: T of `(B, T)`. Raises StatusError.
     """
     for alias, array in arrays.items():
         expected, rank = infos[alias].tensor_shape, len(infos[alias].tensor_shape.dim)
@@ -98,21 +104,21 @@ def check_shapes(arrays: Arrays, infos: Mapping[str, Message], limits: Limits) -
 
 
 def cost(arrays: Arrays) -> int:
-    """About how much work inputs are: bytes of texts, values, or so much for an image."""
+    """Return the estimated work: bytes of texts, number of values, a constant for each image."""
     images = _IMAGE_COST * len(arrays.get(INPUT, ()))
     others = [array for alias, array in arrays.items() if alias != INPUT]
     return images + sum(sum(map(len, x.flat)) if x.dtype == object else x.size for x in others)
 
 
 def check_rows(rows: int, most: int) -> None:
-    """Raise StatusError if a request has more rows than it may."""
+    """Raise StatusError if a request has more than `most` rows."""
     if rows > most:
-        # The stock server's words for a batch that is too large: clients parse them.
+        # The stock server's message for a batch that is too large. Clients parse it.
         raise invalid(f"Task size {rows} is larger than maximum input batch size {most}")
 
 
 def _to_array(proto: Message, limits: Limits) -> np.ndarray | None:
-    """The array of a TensorProto, whose last value fills the shape; None where there is none."""
+    """Return the array of a TensorProto, None if malformed. The last value fills the shape."""
     shape = [dim.size for dim in proto.tensor_shape.dim]
     unknown = proto.tensor_shape.unknown_rank or len(shape) > _MOST_DIMENSIONS
     if unknown or any(size < 0 for size in shape):
@@ -134,14 +140,14 @@ def _to_array(proto: Message, limits: Limits) -> np.ndarray | None:
 
 
 def parse(body: bytes | bytearray) -> dict[str, Any]:
-    """The JSON object of a request. Raises StatusError."""
+    """Return the JSON object in the body of a request. Raises StatusError."""
     if sum(body.count(mark) for mark in b",[{") > _MOST_VALUES:
         raise invalid(f"JSON Parse error: more than {_MOST_VALUES} values")
     try:
         document = json.loads(body)
     except RecursionError:
         raise invalid("JSON Parse error: nested too deep") from None
-    except ValueError as error:  # of JSON, of UTF-8, or of a number of too many digits
+    except ValueError as error:  # invalid JSON or UTF-8, or a number with too many digits
         raise invalid(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):
         raise invalid("expected a JSON object with 'instances' or 'inputs'")
@@ -153,7 +159,7 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
 
 
 def read_inputs(document: Mapping[str, Any], infos: Mapping[str, Message]) -> Arrays:
-    """The arrays of a request in rows (`instances`) or in columns (`inputs`)."""
+    """Return the arrays of a request in rows (`instances`) or columns (`inputs`), by alias."""
     columns: Any = document.get("inputs")
     if "instances" in document:
         columns = rows = document["instances"]
@@ -176,18 +182,19 @@ def read_inputs(document: Mapping[str, Any], infos: Mapping[str, Message]) -> Ar
 
 
 def _is_object(value: Any) -> bool:
+    """Return whether a JSON value is an object with columns, not `{"b64": …}`."""
     return isinstance(value, dict) and value.keys() != {"b64"}
 
 
 def _array(alias: str, value: Any, number: int) -> np.ndarray:
-    """An array of nested lists. Raises StatusError."""
+    """Return nested lists as an array of DataType `number`. Raises StatusError."""
     if number not in DTYPES:
         raise StatusError(Code.UNIMPLEMENTED, f"input {alias} is of {name_of(number)}")
     nested, dtype = np.array(value, object), dtype_of(number)
     leaves = nested.ravel().tolist()
     if any(isinstance(leaf, list) for leaf in leaves):
         raise invalid(f"input {alias}: lists of different lengths, or nested too deep")
-    # The whole numbers that a float has exactly.
+    # The largest whole number up to which a float represents every one exactly.
     most = 2 ** (np.finfo(dtype).nmant + 1) if dtype.kind == "f" else math.inf
     for leaf in leaves:
         good = type(leaf) in _TYPES.get(dtype.kind, (int,))
@@ -203,7 +210,7 @@ def _array(alias: str, value: Any, number: int) -> np.ndarray:
 
 
 def _bytes(leaf: Any) -> bytes:
-    """A text, or the bytes of `{"b64": …}`. Raises ValueError."""
+    """Return the UTF-8 of a text, or the bytes of `{"b64": …}`. Raises ValueError."""
     if isinstance(leaf, str):
         return leaf.encode()
     text = leaf.get("b64")
@@ -213,7 +220,7 @@ def _bytes(leaf: Any) -> bytes:
 
 
 def write_outputs(outputs: Arrays, rows: bool) -> str:
-    """The answer to a request, in its format: rows, or columns."""
+    """Return the JSON of a response: with `rows` as `predictions`, else as `outputs`."""
     values = {name: _values(name, outputs[name]) for name in sorted(outputs)}
     if not rows:
         return json.dumps({"outputs": _single(values)}, ensure_ascii=False)
@@ -225,13 +232,14 @@ def write_outputs(outputs: Arrays, rows: bool) -> str:
 
 
 def _single(values: dict[str, Any]) -> Any:
+    """Return the only value without its name, or several by name."""
     return next(iter(values.values())) if len(values) == 1 else values
 
 
 def _values(name: str, array: np.ndarray) -> Any:
-    """Nested lists of an output: texts, `{"b64": …}` where its name ends in `_bytes`, numbers."""
+    """Return an output as nested lists: texts, numbers, or `{"b64": …}` for `*_bytes`."""
     leaves: list[Any]
-    if array.dtype == np.float32:  # the shortest decimals that give it back
+    if array.dtype == np.float32:  # the shortest decimals that parse to the same float32
         leaves = [float(str(value)) for value in array.ravel()]
     elif array.dtype != object:
         return array.tolist()

@@ -14,7 +14,8 @@ from tests.keras_attention.helpers import array, assert_close, normal
 
 # How many models read sequences that may be padded.
 WITH_PADDING = {
-    "own-model.md": 8,
+    "own-model.md": 5,
+    "recipes.md": 7,
     "../questions.md": 2,
     "from-addons.md": 1,
     "from-multihead.md": 1,
@@ -52,15 +53,24 @@ def run_to_learn(guide, folder):
 
 @pytest.mark.slow
 def test_models_of_ones_own_learn(tmp_path):
-    names = run_to_learn("own-model.md", tmp_path)
+    *_, loaded, saved = run_to_learn("own-model.md", tmp_path)
     if not WHOLE:
         return
-    loaded, saved, classifier, forecast, losses = *names[1:4], names[5], names[8]["losses"]
     assert loaded["right"] > 0.9
     answer, text = loaded["answers"][0].split(), loaded["english"][0].split()
     first = loaded["weights"][: len(answer), : len(text)].argmax(axis=1)
     assert (first == np.arange(len(text))[::-1]).mean() > 0.5  # the last is said first
     assert list(saved["spoken"]) == [b"trois deux un", b"huit neuf"]
+
+
+@pytest.mark.slow
+def test_models_of_the_recipes_learn(tmp_path):
+    classifier, documents, forecast, _, _, copier, loop = run_to_learn("recipes.md", tmp_path)
+    assert documents["seen"][0, 2] == 0
+    if not WHOLE:
+        return
+    losses = loop["losses"]
+    assert copier["copied"] > 0.9
     texts, found = classifier["texts"], classifier["found"]
     assert classifier["accuracy"] > 0.9
     with_it = (texts == 7).sum(axis=1) == 1
@@ -112,8 +122,7 @@ def test_layers_give_the_same_after_the_move():
     multihead, further = run("from-multihead.md")
     assert [x.shape for x in further["model"].outputs] == [(None, None, 50), (None, None, None)]
     assert_close(array(multihead["weights"]), array(multihead["weights_before"]), 1e-4)
-    pages = "from-keras-attention.md", "from-keras-self-attention.md"
-    guides = [run(page)[0] for page in pages]
+    guides = run("from-keras-attention.md")
     for names in (multihead, *guides):
         moved = [name for name in names if name.startswith("before")]
         assert len(moved) >= (1 if names is multihead else 2)

@@ -31,12 +31,15 @@ def test_the_readme_of_the_client_alone(shared_server, capsys):
     assert capsys.readouterr().out == "SHE IS EATING A GREEN APPLE.\n"
 
 
-def test_the_page_of_sources(kinds_server, tmp_path, capsys):
+def test_the_page_of_images(kinds_server, tmp_path, capsys):
     names = {"a.png": tmp_path / "a.png", "b.jpg": tmp_path / "b.jpg"}
     for path, picture in zip(names.values(), pictures(2), strict=True):
         path.write_bytes(picture)
-    names |= {'"digits"': '"bright"', '"liver"': '"mean"'}
-    run("docs/sources.md", kinds_server.port, **names)
-    *read, predicted = capsys.readouterr().out.splitlines()
+    run("docs/guides/images.md", kinds_server.port, **names, **{'"digits"': '"bright"'})
+    read = capsys.readouterr().out.splitlines()
     assert [line.startswith("Regions(") for line in read] == [True, True]
-    assert "probability=1.5" in predicted  # the mean of 1.1 and 2.0, in float32
+
+
+def test_the_page_of_histories(kinds_server, capsys):
+    run("docs/guides/histories.md", kinds_server.port, **{'"liver"': '"mean"'})
+    assert "probability=1.5" in capsys.readouterr().out  # the mean of 1.1 and 2.0, in float32

@@ -1,1 +1,1 @@
-"""Shared by all commands: parser, users' errors, progress, start-up, files written whole."""
+"""Modules that all commands share: parser, user errors, progress, start-up, atomic file writes."""

@@ -1,4 +1,4 @@
-"""Errors that a user can cause; scripts print them as one line."""
+"""Errors that a user can cause. Commands print each error as one line."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class UserError(ValueError):
 
     @classmethod
     def expected(cls, name: str, wanted: object, received: object) -> Self:
-        """Return the error of a value."""
+        """Return the error for a value: which value was wanted, and which was received."""
         return cls(f"{name} expected {wanted}. Received: {received}")
 
 
 class RunError(UserError):
-    """A run directory that cannot be used as asked."""
+    """A run directory that cannot be used for the request."""
 
 
 class ConfigError(UserError):
@@ -32,12 +32,12 @@ class ConfigError(UserError):
 
 
 class UsageError(ConfigError):
-    """A command line that cannot be followed: the command ends with status 2."""
+    """A command line with a mistake. The command ends with status 2."""
 
 
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
-    """Raise a UserError that names `what`, where a backend has no memory for a tensor."""
+    """Raise a UserError that names `what` if a backend has no memory for a tensor."""
     try:
         yield
     except Exception as error:
@@ -49,7 +49,7 @@ def enough_memory(what: str) -> Iterator[None]:
 
 
 def described(error: OSError) -> str:
-    """Return why a file cannot be used, which one, and the remedy of a full disk."""
+    """Return the reason of an OSError, the file's name, and a remedy if the disk is full."""
     where = f": {error.filename}" if error.filename else ""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = "; free some space, or choose a place on another disk" if full else ""
@@ -57,12 +57,12 @@ def described(error: OSError) -> str:
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra."""
+    """Return the command that installs an extra, such as `training`."""
     return f"pip install -e '.[{extra}]' in the repository"
 
 
 def refuse_windows() -> None:
-    """End a command on Windows, with one line that names where it runs."""
+    """End the command with a one-line error if the platform is Windows."""
     if sys.platform == "win32":
         raise SystemExit(
             "error: training and serving run on Linux and macOS, since tensorflow-text is not made "

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writes: a file or folder is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ LOCK = ".lock"
 
 
 def aside_of(path: Path) -> Path:
-    """Return where a file or folder is written before it is renamed; its ending stays."""
+    """Return the temporary path for writing `path`. The suffix stays the same."""
     return path.with_name(f"writing-{path.name}")
 
 
 def move(aside: Path, path: Path) -> Path:
-    """Give a file or folder that was written aside its name, all of it on the disk before.
+    """Rename a temporary file or folder to its final path, after its content is on the disk.
 
-    A rename may reach the disk before the content does: after a power cut files would be empty.
+    Without `fsync`, a rename may reach the disk before the content does. After a power cut, the
+    file would be empty.
     """
     for each in [*aside.rglob("*"), aside]:
         sync(each)
@@ -34,7 +35,7 @@ def move(aside: Path, path: Path) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names of a folder's files, are on the disk."""
+    """Wait until a file's content, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -43,13 +44,13 @@ def sync(path: Path) -> None:
 
 
 def check_space(folder: Path, size: int) -> None:
-    """Raise the OSError of a full disk where a file of so many bytes has no room in a folder.
+    """Raise the OSError of a full disk if a folder has no space for a file of `size` bytes.
 
-    HDF5 ends the process by a signal where it runs out of space.
+    Call this before HDF5 writes: HDF5 kills the process with a signal when the disk is full.
     """
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
-            if hasattr(os, "posix_fallocate"):  # macOS has not
+            if hasattr(os, "posix_fallocate"):  # macOS lacks this function
                 os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(folder)) from None
@@ -57,22 +58,23 @@ def check_space(folder: Path, size: int) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an OSError without a file name, such as that of a full disk, this path."""
+    """Add this path to an OSError that has no file name, such as the error of a full disk."""
     try:
         yield
     except OSError as error:
-        if error.errno and error.filename is None:  # without a number it is no error of a system
+        # an OSError without a number is not from the system
+        if error.errno and error.filename is None:
             error.filename = str(path)
         raise
 
 
 @contextmanager
 def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
-    """Write a file or folder whole or not at all.
+    """Write a file or folder completely or not at all.
 
     Yields:
-        The place to write to, with nothing there: `aside`, or `aside_of(path)`. A file there
-        replaces no folder: OSError.
+        The temporary path to write to: `aside`, or else `aside_of(path)`. Nothing exists at this
+        path yet. Raises OSError if a file would replace a folder.
     """
     aside = aside or aside_of(path)
     remove(aside)
@@ -87,7 +89,7 @@ def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder, if it is there."""
+    """Remove a file or folder if it exists."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -95,18 +97,18 @@ def remove(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a text file completely or not at all."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON; a ValueError where a number is not finite."""
+    """Write a value as JSON. Raises ValueError if a number is not finite."""
     write_text(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON; a UserError where the file cannot be read as such."""
+    """Return the value of a JSON file. Raises UserError if the file cannot be read or parsed."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -116,14 +118,14 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def locked_folder(folder: Path, name: Path) -> Iterator[list[Path]]:
-    """Make a folder, and keep other processes out; yield the folders that were missing.
+    """Create a folder and lock it against other processes; yield the folders that were created.
 
-    The lock, a file `.lock`, is the operating system's and ends with the process, however that
-    ends. Raises UserError, which says `name`, where the folder cannot be made or written to, or
-    another process has it.
+    The lock is an operating-system lock on the file `.lock`. The lock ends with the process, even
+    if the process is killed. Raises UserError, which contains `name`, if the folder cannot be
+    created or written to, or if another process holds the lock.
     """
     refuse_windows()
-    import fcntl  # which Windows has not
+    import fcntl  # not available on Windows
 
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -139,7 +141,7 @@ def locked_folder(folder: Path, name: Path) -> Iterator[list[Path]]:
             owner = file.read().strip() or "another one"
             raise UserError(f"{name} is in use by process {owner}") from None
         file.truncate(0)
-        with suppress(OSError):  # a full disk has no room for the number
+        with suppress(OSError):  # a full disk has no space for the process number
             os.write(file.fileno(), f"{os.getpid()}\n".encode())
         with naming(name):
             yield made
@@ -147,10 +149,10 @@ def locked_folder(folder: Path, name: Path) -> Iterator[list[Path]]:
 
 @contextmanager
 def written_aside(folder: Path) -> Iterator[Path]:
-    """Write a folder whole or not at all: yield another beside it, which takes its name at the end.
+    """Write a folder completely or not at all: yield a temporary folder that is renamed at the end.
 
-    Files that a killed process has left there are removed first. Raises UserError where the folder
-    holds anything, cannot be made, or another process writes it.
+    Files that a killed process left in the temporary folder are removed first. Raises UserError if
+    `folder` is not empty or cannot be created, or if another process writes it.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is not empty: choose another place")
@@ -170,7 +172,7 @@ def written_aside(folder: Path) -> Iterator[Path]:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders as long as they are empty."""
+    """Remove folders in order, up to the first folder that is not empty."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()

@@ -1,4 +1,4 @@
-"""Ctrl-C while a command's modules are imported: one line, as `main_guard` prints later."""
+"""Ctrl-C while a command imports its modules: print one line, as `main_guard` does later."""
 
 import sys
 from pathlib import Path
@@ -8,13 +8,14 @@ from types import TracebackType
 def print_interrupt(
     kind: type[BaseException], error: BaseException, at: TracebackType | None
 ) -> None:
-    """Print an error that nothing has caught, an interruption in one line; the status is 130."""
-    # A native module that is interrupted while it is imported ends in an ImportError.
+    """Print an uncaught error. For Ctrl-C, print one line and exit with status 130."""
+    # Ctrl-C during the import of a native module raises an ImportError with this cause.
     if KeyboardInterrupt not in (kind, type(error.__cause__)):
         return sys.__excepthook__(kind, error, at)
     print("\nInterrupted.", file=sys.stderr)
     raise SystemExit(130)
 
 
-if Path(sys.argv[0]).name in ("-m", "keras-attention"):  # a command begins, no library of others
+# only in a command, not in a library user's program
+if Path(sys.argv[0]).name in ("-m", "keras-attention"):
     sys.excepthook = print_interrupt

@@ -1,4 +1,4 @@
-"""TensorFlow as commands start it: its packages, flags of XLA, programs that are kept, its log."""
+"""How commands start TensorFlow: required packages, XLA flags, program cache, native log."""
 
 from __future__ import annotations
 
@@ -14,27 +14,34 @@ from training.command.errors import UserError, install, refuse_windows
 
 TRAINING = ("tensorflow", "tensorflow_text", "sentencepiece", "sacrebleu", "rich")
 NEEDED = {"training": TRAINING, "serving": (*TRAINING, "grpc", "grpc_health", "tensorflow_serving")}
-# Reasons: seconds of the first step, milliseconds of a step, preset tatoeba-en-fr, 128 sentences,
-# one H200, 16 cores, TensorFlow 2.21, 2026-11-27. XLA reads them for a GPU alone.
+# The comments give the seconds of the first step, then the milliseconds of a later step. Measured
+# with preset tatoeba-en-fr, 128 sentences, one H200, 16 cores, TensorFlow 2.21, 2026-11-27. XLA
+# reads these flags only for a GPU.
 GPU_FLAGS = (
-    "--xla_gpu_autotune_level=0",  # 62, 7.6 without it; 30, 10.9: Triton's products, not tuned
+    "--xla_gpu_autotune_level=0",  # 62, 7.6 without it; 30, 10.9: Triton's products, not autotuned
     "--xla_gpu_enable_triton_gemm=false",  # 24, 7.0: cuBLAS's products, which need no tuning
     f"--xla_gpu_force_compilation_parallelism={os.cpu_count()}",  # 19, 6.2
 )
-NAMES = 2**17  # more than are counted before a training; 0.07 s
+NAMES = 2**17  # more names than TensorFlow counts before a training; counting takes 0.07 s
 
 
 def need(package: str, other: str = "") -> None:
-    """Have Keras run on TensorFlow; a command calls this once its arguments are right.
+    """Check a command's packages and select TensorFlow as Keras's backend.
 
-    `other` says which command runs on other backends. Raises UserError where a package is missing.
+    Call this after the arguments are checked.
+
+    Args:
+        package: "training" or "serving", a key of `NEEDED`.
+        other: text for the note, which says which command runs on other backends.
+
+    Raises UserError if a package is missing.
     """
     refuse_windows()
     for module in NEEDED[package]:
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed: {install(package)}")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-    if "keras" in sys.modules:  # its backend is set already
+    if "keras" in sys.modules:  # the backend is already set
         return
     if backend != "tensorflow":
         print(f"note: this command runs on TensorFlow, not on {backend}{other}", file=sys.stderr)
@@ -43,16 +50,16 @@ def need(package: str, other: str = "") -> None:
 
 
 def start_tensorflow() -> None:
-    """Import TensorFlow with `GPU_FLAGS`, or the user's own flags, and without its log.
+    """Import TensorFlow with `GPU_FLAGS`, or with the user's XLA flags, and without its log.
 
-    It logs six lines before it reads any setting of its log level. Nothing changes where it is
-    imported already.
+    TensorFlow logs six lines before it reads its log level. If TensorFlow is already imported,
+    this function does nothing.
     """
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("XLA_FLAGS", " ".join(GPU_FLAGS))  # empty ones stay, too
-    gc.disable()  # it would pass over the million objects of the modules: 2 s of a processor
+    os.environ.setdefault("XLA_FLAGS", " ".join(GPU_FLAGS))  # empty flags of the user stay, too
+    gc.disable()  # a collection would scan the modules' million objects: 2 s of processor time
     with without_native_log():
         import tensorflow  # noqa: F401
     gc.freeze()
@@ -60,10 +67,11 @@ def start_tensorflow() -> None:
 
 
 def keep_programs() -> Path | None:
-    """Have TensorFlow keep its programs in the user's cache; call this before it is imported.
+    """Make TensorFlow cache its XLA programs in the user's cache; return the cache folder.
 
-    The folder, which is returned, is made for its user alone: what lies there is run. None where it
-    cannot be made, and where the user has `TF_XLA_FLAGS`, which stay as they are.
+    Call this before TensorFlow is imported. Only the user can read or write the folder, because
+    the programs in it are executed. Returns None if the folder cannot be created, or if the user
+    has set `TF_XLA_FLAGS`, which stay as they are.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache, "keras-attention", "xla")
@@ -77,12 +85,13 @@ def keep_programs() -> Path | None:
 
 
 def count_names_anew() -> None:
-    """Have a program named alike whatever was computed before it: kept programs go by their names.
+    """Advance TensorFlow's name counter to a multiple of `NAMES`.
 
-    TensorFlow counts its tensors, and names functions by the count. A training that goes on has
-    read other files than one that begins, and would compile its steps again.
+    TensorFlow names functions by a count of its tensors, and finds cached XLA programs by these
+    names. A resumed training has read other files than a new training. Without this call, its
+    names would differ and its steps would be compiled again.
     """
-    from tensorflow.python.framework import ops  # no public name
+    from tensorflow.python.framework import ops  # TensorFlow has no public name for this
 
     while ops.uid() % NAMES:
         pass
@@ -90,8 +99,8 @@ def count_names_anew() -> None:
 
 @contextmanager
 def without_native_log() -> Iterator[None]:
-    """Drop all output to file descriptor 2; `TF_CPP_MIN_LOG_LEVEL=0` shows it all."""
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or sys.stderr is None:  # it is closed
+    """Discard all output to file descriptor 2, except if `TF_CPP_MIN_LOG_LEVEL=0`."""
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or sys.stderr is None:  # stderr is closed
         yield
         return
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Command lines: parser, options that several have, and one clear line for a user's mistake."""
+"""Command lines: the parser, options that several commands share, and one-line errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.command.errors import UsageError, UserError, described, enough_mem
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Names the default of each argument that has one."""
+    """A help formatter that shows the default of each argument that has a default."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
@@ -31,7 +31,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser: its help names the defaults and ends in examples, its errors are one line."""
+    """An argument parser whose help shows defaults and examples, and whose errors are one line."""
 
     def __init__(
         self, description: str | None = None, examples: Sequence[str] = (), **settings: Any
@@ -49,12 +49,12 @@ class Parser(argparse.ArgumentParser):
         return text
 
     def error(self, message: str) -> NoReturn:
-        """End the process with status 2."""
+        """Print the error and end the process with status 2."""
         self.exit(2, f"error: {message}; {self.prog} --help says more\n")
 
 
 def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
-    """Return a reader of an argument that is a number; it refuses other texts."""
+    """Return a parser of a number argument. The parser rejects text that is no fitting number."""
 
     def read(text: str) -> Any:
         try:
@@ -69,7 +69,7 @@ def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[s
 
 
 def between(least: int, most: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from `least` to `most`, both included."""
+    """Return a parser of whole numbers from `least` to `most`, both included."""
     return _number(int, f"a whole number of {least} to {most}", lambda n: least <= n <= most)
 
 
@@ -81,7 +81,10 @@ seconds = _number(float, "seconds, above 0 and below 3600", lambda x: 0 < x < 36
 
 
 def file_to_write(text: str) -> Path:
-    """Read the place of a result: before long work, find out whether it can be written."""
+    """Return the path of a result file, after a check that the file can be written.
+
+    The check runs before long work starts.
+    """
     path = Path(text)
     if path.exists() and not path.is_file():  # a device would be replaced by a file
         reason = "it is a directory" if path.is_dir() else "it is no file"
@@ -95,7 +98,10 @@ def file_to_write(text: str) -> Path:
 
 
 def folder_to_write(text: str) -> Path:
-    """Read the place of a folder of results: before long work, find out whether it can be made."""
+    """Return the path of a result folder, after a check that the folder can be created.
+
+    The check runs before long work starts.
+    """
     path = Path(text)
     there = next(each for each in (path, *path.absolute().parents) if each.exists())
     if not there.is_dir():
@@ -165,14 +171,14 @@ SEARCH = ("--beam-width", "--length-penalty", "--coverage-penalty", "--replace-u
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add options that look the same in every command; `--run` and `--set` give lists."""
+    """Add options that are the same in every command. `--run` and `--set` collect lists."""
     for name in names:
         parser.add_argument(name, **OPTIONS[name])
 
 
 @contextmanager
 def going_on(how: str | Callable[[], str]) -> Iterator[None]:
-    """Add `how` to go on to the message that `main_guard` prints after Ctrl-C."""
+    """Add `how`, the way to resume, to the message that `main_guard` prints after Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
@@ -180,9 +186,10 @@ def going_on(how: str | Callable[[], str]) -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """Open closed standard streams on the null device; escape characters that an encoding lacks.
+    """Open closed standard streams on the null device, and escape unencodable characters.
 
-    Otherwise the next file has the number of the closed stream, and native code writes into it.
+    Otherwise the next opened file gets the number of the closed stream, and native code writes
+    into that file.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
@@ -192,16 +199,15 @@ def _open_streams() -> None:
                 os.dup2(nothing, number)
                 os.close(nothing)
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
-        elif isinstance(stream, io.TextIOWrapper):  # of an encoding that may lack characters
+        elif isinstance(stream, io.TextIOWrapper):  # its encoding may lack characters
             stream.reconfigure(errors="backslashreplace")
 
 
 def main_guard(main: Callable[[], None]) -> None:
-    """Run a script's `main`; turn its user's errors into one line.
+    """Run a script's `main` and print a user error as one line.
 
-    The exit status is 2 for a command line that cannot be followed, 130 where Ctrl-C was pressed,
-    and else 1. An error of another kind than UserError, OSError or interruption is a
-    defect of ours and keeps its trace.
+    The exit status is 2 for a wrong command line, 130 after Ctrl-C, and 1 for any other error. An
+    exception other than UserError, OSError and KeyboardInterrupt is a bug and keeps its traceback.
     """
     _open_streams()
     try:
@@ -219,7 +225,7 @@ def main_guard(main: Callable[[], None]) -> None:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
-        if error.filename is None and error.errno == errno.ENOSPC:  # files are named, `naming`
+        if error.filename is None and error.errno == errno.ENOSPC:  # `naming` names all other files
             error.filename = "standard output"
         raise SystemExit(f"error: {described(error)}") from None
     except UserError as error:

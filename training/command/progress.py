@@ -1,6 +1,6 @@
-"""Progress of long work on standard error: a bar on a terminal, else a line now and then.
+"""Progress of long work on standard error: a bar on a terminal, otherwise a line now and then.
 
-One bar is shown at a time: work within other work that is shown has none.
+Only one bar is shown at a time: work inside other shown work has no bar.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 
-_EVERY = 30.0  # seconds, at least, between lines where there is no terminal
+_EVERY = 30.0  # least seconds between two lines if there is no terminal
 _showing = False
 
-# Takes the name of the next stage and the share of all time that has usually passed by now.
+# Arguments: the name of the next stage, and the share of the total time that has usually passed.
 ReportStage = Callable[..., None]
 
 
 @contextmanager
 def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
-    """Show how much of some work is done; yield a function to be called with how much more is.
+    """Show how much of some work is done; yield `report(count, **figures)`.
 
-    It may be given figures by name, which the lines of a log tell beside the time that is left.
-    Nothing is written to standard output, so that results can be sent to a file.
+    Call `report` with the number of units done since the last call. A log line also shows the
+    named figures and the time left. Nothing is written to standard output, so that results can be
+    redirected to a file.
     """
     if sys.stderr.isatty():
         columns = "BarColumn", "MofNCompleteColumn", "TimeRemainingColumn"
@@ -33,7 +34,8 @@ def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
             yield lambda count, **figures: update(advance=count)
         return
     done, told = 0, time.monotonic()
-    first: tuple[float, int] | None = None  # time and count, once programs are compiled
+    # time and count after the first call, when programs are compiled
+    first: tuple[float, int] | None = None
 
     def tell(count: int, **figures: float) -> None:
         nonlocal done, told, first
@@ -51,14 +53,14 @@ def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def stages(first: str) -> Iterator[ReportStage]:
-    """Show what is being done, `first` to begin with, for how long, and the share that is done."""
+    """Show the current stage, at first `first`, the elapsed time, and the share that is done."""
     with _shown(first, None, "BarColumn", "TimeElapsedColumn") as update:
         yield lambda what, share=None: update(description=what, total=share and 1, completed=share)
 
 
 def print_choice(name: str, chosen: str, way_out: str = "") -> None:
-    """Print a row of the block of choices: a name, the choice, and the way out."""
-    kept = chosen.replace("--set ", "--set\0")  # on one line with its key
+    """Print a row of the block of choices: a name, the choice, and the option that changes it."""
+    kept = chosen.replace("--set ", "--set\0")  # keep --set on one line with its key
     lines = textwrap.wrap(kept, 68, break_long_words=False, break_on_hyphens=False)
     for line in (line.replace("\0", " ") for line in lines):
         print(f"  {name:<10} {line:<68}  {way_out}".rstrip(), flush=True)
@@ -67,7 +69,10 @@ def print_choice(name: str, chosen: str, way_out: str = "") -> None:
 
 @contextmanager
 def _shown(text: str, total: int | None, *columns: str) -> Iterator[Callable[..., None]]:
-    """Show a text and columns of rich; yield `update` of what they show. Unseen, rich stays out."""
+    """Show a text and columns of rich; yield `update`, which changes them.
+
+    Without a terminal, `update` does nothing and rich is not imported.
+    """
     global _showing
     if _showing or not sys.stderr.isatty():
         yield lambda **changes: None

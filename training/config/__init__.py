@@ -1,1 +1,1 @@
-"""The configuration of a run: its keys, their limits, and where values come from."""
+"""The configuration of a run: its keys, the limits of values, and the sources of values."""

@@ -1,4 +1,4 @@
-"""The keys of the configuration: the default, the meaning and the limits of each."""
+"""The keys of the configuration, each with its default, meaning and limits."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ def key(
     most: int = 2**31 - 1,
     can_change: bool = False,
 ) -> Any:
-    """Declare a key of the configuration; the type of the default is its type.
+    """Declare a key of the configuration. The type of the default is the type of the key.
 
-    `least`, `above`, `below` and `most` limit a number; whole numbers are 1 or more unless said.
+    `least`, `above`, `below` and `most` limit a number. A whole number must be 1 or more unless
+    `least` is given. `choices` lists the allowed values. `can_change` allows a change of the key
+    in a run that has begun.
     """
     if isinstance(default, int) and not isinstance(default, bool) and least is None:
         least = 1
@@ -41,11 +43,11 @@ def key(
     return field(default=default, metadata=metadata)
 
 
-changeable = partial(key, can_change=True)  # in a run that has begun
+changeable = partial(key, can_change=True)  # a key that can change in a run that has begun
 
 
 def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    """Raise a ConfigError, in one line that names the key, for a value that it cannot have."""
+    """Raise a one-line ConfigError, which names the key, if the key cannot have this value."""
     choices = metadata.get("choices", ())
     if choices and value not in choices:
         allowed = ", ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in choices)
@@ -69,11 +71,11 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written: a path of other bytes has lone surrogates in their place."""
+    """Return whether a text is valid Unicode: a path of undecodable bytes has lone surrogates."""
     return text.encode(errors="ignore").decode() == text
 
 
-# Of `keras_attention.mechanisms`, which would import Keras; and the decoder's own.
+# The names in `keras_attention.mechanisms`, which would import Keras, and the decoder's names.
 ATTENTIONS = (
     *("none", "additive", "normalized_additive", "dot", "scaled_dot", "general", "location"),
     *("local_m", "local_p", "location_sensitive", "coverage", "monotonic", "chunkwise"),
@@ -83,12 +85,13 @@ DISTRIBUTIONS = ("softmax", "sparsemax", "entmax15")  # the last two are sparse
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 TOKENIZERS = ("sentencepiece", "words", "characters", "letters", "symbols")
 ORDERS = ("bahdanau", "luong")
-CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}  # of keras.layers
+# classes of keras.layers
+CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}
 
 
 @dataclass(frozen=True)
 class Shared:
-    """See `training.model` and `training.fit`."""
+    """Keys of all sources and targets, see `training.model` and `training.fit`."""
 
     data: str = key("phrasebook-en-fr", "training data: a SPEC")
     train_limit: int = key(0, "training pairs used; 0 for all", least=0)
@@ -124,7 +127,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Recurrent:
-    """The encoder of a sequence, see `training.sources.source`."""
+    """Keys of the encoder of a sequence, see `training.sources.source`."""
 
     encoder: str = key("gru", "recurrent cell of the encoder", choices=CELLS)
     bidirectional: bool = key(True, "read the source in both directions")
@@ -134,7 +137,7 @@ class Recurrent:
 
 @dataclass(frozen=True)
 class Text(Recurrent):
-    """Texts, see `training.data` and `training.sources.text`."""
+    """Keys of text sources, see `training.data` and `training.sources.text`."""
 
     dev: str = key(
         "",
@@ -163,7 +166,7 @@ class Text(Recurrent):
 
 @dataclass(frozen=True)
 class Image:
-    """Images, see `training.sources.image`."""
+    """Keys of image sources, see `training.sources.image`."""
 
     image_height: int = key(64, "height to which images are resized, in pixels")
     image_width: int = key(256, "width to which images are resized, in pixels")
@@ -178,14 +181,14 @@ class Image:
 
 @dataclass(frozen=True)
 class Events(Recurrent):
-    """Histories, see `training.sources.events`."""
+    """Keys of history sources, see `training.sources.events`."""
 
     max_events: int = key(32, "events read of a history, the last ones")
 
 
 @dataclass(frozen=True)
 class Target:
-    """The decoder and its loss, see `training.model.seq2seq`."""
+    """Keys of the decoder and its loss, see `training.model.seq2seq`."""
 
     target_tokenizer: str = key("sentencepiece", "tokenizer of targets", choices=TOKENIZERS)
     target_vocab_size: int = key(8000, "largest target vocabulary, but for letters: all are in it")

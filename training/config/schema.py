@@ -1,6 +1,6 @@
-"""The configuration of a run, read from presets, from files and from `KEY=VALUE` settings.
+"""The configuration of a run, read from presets, files and `KEY=VALUE` settings.
 
-Sources and targets have keys of their own; all others are shared.
+Each kind of source and target has its own keys. All other keys are shared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from training.command.files import write_text
 from training.config.keys import Events, Image, Shared, Target, Text, check, key
 
 SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image, "events": Events}
-# Values of other keys that a setting needs. Hard monotonic attention has its own decoder.
+# Values of other keys that a setting requires. Hard monotonic attention has a decoder of its own.
 NEEDS: dict[str, dict[str, str | bool | float]] = {
     "attention = hard_monotonic": {
         "order": "luong",
@@ -43,26 +43,27 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
     "batch_tokens": {"join": 0.0},
 }
 OTHER_NAMES = {"bahdanau": "additive", "luong": "general", "multiplicative": "general"}
-GONE = {"subword_sampling": 0}  # keys that runs were begun with, with the value that did nothing
+# keys of old runs that no longer exist, each with the value that had no effect
+GONE = {"subword_sampling": 0}
 _OWNED = {field.name for part in (*SOURCES.values(), Target) for field in dataclasses.fields(part)}
 
 
 @dataclass(frozen=True)
 class Config(Target, Events, Image, Text, Shared):
-    """Everything that decides a run.
+    """All settings of a run.
 
-    Sizes are numbers of units, lengths are tokens, rates are fractions.
+    Sizes are numbers of units, lengths are numbers of tokens, rates are fractions.
     """
 
     source: str = key("text", "kind of source", choices=SOURCES)
 
     @property
     def target(self) -> str:
-        """Kind of target: "text", or "label" for the probability of an outcome."""
+        """The kind of target: "text", or "label" for the probability of an outcome."""
         return "label" if self.source == "events" else "text"
 
     def __post_init__(self) -> None:
-        """Raise ConfigError, in one line that names the key, for values that cannot work."""
+        """Raise a one-line ConfigError, which names the key, for values that cannot work."""
         keys = dataclasses.fields(self)
         for field in keys:
             check(field.name, getattr(self, field.name), field.metadata)
@@ -102,9 +103,10 @@ class Config(Target, Events, Image, Text, Shared):
 
     @property
     def bound(self) -> tuple[int, int]:
-        """Factor and constant of the most tokens of an answer: factor · source tokens + constant.
+        """The factor and the constant of an output's length limit, in tokens.
 
-        2 and 10 in a run that did not measure its targets.
+        The limit is factor · source tokens + constant. The bound is (2, 10) in a run that did not
+        measure its targets.
         """
         bound = "2x+10" if self.target_bound == "auto" else self.target_bound
         factor, more = map(int, bound.split("x+"))
@@ -113,7 +115,7 @@ class Config(Target, Events, Image, Text, Shared):
     def attention_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `keras_attention.mechanisms.make`.
 
-        The layer refuses an argument that it lacks.
+        The layer itself rejects an argument that it does not have.
         """
         arguments: dict[str, Any] = {
             "units": self.attention_units,
@@ -133,8 +135,8 @@ class Config(Target, Events, Image, Text, Shared):
         return arguments
 
     def compiles(self) -> bool:
-        """Whether XLA compiles the training step: always on JAX, and by itself for a GPU."""
-        import keras  # which no command needs before it trains
+        """Return whether XLA compiles the training step: always on JAX, by default on a GPU."""
+        import keras  # imported late: no command needs Keras before training
 
         from keras_attention import backend as ours
 
@@ -144,23 +146,23 @@ class Config(Target, Events, Image, Text, Shared):
         return backend == "jax" or bool(self.jit_compile)
 
     def has_key(self, key: str) -> bool:
-        """Whether this source and its target have the key."""
+        """Return whether this kind of source, or its kind of target, has the key."""
         parts = [SOURCES[self.source], *([Target] if self.target == "text" else [])]
         return key not in _OWNED or any(hasattr(part, key) for part in parts)
 
     def check_key(self, key: str) -> None:
-        """Raise a ConfigError for a key that this source does not have."""
+        """Raise a ConfigError if this kind of source does not have the key."""
         if not self.has_key(key):
             raise ConfigError(f"{key} is no key of source = {self.source}")
 
     def values(self) -> dict[str, int | float | str | bool]:
-        """Return all keys that this source has, with their values."""
+        """Return all keys that this kind of source has, with their values."""
         return {key: v for key, v in dataclasses.asdict(self).items() if self.has_key(key)}
 
     def save(self, path: str | Path) -> None:
         """Write the configuration as TOML."""
         lines = [f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in self.values().items()]
-        # Values are JSON but for one character.
+        # JSON values are valid TOML, except for the character U+007F.
         write_text(Path(path), "\n".join([*lines, ""]).replace("\x7f", "\\u007f"))
 
 
@@ -173,7 +175,7 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> Config:
-    """Read the preset of this name, or a file whose name ends in `.toml`."""
+    """Return the configuration of a preset, or of a file whose name ends in `.toml`."""
     if name.endswith(".toml"):
         return load_config(name)
     if name not in preset_names():
@@ -183,20 +185,20 @@ def load_preset(name: str) -> Config:
 
 
 def about_preset(name: str) -> dict[str, str]:
-    """Return a preset's `data`, and of its table `about` `task`, `size`, `time` and `figure`."""
+    """Return a preset's `data`, and `task`, `size`, `time` and `figure` of its table `about`."""
     values = _read_toml(PRESETS / f"{name}.toml")
     return {"data": values["data"], **values.get("about", {})}
 
 
 def own_data_preset(pairs: int) -> tuple[Config, str]:
-    """Return the settings that fit so many sentence pairs, and the name of their file."""
+    """Return the settings for `pairs` sentence pairs, and the name of the settings file."""
     size = "small" if pairs < 20_000 else "medium" if pairs < 100_000 else "large"
     path = PRESETS / "own" / f"{size}.toml"
     return load_config(path), f"training/presets/own/{path.name}"
 
 
 def load_config(path: str | Path) -> Config:
-    """Read a TOML file of keys and values."""
+    """Return the configuration in a TOML file of keys and values."""
     values = _read_toml(path)
     if not values:
         raise ConfigError(f"the configuration {path} is empty")
@@ -210,7 +212,10 @@ def override(config: Config, settings: Iterable[str]) -> Config:
 
 
 def read_settings(settings: Iterable[str]) -> dict[str, Any]:
-    """Return the values of `KEY=VALUE` settings; a ConfigError where one alone cannot be right."""
+    """Return the values of `KEY=VALUE` settings, by key.
+
+    Raises ConfigError if a single setting is wrong: an unknown key, or a value out of its limits.
+    """
     values = {}
     for setting in settings:
         key, separator, value = setting.partition("=")
@@ -221,7 +226,10 @@ def read_settings(settings: Iterable[str]) -> dict[str, Any]:
 
 
 def changed_later(config: Config, settings: Iterable[str]) -> Config:
-    """Apply settings to the configuration of a run that has begun; a ConfigError for most keys."""
+    """Return the configuration of a begun run with settings applied.
+
+    Raises ConfigError for a key that cannot change once a run has begun.
+    """
     changed, later = override(config, settings), changeable_keys()
     for name, value in vars(changed).items():
         if value != getattr(config, name) and name not in later:
@@ -230,12 +238,12 @@ def changed_later(config: Config, settings: Iterable[str]) -> Config:
 
 
 def changeable_keys() -> list[str]:
-    """Name the keys that can change in a run that has begun."""
+    """Return the names of the keys that can change in a run that has begun."""
     return [f.name for f in dataclasses.fields(Config) if f.metadata.get("can_change")]
 
 
 def keys_help() -> str:
-    """List all keys with their defaults and meanings, for `--help`."""
+    """Return the list of all keys, with their defaults and meanings, for `--help`."""
     lines = []
     for declared in dataclasses.fields(Config):
         choices = declared.metadata.get("choices", ())
@@ -251,13 +259,13 @@ def keys_help() -> str:
 def _read_toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:  # of a file, of UTF-8 or of TOML
+    except (OSError, ValueError) as error:  # an unreadable file, wrong UTF-8, or wrong TOML
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the configuration {path}: {reason}") from error
 
 
 def with_values(config: Config, values: Mapping[str, Any]) -> Config:
-    """Return the configuration with other values of keys."""
+    """Return the configuration with these values of keys."""
     checked = _checked(values)
     replaced = dataclasses.replace(config, **checked)
     for name in checked:
@@ -285,7 +293,7 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse(name: str, value: object, kind: Any) -> object:
-    """Read a value of TOML, or the text of one, as the type of its key."""
+    """Return a value of TOML, or the text of a setting, converted to the type of its key."""
     words = {"true": True, "1": True, "false": False, "0": False}
     if kind in (bool, bool | str):
         value = words.get(str(value).lower(), value)

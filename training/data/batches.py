@@ -1,4 +1,4 @@
-"""Batches of an epoch, gathered and padded in NumPy; tf.data makes them ahead of their steps."""
+"""Batches of an epoch, gathered and padded in NumPy; tf.data prepares batches ahead of steps."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 Batch = tuple[dict[str, Any], Any]
-_PREFETCH = 8  # batches that are made ahead
+_PREFETCH = 8  # batches that are prepared ahead of their step
 
 
 class Batches:
-    """Batches of examples: in order, or planned anew in each epoch for `training`.
+    """Batches of examples: in order, or for `training` in a new order in each epoch.
 
-    A batch is `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with PAD_ID:
-    `target` begins with START and `labels`, the same tokens one step earlier, end with END. Images
-    and events are `source` as their rows are read; for labels there is no `target`.
+    A batch is `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with PAD_ID.
+    `target` begins with START. `labels` has the same tokens one step earlier, and ends with END.
+    For histories, `source` is the padded events `(B, S, …)`; for images, the array that
+    `source.read` returns. A model of labels has no `target`, and its labels are float32 `(B,)`.
 
     Args:
         batching: the settings.
-        source: of the examples: `Sequences`, or examples of one size.
+        source: the examples' sources: `Sequences`, or examples of one size with a method `read`.
         target: token ids, or labels float32 `(n,)`.
-        rows: examples to learn from; None for all.
-        shapes: of the batches for training, see `InOrder`.
+        training: whether to plan each epoch anew; otherwise examples stay in order.
+        rows: training examples `(n,)`; None for all.
+        shapes: the shapes of training batches, see `InOrder`.
 
-    Raises UserError where no example is left.
+    Raises UserError if no example is left.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Batches:
         texts = isinstance(target, Sequences)
         if isinstance(target, Sequences):
             lengths = source.lengths, target.lengths
-        else:  # labels, of histories that are cut when they are read
+        else:  # labels of histories, which were cut when they were read
             lengths = source.lengths, np.ones(len(target), np.int32)
             most = int(lengths[0].max(initial=1))
             batching = replace(
@@ -74,13 +76,13 @@ class Batches:
             self.statistics = replace(self.statistics, target_tokens=self.statistics.pairs)
 
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens of each source and of each target that is learned from."""
+        """Return the number of tokens of each training source and target, both `(n,)`."""
         assert isinstance(self.plan, Plan)
         source, target = (side[self.plan.rows] for side in self.plan.lengths)
         return source, target
 
     def shapes_line(self) -> str:
-        """Return the shapes of batches, where these are few, and their padding, for people."""
+        """Return the shapes of batches, if they are few, and their padding, for people."""
         if self.plan.reckoned is not None:
             return self.plan.reckoned.line(self.plan.shapes)
         if self.plan.shapes is None:
@@ -101,31 +103,32 @@ class Batches:
             yield self.batch(rows[start : start + size].reshape(-1, joined), widths)
 
     def batch(self, rows: np.ndarray, widths: np.ndarray) -> Batch:
-        """Make a batch.
+        """Return the batch of some rows.
 
         Args:
-            rows: `(B, k)`, k pairs for each example, -1 for none; without any the labels are
-                padding alone.
-            widths: least widths of source and labels.
+            rows: `(B, k)`, the k pairs that are joined in each example; -1 for no pair. An example
+                without any pair has only padding as labels.
+            widths: `(2,)`, least widths of source and labels.
         """
         settings = self.plan.batching
         if isinstance(self.source, Sequences):
             chosen = self.source.select(rows, settings.max_source_length)
-            source = chosen.padded(max(1, int(widths[0])))
+            source = chosen.padded(max(1, int(widths[0])))  # (B, S, …)
         else:
             source = self.source.read(rows[:, 0])
         if isinstance(self.target, np.ndarray):
             return {"source": source}, self.target[rows[:, 0]]
         target = self.target.select(rows, settings.max_target_length)
-        ids = target.padded(int(widths[1]) - 1)
-        edge = np.full((len(ids), 1), PAD_ID, np.int32)
-        start = np.where(rows[:, :1] < 0, edge, START_ID)  # an empty row has nothing to learn
-        inputs, labels = np.hstack([start, ids]), np.hstack([ids, edge])
+        ids = target.padded(int(widths[1]) - 1)  # (B, T - 1)
+        edge = np.full((len(ids), 1), PAD_ID, np.int32)  # (B, 1)
+        # an empty row has no START, and so no END
+        start = np.where(rows[:, :1] < 0, edge, START_ID)
+        inputs, labels = np.hstack([start, ids]), np.hstack([ids, edge])  # (B, T)
         labels[(labels == PAD_ID) & (inputs != PAD_ID)] = END_ID
         return {"source": source, "target": inputs}, labels
 
     def dataset(self, number: int = 0) -> tf.data.Dataset:
-        """Return the batches of `epoch` as a dataset, which makes them ahead of their steps."""
+        """Return the batches of `epoch` as a dataset that prepares batches ahead of their steps."""
         import tensorflow as tf
 
         def spec(array: np.ndarray, lengths: int) -> tf.TensorSpec:
@@ -139,7 +142,8 @@ class Batches:
             lambda: self.epoch(number), output_signature=(specs, spec(labels, labels.ndim))
         )
         options = tf.data.Options()
-        options.autotune.enabled = False  # its thread delays the end of an iterator by seconds
+        # the autotuner's thread delays the end of an iterator by seconds
+        options.autotune.enabled = False
         steps = self.statistics.steps_per_epoch
         counted = dataset.apply(tf.data.experimental.assert_cardinality(steps))
         return counted.prefetch(_PREFETCH).with_options(options)
@@ -148,18 +152,19 @@ class Batches:
 def source_batches(
     source: Any, batch_size: int, max_source_length: int, few_shapes: bool = False
 ) -> Iterator[tuple[np.ndarray, Any]]:
-    """Batches of sources for inference, the shortest first; empty texts are not in any.
+    """Yield batches of sources for inference, the shortest sources first; skip empty texts.
 
     Args:
-        source: the rows of the sources, `Sequences` or examples of one size.
-        batch_size: of each batch but the last.
-        max_source_length: steps after which sources are cut.
-        few_shapes: whether widths are powers of two, and sizes the same, or one power of two where
-            all are a batch: programs are compiled for each. The last source is repeated for it.
+        source: the sources, `Sequences` or examples of one size.
+        batch_size: number of sources in each batch but the last.
+        max_source_length: number of steps after which a source is cut.
+        few_shapes: whether to make few shapes, because a program is compiled for each shape. Widths
+            are powers of two. All batches have `batch_size` rows, but a single batch has a power of
+            two. The last source of a batch is repeated to fill the batch.
 
     Yields:
-        `(indices (b,), batch (b, …))`: which they are, and of texts int32 ids `(b, S)` padded with
-        PAD_ID, cut after `max_source_length`.
+        `(indices (b,), batch (b, …))`: the positions of the sources, and their batch. A batch of
+        texts is int32 ids `(b, S)`, padded with PAD_ID.
     """
     lengths = np.minimum(source.lengths, max_source_length)
     order = np.argsort(lengths, kind="stable")
@@ -174,21 +179,21 @@ def source_batches(
 
 
 def batch_of(source: Any, rows: np.ndarray, longest: int, width: int = 1) -> np.ndarray:
-    """Return the batch of some rows: sequences, cut after `longest`, are padded to `width`."""
+    """Return the batch of rows `(b,)`: sequences are cut after `longest`, and padded to `width`."""
     if isinstance(source, Sequences):
         return source.select(rows[:, None], longest).padded(width)
     return source.read(rows)
 
 
 def _rounded(size: int, most: int) -> int:
-    """Return the next power of two from 16, or `most`."""
+    """Return the least power of two that is at least `size` and 16, but at most `most`."""
     return min(max(16, 1 << (size - 1).bit_length()), most)
 
 
 def read_batches(folder: Path, texts: Texts, batching: Batching) -> tuple[Batches, Batches]:
-    """Return the batches for training and those of the dev set, of a run's token ids.
+    """Return the training batches and the dev batches of a run's token ids.
 
-    Raises CorpusError where the ids of the run, or of its prepared corpus, are damaged.
+    Raises CorpusError if the token ids of the run, or of its prepared corpus, are damaged.
     """
     own = Prepared(folder)
     ids = own if own.count else corpus.prepared(texts.data)

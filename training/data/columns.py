@@ -1,7 +1,7 @@
 """The form of a file's columns, found from all of its lines, with notes on parts left unread.
 
-Quotes are those of spreadsheets. A pronouncing dictionary, of CMUdict, Kaldi, MFA or pocketsphinx,
-has notes that are not learned: `word(2)`, probabilities, comments.
+Quotes are the quotes of spreadsheets. A pronouncing dictionary of CMUdict, Kaldi, MFA or
+pocketsphinx has notes that are not learned: `word(2)`, probabilities, comments.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ NEARLY_ALL = 0.99
 WHOLE = "two files, as parallel:SOURCE,TARGET, are read as they are"
 QUOTED = "columns are in quotes, which are not read"
 UNREAD = "whose numbers as in word(2), probabilities and comments are not read"
-MOST_WRONG = 1000  # texts with quotes of another form, after which no more are counted
-LARGEST_ALPHABET = 250  # of phones
-# The pattern begins with a plain quote, for speed; callers put a line end before the text.
+MOST_WRONG = 1000  # texts with wrong quotes, after which quotes are no longer counted
+LARGEST_ALPHABET = 250  # different phones
+# The pattern begins with a literal quote, for speed. `Quotes.add` puts a line end before the text.
 _QUOTED = re.compile(r'"(?<=[\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|$)')
-_HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines that show whether a file is a dictionary
+_HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines, and bytes of a block, in which the form is searched
 _SEPARATORS = {
     **{"braces of JSON": r"^\s*[\[{].*[\]}],?$"},
     **{"semicolons": ";", "commas": ",", "bars": r"\|", "spaces": r"\S(?:  +|\u3000)\S|^\S+ \S+$"},
     **{"letters \\t": r"\\t", "arrows": "[=-]>|→", "equals signs": "=", "dashes": " [-–—] "},
 }
-MOST_OTHERWISE = 0.1  # share of lines without a tab, from which on a separator is looked for
-_NAME = re.compile(r"#?\w[\w .-]{0,30}(?<![.])")  # of a column
-_FEW = 20  # lines, of which a first one is not known for a header by being otherwise
+MOST_OTHERWISE = 0.1  # share of lines without a tab, above which another separator is searched
+_NAME = re.compile(r"#?\w[\w .-]{0,30}(?<![.])")  # a name of a column
+_FEW = 20  # other lines; with fewer, a different first line is not taken for a header
 _NAMES = """source target src tgt trg input output text label word words phone phones phonemes ipa
 sentence translation pronunciation reference question answer prompt response lemma form english
 french german spanish italian chinese japanese russian portuguese dutch latin
@@ -39,15 +39,16 @@ _HEADER = frozenset(_NAMES.split())
 class Form(NamedTuple):
     """How a file writes its columns."""
 
-    quoted: bool = False  # in quotes, as spreadsheets write them
-    dictionary: Notes | None = None  # of a pronouncing dictionary: they are no part of a column
-    separator: str = ""  # what stands where tabs should
-    header: bool = False  # the first line is otherwise than all others
-    notes: tuple[str, ...] = ()  # for people: the parts that are not read
+    quoted: bool = False  # whether columns are in quotes, as spreadsheets write them
+    # notes of a pronouncing dictionary, which are no part of a column
+    dictionary: Notes | None = None
+    separator: str = ""  # name of the signs that stand in place of tabs
+    header: bool = False  # whether the first line differs in kind from all others
+    notes: tuple[str, ...] = ()  # messages for people: the parts that are not read
 
 
 def form_of(blocks: Iterator[bytes], name: str) -> Form:
-    """Return the form of a file, given as blocks of whole lines; notes call it `name`."""
+    """Return the form of a file, given as blocks of whole lines; `name` names the file in notes."""
     quotes, lines, form, notes = Quotes(), list[str](), Form(), list[str]()
     returns = 0
     for data in blocks:
@@ -74,18 +75,23 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
 
 
 class Quotes:
-    """Whether columns are in quotes as spreadsheets write them.
+    """Whether a file's columns are in quotes, as spreadsheets write them.
 
-    In such a file every text with a quote is itself in quotes, with inner quotes doubled. Also,
-    nearly all texts are in quotes, or some have inside them doubled quotes, or tabs, or line ends;
-    not both, which stand between the quotes of two texts.
+    They are if rule 1 holds, and rule 2 or rule 3:
+
+    1. Nearly every text with a quote is itself in quotes, with inner quotes doubled:
+       `"a ""b"" c"`, not `a "b" c`.
+    2. Nearly all texts are in quotes: `"yes" TAB "oui"`.
+    3. Some text in quotes contains doubled quotes, a tab or a line end: `"yes TAB no"`. A text with
+       both a tab and a line end does not count, because its quotes may belong to two texts:
+       `"yes TAB oui LF no"`.
     """
 
     def __init__(self) -> None:
         self.inside = self.wrong = self.others = self.special = 0
 
     def add(self, data: bytes) -> None:
-        """Count the columns of some lines."""
+        """Count the columns of some lines, in quotes and not."""
         if b'"' not in data or self.wrong > MOST_WRONG + self.inside:
             self.others += data.count(b"\t") + data.count(b"\n")
             return
@@ -97,17 +103,17 @@ class Quotes:
         self.special += sum('""' in field or ("\t" in field) != ("\n" in field) for field in inside)
 
     def are_form(self) -> bool:
-        """Return whether quotes are no part of the columns of a file."""
+        """Return whether quotes enclose the file's columns, and so are no part of the texts."""
         right = self.inside and self.inside >= NEARLY_ALL * (self.inside + self.wrong)
         nearly_all = self.inside >= NEARLY_ALL * (self.inside + self.others)
         return bool(right and (self.special or nearly_all))
 
 
 def _dictionary(lines: Sequence[str]) -> Notes | None:
-    """Return the notes of a dictionary; None for lines of any other file.
+    """Return the notes of a pronouncing dictionary; None for lines of any other file.
 
-    Each line is a word and symbols of a small alphabet, mostly several. Without tabs the symbols
-    must be short and repeat often.
+    Each line of a dictionary is a word and symbols of a small alphabet, two or more on average.
+    Without tabs, symbols must be short and each symbol must occur four times on average.
     """
     notes = Notes.of(lines)
     entries = [each for line in lines if any(each := notes.entry(line))]
@@ -127,10 +133,11 @@ def _dictionary(lines: Sequence[str]) -> Notes | None:
 
 
 def _is_other(lines: Sequence[str], dictionary: bool) -> bool:
-    """Whether the columns of the first line look like names, and like no other line's.
+    """Return whether the columns of the first line look like names, unlike all other lines.
 
-    A name is one word where nearly all others have several, or has letters that they lack; or it
-    is one of the usual ones. That of a dictionary's phones is no phone.
+    A name passes if it is one word while nearly all other texts of its column have several, if it
+    has a letter that nearly all of these texts lack, or if it is in `_NAMES`. The name of a
+    dictionary's second column must also contain no phone.
     """
     head, *others = [line.strip().split("\t")[:2] for line in lines if "\t" in line.strip()] or [[]]
     if len(others) < _FEW or not all(map(_NAME.fullmatch, head)):
@@ -147,6 +154,6 @@ def _is_other(lines: Sequence[str], dictionary: bool) -> bool:
 
 
 def is_header(columns: Sequence[str]) -> bool:
-    """Whether the columns of a first line are names of columns."""
+    """Return whether the first two columns of a line are usual names of columns."""
     words = re.findall(r"[^\W_]+", " ".join(columns[:2]).lower())
     return len(columns) > 1 and all(columns[:2]) and {*words} <= _HEADER

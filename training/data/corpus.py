@@ -1,4 +1,4 @@
-"""The texts that a SPEC names: of a named corpus, of files, or of a prepared corpus."""
+"""The texts that a SPEC names: a named corpus, files, or a prepared corpus."""
 
 from __future__ import annotations
 
@@ -28,12 +28,19 @@ Blocks = Callable[[], Iterable[Block]]
 def load(
     spec: str | Spec, split: str, *, limit: int | None = None, seed: int = 0, script_of: str = ""
 ) -> Split:
-    """Read one split of a corpus: `train`, `dev`, `test`, or another that it has.
+    """Return one split of a corpus: `train`, `dev`, `test`, or another split of the corpus.
 
-    In every split but `train`, lines with the same source are one sentence with several references.
-    Of more than `limit` sentences a random sample is taken. References are written in the script of
-    the targets of `script_of`, another corpus. Raises CorpusError where the corpus or the split is
-    not there, or a file cannot be read as one.
+    In every split but `train`, lines with the same source become one sentence with several
+    references.
+
+    Args:
+        spec: the corpus.
+        split: name of the split.
+        limit: if the split has more sentences, a random sample of this size is returned.
+        seed: of the sample.
+        script_of: another corpus. References are written in the script of its targets.
+
+    Raises CorpusError if the corpus or the split does not exist, or a file cannot be read.
     """
     spec = Spec.of(spec)
     if own := prepared(spec):
@@ -51,9 +58,9 @@ def load(
 
 
 def blocks_of(spec: Spec, limit: int = 0, seed: int = 0) -> Blocks:
-    """Return a function that yields the lines of a SPEC for training.
+    """Return a function that yields the training lines of a SPEC.
 
-    A named corpus, of which `limit` pairs are drawn, 0 for all, is read once.
+    A named corpus is read once, and `limit` pairs are drawn; 0 for all. Files ignore `limit`.
     """
     if spec.is_text:
         return functools.partial(read_blocks, spec)
@@ -62,10 +69,10 @@ def blocks_of(spec: Spec, limit: int = 0, seed: int = 0) -> Blocks:
 
 
 def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
-    """Return how many training pairs a SPEC has, and those of a sample of its lines.
+    """Return how many training pairs a SPEC has, and the pairs in a sample of its lines.
 
-    Files of up to 20 MB are sampled to the last line. Of larger ones the number is estimated.
-    Raises CorpusError as `load`.
+    Files of up to 20 MB are read to the last line. For larger files, the number of pairs is
+    estimated. Raises CorpusError as `load` does.
     """
     spec = Spec.of(spec)
     if not spec.is_text:
@@ -79,7 +86,7 @@ def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
 
 
 def survey_files(spec: Spec) -> Survey:
-    """Return the survey of files, the last one remembered until they change; see `survey`."""
+    """Return the survey of files, cached for the last SPEC until a file changes; see `survey`."""
     stats = [file.stat() for file in spec.paths if file.exists()]
     return _survey_files(spec, *((stat.st_size, stat.st_mtime_ns) for stat in stats))
 
@@ -90,7 +97,7 @@ def _survey_files(spec: Spec, *_: tuple[int, int]) -> Survey:
 
 
 def files_of_training(spec: Spec) -> list[Path]:
-    """Return the files of a SPEC, of a named corpus those of train and dev."""
+    """Return the files of a SPEC; for a named corpus, the files of train and dev."""
     if own := prepared(spec):
         return own.files
     if spec.text not in NAMES:
@@ -100,10 +107,10 @@ def files_of_training(spec: Spec) -> list[Path]:
 
 
 def prepared(spec: str | Spec) -> Any:
-    """Return the `Prepared` that a SPEC names; None for any other SPEC."""
+    """Return the `Prepared` corpus that a SPEC names; None for any other SPEC."""
     spec = Spec.of(spec)
     if spec.form != PREPARED:
         return None
-    from training.data.prepared import Prepared  # NumPy, for which no --help waits
+    from training.data.prepared import Prepared  # imports NumPy: late, so that --help is fast
 
     return Prepared(spec.paths[0])

@@ -1,6 +1,7 @@
-"""Text to token ids, a block at a time, in worker processes: by SentencePiece's own library.
+"""Encode texts to token ids, a block at a time, in worker processes.
 
-TensorFlow, which other tokenizers take, would be 400 MB in each process.
+SentencePiece's own library encodes subwords. TensorFlow, which all other tokenizers need, would
+take 400 MB in each process.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from training.data.specs import Spec
 from training.data.splits import Division, too_few
 from training.data.store import SIDES, Ids
 
-MOST_CHECKED = 100_000  # targets whose tokens are looked at
-MOST_NAMED = 10
-Pairs = list[tuple[str, str]]  # sources with their targets
+MOST_CHECKED = 100_000  # most targets that are checked
+MOST_NAMED = 10  # tokens that a message lists
+Pairs = list[tuple[str, str]]  # a source and its target each
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 
 
 @contextmanager
 def workers(count: int) -> Iterator[Run]:
-    """Start `count` processes; with 0 the calls run in this process.
+    """Start `count` worker processes; with 0, all calls run in this process.
 
-    Yield `run(function, tasks)`: it calls the function with each tuple of arguments and yields the
-    results in order. Tasks are drawn as they are needed. Raises UserError where a process is
-    killed.
+    Yield `run(function, tasks)`, which calls the function with each tuple of arguments and yields
+    the results in order. `run` takes a task only when a worker needs one. Raises UserError if a
+    worker is killed.
     """
     if not count:
         yield lambda function, tasks: (function(*task) for task in tasks)
@@ -71,7 +72,7 @@ def workers(count: int) -> Iterator[Run]:
 
 
 def _initialize() -> None:
-    """End with the process that started this one, and leave interruptions to it."""
+    """Ignore Ctrl-C, which the parent process handles, and end when the parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -87,16 +88,16 @@ class Copying(NamedTuple):
     """How words are copied from a source."""
 
     hidden: float  # share of pairs whose names are hidden
-    longest: int  # tokens of a source
-    seed: int
+    longest: int  # most tokens of a source
+    seed: int  # seed of the draw of hidden names
 
 
 class Tokenizing(NamedTuple):
-    """The settings by which texts become tokens."""
+    """The settings of both tokenizers."""
 
-    kinds: tuple[str, str]  # of both sides' tokenizers
-    sizes: tuple[int, int]  # of their vocabularies, at most
-    copying: Copying | None  # None where no words are copied
+    kinds: tuple[str, str]  # kinds of the source's and the target's tokenizer
+    sizes: tuple[int, int]  # largest sizes of their vocabularies
+    copying: Copying | None  # None if no words are copied
 
     @classmethod
     def of(cls, config: Config) -> Tokenizing:
@@ -110,25 +111,31 @@ class Tokenizing(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """The tokenizers, trained, and how words are copied."""
+    """The trained tokenizers, and how words are copied."""
 
-    tokenizers: tuple[Path, Path]  # files of both sides
+    tokenizers: tuple[Path, Path]  # files of the source's and the target's tokenizer
     copying: Copying | None
 
     def check_targets(self, name: str | Spec, targets: Sequence[str], most: float) -> None:
-        """Check targets as `check_targets` does; those with copied words may have any word."""
+        """Check targets as `check_targets` does, unless words are copied: then any word is fine."""
         if self.copying is None:
             check_targets(name, targets, _reader(self.tokenizers[1].read_text("utf-8")), most)
 
 
 def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[str, Any]:
-    """Train the tokenizer of "source" or "target" on lines, and return its file's content.
+    """Return the content of a tokenizer's file, trained on lines.
 
-    Raises ConfigError where it cannot be trained with these settings.
+    Args:
+        side: "source" or "target".
+        kind: kind of tokenizer.
+        size: largest size of the vocabulary.
+        lines: the texts to train on.
+
+    Raises ConfigError if the tokenizer cannot be trained with these settings.
     """
     try:
         if kind == SENTENCEPIECE:
-            # Variants of a character in a source are one; a target keeps its own characters.
+            # Variants of a character in a source become one. A target keeps its own characters.
             rule = "nmt_nfkc" if side == "source" else "identity"
             return model_state(train_sentencepiece(lines, size, normalization=rule))
         start_tensorflow()
@@ -142,7 +149,7 @@ def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[s
 def train_side(
     samples: Sequence[tuple[Block, Division]], side: str, kind: str, size: int
 ) -> dict[str, Any]:
-    """Train the tokenizer of a side on the training pairs of blocks, as `train_state` does."""
+    """Return the content of a tokenizer's file, trained on one side of blocks' training pairs."""
     texts = [
         pair[SIDES.index(side)]
         for block, division in samples
@@ -157,9 +164,10 @@ def train_side(
 def check_targets(
     name: str | Spec, targets: Sequence[str], tokenizer: Any, most: float = MOST_UNUSABLE
 ) -> None:
-    """Print how many targets a tokenizer cannot write, or not as they are, with examples.
+    """Print how many targets a tokenizer cannot write, or writes differently, with examples.
 
-    Raises CorpusError where all, or more than a share of `most`, have no known token.
+    Raises CorpusError if all targets, or more than a share of `most`, have no known token. With
+    `most` = 1, nothing is raised.
     """
     targets = targets[:MOST_CHECKED]
     said = [(target, *each) for target, each in zip(targets, tokenizer.said(targets), strict=True)]
@@ -180,7 +188,7 @@ def check_targets(
 def encode_block(
     block: Block, division: Division, encoding: Encoding
 ) -> tuple[tuple[Ids, Ids], dict[str, Pairs], Skipped]:
-    """Return the token ids of training pairs, the pairs of dev and test, and skipped lines."""
+    """Return a block's training pairs as token ids, its dev and test pairs, and skipped lines."""
     skipped, parts = Skipped(), dict[str, Pairs](train=[], dev=[], test=[])
     for split, source, target in division.pairs(block, skipped):
         parts[split].append((source, target))
@@ -188,7 +196,7 @@ def encode_block(
 
 
 def encode_pairs(pairs: Pairs, encoding: Encoding) -> tuple[Ids, Ids]:
-    """Return the token ids of the sources and targets of pairs."""
+    """Return the token ids of all sources, and of all targets."""
     source, target = (_reader(file.read_text(encoding="utf-8")) for file in encoding.tokenizers)
     if encoding.copying is None:
         return source.encode([a for a, _ in pairs]), target.encode([b for _, b in pairs])
@@ -199,7 +207,7 @@ def encode_pairs(pairs: Pairs, encoding: Encoding) -> tuple[Ids, Ids]:
 
 @functools.lru_cache(maxsize=2)
 def _reader(state: str) -> Any:
-    """Return the tokenizer of a file's content, without TensorFlow where it is SentencePiece's."""
+    """Return the tokenizer of a file's content, without TensorFlow if it is SentencePiece's."""
     loaded = json.loads(state)
     if loaded["kind"] == SENTENCEPIECE:
         return Pieces(model_of(loaded))

@@ -1,9 +1,9 @@
-"""Sentence pairs from files, a block of lines at a time: the one reader of TSV and aligned files.
+"""Sentence pairs from TSV files and aligned files, read a block of lines at a time.
 
-A line ends with a line feed, before which there may be a carriage return; no other character ends
-one. Texts become NFC with single spaces, and lose the byte order marks of files that were joined
-and the quotes of spreadsheets, in which there may be tabs and line ends. Files may be compressed:
-see `training.data.pair_files.open_data`.
+A line ends with a line feed, or with a carriage return and a line feed. No other character ends a
+line. Texts become NFC with single spaces. Byte order marks of joined files are removed, and so are
+the quotes of spreadsheets, which may enclose tabs and line ends. Files may be compressed: see
+`training.data.pair_files.open_data`.
 """
 
 from __future__ import annotations
@@ -27,55 +27,56 @@ from training.data.rules import LATIN1, NO_TEXT, NUL, encoding_hint
 from training.data.specs import Spec
 
 BLOCK_BYTES = 4 << 20
-LINE_BYTES = 1 << 16  # a longer line is no sentence
-MOST_UNUSABLE = 0.1  # share of lines without a pair; with more it is another kind of file
-MOST_UNREADABLE = 0.001  # share of lines that are not UTF-8; with more the file is not
+LINE_BYTES = 1 << 16  # a longer line is not a sentence
+MOST_UNUSABLE = 0.1  # largest share of lines without a pair; with more, the file is of another kind
+# largest share of lines that are not UTF-8; with more, the file is not UTF-8
+MOST_UNREADABLE = 0.001
 _NUL = "NUL characters"
 
 
 class Block(NamedTuple):
     """Consecutive lines of a SPEC."""
 
-    spec: Spec  # names the files
+    spec: Spec  # the SPEC that names the files
     first: int  # number of the first line, from 1
-    data: bytes  # the lines, each with its line feed; aligned ones with a tab between
+    data: bytes  # the lines, each with its line feed; lines of aligned files are joined by a tab
     form: Form = Form()  # how the file writes its columns
 
     @property
     def lines(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         return self.data.count(b"\n")
 
 
 @dataclass
 class Skipped:
-    """Lines without a pair, counted by reason in the order of the file."""
+    """Counts of a file's lines: lines without a pair by reason, and lines with a pair."""
 
     reasons: Counter[str] = field(default_factory=Counter)
-    first: dict[str, int] = field(default_factory=dict)  # line of each reason
-    usable: int = 0  # lines that are a pair
+    first: dict[str, int] = field(default_factory=dict)  # number of the first line of each reason
+    usable: int = 0  # lines with a pair
     shared: int = 0  # pairs whose source is in dev or test
 
     @property
     def unusable(self) -> int:
-        """Lines without a pair that are not blank."""
+        """The number of lines without a pair that are not blank."""
         return self.reasons.total() - self.reasons["blank"]
 
     def add(self, reason: str, line: int, count: int = 1) -> None:
-        """Count lines, of which `line` is the first."""
+        """Count lines without a pair for this reason. `line` is the number of the first line."""
         self.reasons[reason] += count
         self.first.setdefault(reason, line)
 
     def merge(self, other: Skipped) -> None:
-        """Add the lines of the next block."""
+        """Add the counts of the next block."""
         self.usable, self.shared = self.usable + other.usable, self.shared + other.shared
         self.reasons.update(other.reasons)
         self.first = other.first | self.first
 
     def check(self, spec: Spec) -> None:
-        """Refuse a file that does not hold sentence pairs.
+        """Raise CorpusError if a file does not hold sentence pairs.
 
-        Raises CorpusError, which names the first line without a pair.
+        The error names the first line without a pair.
         """
         paths = spec.paths
         place = " and ".join(map(str, paths))
@@ -100,12 +101,12 @@ class Skipped:
 
 
 def read_blocks(spec: Spec, size: int = BLOCK_BYTES, form: Form | None = None) -> Iterator[Block]:
-    """Yield the lines of files, about `size` bytes at a time.
+    """Yield the lines of a SPEC's files, in blocks of about `size` bytes.
 
-    `form` tells how columns are written; by default it is found from the file.
+    `form` is how the file writes its columns. None finds the form from the file.
 
     Raises:
-        CorpusError: one cannot be read, or line-aligned files differ in their number of lines.
+        CorpusError: a file cannot be read, or aligned files differ in their number of lines.
     """
     paths, first = spec.paths, 1
     with ExitStack() as stack:
@@ -123,7 +124,7 @@ def read_blocks(spec: Spec, size: int = BLOCK_BYTES, form: Form | None = None) -
 
 
 def notes_on(first: Block) -> tuple[str, ...]:
-    """Return which parts of a file are not read, and a first line that looks like a header."""
+    """Return messages for people: unread parts of a file, and a first line like a header."""
     head = first._replace(data=first.data[: first.data.index(b"\n") + 1])
     headers = [
         f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair: if it is a header, "
@@ -135,14 +136,14 @@ def notes_on(first: Block) -> tuple[str, ...]:
 
 
 def text_block(name: str, split: Split) -> Block:
-    """Return sentences of a named corpus as lines: the source, and all its references."""
+    """Return the sentences of a named corpus as lines: each source with all its references."""
     sentences = zip(split.sources, split.references, strict=True)
     lines = ("\t".join([source, *references]) + "\n" for source, references in sentences)
     return Block(Spec(name, "multiref"), 1, "".join(lines).encode())
 
 
 def parse(block: Block, skipped: Skipped) -> Split:
-    """Return the sources of a block and the targets of each; count the other lines."""
+    """Return the sources of a block with their targets; add counts of lines to `skipped`."""
     split = Split([], [])
     if not block.data.strip():
         skipped.add("blank", block.first, block.lines)
@@ -160,10 +161,10 @@ def parse(block: Block, skipped: Skipped) -> Split:
 
 
 def read_split(spec: Spec, form: Form | None = None) -> Split:
-    """Read files to their end; `form` as in `read_blocks`.
+    """Return the sentences of files, read to the end; `form` as in `read_blocks`.
 
-    Without a `form`, prints the notes on it. Raises CorpusError where files cannot be read, or hold
-    no pairs.
+    Without a `form`, print the notes on the file. Raises CorpusError if a file cannot be read, or
+    if the files hold no pairs.
     """
     split, skipped = Split([], []), Skipped()
     for block in read_blocks(spec, form=form):
@@ -174,13 +175,13 @@ def read_split(spec: Spec, form: Form | None = None) -> Split:
         split.sources.extend(part.sources)
         split.references.extend(part.references)
         if not skipped.usable:
-            skipped.check(spec)  # before all of it is read
+            skipped.check(spec)  # fail before the rest is read
     skipped.check(spec)
     return replace(split, unusable=skipped.unusable)
 
 
 def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """Return the file; raise CorpusError for no UTF-8 at once, or lines that end in CR alone."""
+    """Return the file; raise CorpusError if its start is not UTF-8 or its lines end in CR alone."""
     start = file.peek(4096)[:4096]
     if start.startswith(tuple(NO_TEXT)) or b"\0" in start:
         raise CorpusError(f"{path}, line 1: expected UTF-8 text{encoding_hint(start)}")
@@ -190,7 +191,7 @@ def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
 
 
 def _form(path: Path) -> Form:
-    """Return the form of a file's columns, remembered until it changes."""
+    """Return the form of a file's columns, cached until the file changes."""
     return _form_of(path, path.stat().st_size, path.stat().st_mtime_ns)
 
 
@@ -201,7 +202,7 @@ def _form_of(path: Path, *_: int) -> Form:
 
 
 def _cut(file: io.BufferedReader, size: int) -> Iterator[bytes]:
-    """Yield whole lines, about `size` bytes at a time; a longer line is cut."""
+    """Yield blocks of about `size` bytes that end with a whole line; a line too long is cut."""
     while data := file.read(size):
         if not data.endswith(b"\n"):
             data += next(_lines(file), b"\n")
@@ -209,7 +210,7 @@ def _cut(file: io.BufferedReader, size: int) -> Iterator[bytes]:
 
 
 def _grouped(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Join lines to groups of about `size` bytes."""
+    """Yield lines, joined into groups of about `size` bytes."""
     group, count = list[bytes](), 0
     for line in lines:
         group.append(line)
@@ -222,7 +223,7 @@ def _grouped(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 
 def _aligned(files: list[io.BufferedReader], paths: Sequence[Path]) -> Iterator[bytes]:
-    """Yield a line of each file as one, with a tab between."""
+    """Yield the lines of aligned files, joined by a tab; raise CorpusError if a file is shorter."""
     counts = [0] * len(files)
     for pair in itertools.zip_longest(*map(_lines, files)):
         counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
@@ -236,7 +237,10 @@ def _aligned(files: list[io.BufferedReader], paths: Sequence[Path]) -> Iterator[
 
 
 def unquoted(file: io.BufferedIOBase, path: Path, delimiter: str = "\t") -> Iterator[bytes]:
-    """Yield lines of a spreadsheet with tabs, unquoted; each has as many line ends as it had."""
+    """Yield the unquoted rows of a spreadsheet, with tabs between columns.
+
+    Each row ends with as many line feeds as it has in the file, so that line numbers stay correct.
+    """
     lines = (line.decode(errors="surrogateescape").replace("\ufeff", "") for line in _lines(file))
     reader, before = csv.reader(lines, delimiter=delimiter), 0
     try:
@@ -250,7 +254,7 @@ def unquoted(file: io.BufferedIOBase, path: Path, delimiter: str = "\t") -> Iter
 
 
 def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
-    """Yield lines with their ends; one that is too long is cut after LINE_BYTES."""
+    """Yield lines with their line feeds; a line that is too long is cut after LINE_BYTES."""
     while line := file.readline(LINE_BYTES):
         if not line.endswith(b"\n"):
             if len(line) == LINE_BYTES:
@@ -263,7 +267,7 @@ def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
 def columns_of(
     block: Block, skipped: Skipped, width: int | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and at most `width` columns of each line; count the unreadable ones."""
+    """Yield number and at most `width` columns of each readable line; count other lines."""
     bad: dict[int, str] = {}
     for place, text in enumerate(_decoded(block.data, bad)):
         if place in bad:
@@ -275,12 +279,12 @@ def columns_of(
 
 
 def _decoded(data: bytes, bad: dict[int, str]) -> list[str]:
-    """Return lines as NFC text; `bad` gets the place and the reason of each unreadable one."""
+    """Return lines as NFC text; add the position and reason of each unreadable line to `bad`."""
     if b"\0" not in data:
         with suppress(UnicodeDecodeError):
             text = unicodedata.normalize("NFC", data.decode().replace("\ufeff", ""))
             lines = text[:-1].split("\n")
-            if max(map(len, lines)) < LINE_BYTES // 4:  # a letter has four bytes at most
+            if max(map(len, lines)) < LINE_BYTES // 4:  # a character has at most four bytes
                 return lines
     lines = []
     for place, line in enumerate(data[:-1].split(b"\n")):
@@ -296,22 +300,22 @@ def _decoded(data: bytes, bad: dict[int, str]) -> list[str]:
 
 
 SAMPLE_BYTES = 20_000_000
-MOST_AMBIGUOUS = 0.5  # share of lines, in a file of three columns, whose source has other targets
+MOST_AMBIGUOUS = 0.5  # largest share of lines with three columns whose source has several targets
 
 
 class Survey(NamedTuple):
     """The result of a pass over the lines of a SPEC."""
 
-    lines: int  # how many there are
-    sample: Block  # about SAMPLE_BYTES of them, each line as probable, in order
-    notes: tuple[str, ...]  # for people: parts that are not read
+    lines: int  # number of lines
+    sample: Block  # about SAMPLE_BYTES of lines, drawn with equal probability, in order
+    notes: tuple[str, ...]  # messages for people: parts that are not read
 
 
 def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
-    """Count the lines of a SPEC's blocks, and draw a sample.
+    """Return the number of lines in a SPEC's blocks, a sample of the lines, and the notes.
 
-    Raises CorpusError where the first block has no pair; a third column, which is not read, tells
-    apart targets of one source; or as `read_blocks`.
+    Raises CorpusError if the first block has no pair, if a third column, which is not read, tells
+    apart the targets of one source, or as `read_blocks` does.
     """
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
     sample: list[bytes] = []
@@ -344,7 +348,7 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
 
 
 def _has_further_columns(sample: Block) -> bool:
-    """Whether most pairs have a third column; a CorpusError where targets depend on it."""
+    """Return whether most pairs have a third column; raise CorpusError if targets depend on it."""
     lines = [columns for _, columns in columns_of(sample, Skipped())]
     pairs = [columns for columns in lines if len(columns) > 1 and columns[0] and columns[1]]
     wide = [columns for columns in pairs if any(columns[2:])]

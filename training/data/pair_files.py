@@ -1,4 +1,4 @@
-"""Sentences of a split, and files that may be compressed.
+"""The sentences of a split, and readers of files that may be compressed.
 
 Any file may be compressed with gzip if its name ends in `.gz`, or with Zstandard if it ends in
 `.zst`.
@@ -25,31 +25,31 @@ Links = frozenset[tuple[int, int]]
 
 
 class CorpusError(UserError):
-    """A corpus that is not there or cannot be read; the message is one line."""
+    """A corpus that does not exist or cannot be read. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Split:
     """Sentences, or images, of one split of a corpus, with their reference translations.
 
-    Texts are NFC with single spaces. Gold words and links, of the first references, exist for some
-    corpora alone.
+    Texts are NFC with single spaces. Only some corpora have gold words and links. Both belong to
+    the first reference of each source.
     """
 
-    sources: list[Any]  # source sentences; of images the files, as bytes or as paths
-    references: list[list[str]]  # for each source, one or more translations
+    sources: list[Any]  # source sentences; for images, the files, as bytes or as paths
+    references: list[list[str]]  # one or more translations of each source
     source_words: Sequence[list[str]] = ()  # words of each source
     target_words: Sequence[list[str]] = ()  # words of each first reference
-    # for each sentence, links `(source word, target word)` that an alignment must have
+    # links `(source word, target word)` of each sentence that an alignment must have
     sure: Sequence[Links] = ()
-    possible: Sequence[Links] = ()  # links that it may have, the sure ones included
-    # of images, for each the box of each character of the first reference: left, top, right,
-    # bottom, as fractions of the image's size
+    possible: Sequence[Links] = ()  # links that an alignment may have, sure links included
+    # for images, the box of each character in each first reference: left, top, right, bottom, as
+    # fractions of the image's size
     boxes: Sequence[list[tuple[float, float, float, float]]] = ()
-    unusable: int = 0  # lines of the files that hold no pair
+    unusable: int = 0  # lines of the files without a pair
 
     def pairs(self) -> list[tuple[Any, str]]:
-        """Return every source with each of its references."""
+        """Return the pairs of each source with each of its references."""
         return [
             (source, reference)
             for source, references in zip(self.sources, self.references, strict=True)
@@ -57,7 +57,7 @@ class Split:
         ]
 
     def select(self, indices: Sequence[int]) -> Split:
-        """Return the sentences at these positions."""
+        """Return a split of the sentences at these positions."""
         chosen: dict[str, Any] = {
             name: [values[i] for i in indices]
             for name, values in vars(self).items()
@@ -67,21 +67,21 @@ class Split:
 
 
 def chosen(count: int, limit: int | None, seed: int = 0) -> Sequence[int]:
-    """Draw at most `limit` of `count` positions, 0 for all; return them in order."""
+    """Return at most `limit` of `count` positions, drawn at random, in order; 0 or None for all."""
     if not limit or limit >= count:
         return range(count)
     return sorted(random.Random(seed).sample(range(count), limit))
 
 
 def sample(split: Split, limit: int | None, seed: int = 0) -> Split:
-    """Return at most `limit` sentences, drawn at random, in their order; None for all."""
+    """Return at most `limit` sentences, drawn at random, in order; None for all."""
     if limit is None or limit >= len(split.sources):
         return split
     return split.select(chosen(len(split.sources), limit, seed))
 
 
 def merge_sources(split: Split) -> Split:
-    """Return one sentence for each source, with the different references of all its lines."""
+    """Return a split with one sentence per source, with the distinct references of its lines."""
     first: dict[str, int] = {}
     references: dict[str, dict[str, None]] = {}
     for i, source in enumerate(split.sources):
@@ -92,16 +92,16 @@ def merge_sources(split: Split) -> Split:
 
 
 def number_of(text: str) -> int:
-    """Return the SHA-1 of a text as a whole number, so that an example stays in its split."""
+    """Return the SHA-1 of a text as a whole number, which keeps an example in its split."""
     return int.from_bytes(hashlib.sha1(text.encode()).digest(), "big")
 
 
 @contextmanager
 def open_data(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file for reading, decompressed if its name ends in `.gz` or `.zst`.
+    """Open a file for reading; decompress it if its name ends in `.gz` or `.zst`.
 
-    Raises CorpusError for a pipe, which can be read only once, and where the file cannot be opened,
-    or not be read inside the `with`.
+    Raises CorpusError for a pipe, which can be read only once, if the file cannot be opened, or if
+    reading fails inside the `with` block.
     """
     path = path.expanduser()
     damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
@@ -140,7 +140,7 @@ def _zstandard(path: Path) -> Any:
 def read_text(path: Path) -> str:
     """Return the text of a file, decompressed as by `open_data`.
 
-    Raises CorpusError where it cannot be read, is not UTF-8, or empty.
+    Raises CorpusError if the file cannot be read, is not UTF-8, or is empty.
     """
     with open_data(path) as file:
         text = decoded(file.read(), path)
@@ -150,7 +150,7 @@ def read_text(path: Path) -> str:
 
 
 def decoded(data: bytes, name: str | Path) -> str:
-    """Return the text of bytes; a CorpusError, with the file's name, where they are no UTF-8."""
+    """Return the text of bytes. Raises CorpusError, with the file's name, if it is not UTF-8."""
     wrong = 0 if data.startswith(tuple(NO_TEXT)) else data.find(b"\0", 0, 4096)
     if wrong < 0:
         try:

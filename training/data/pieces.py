@@ -17,25 +17,26 @@ import numpy as np
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID, Ids, ids_dtype
 
 SENTENCEPIECE = "sentencepiece"
-# SentencePiece cuts the names of its own pieces out of texts: no text has these, with a space.
+# SentencePiece cuts the names of special pieces out of texts. No text contains a name with a space.
 _NAMES = {"pad": "<pad >", "unk": "<unk >", "bos": "<s >", "eos": "</s >"}
-_UNREAD = "▅"  # SentencePiece's mark of an unknown piece: it skips lines with this mark
-MOST_WORDS_OF_BPE = 1000  # with more, words share parts, which a unigram model learns
+_UNREAD = "▅"  # SentencePiece's mark of an unknown piece; its trainer skips lines with the mark
+# words and characters; with more, words share parts, which a unigram model learns
+MOST_WORDS_OF_BPE = 1000
 
 
 def write_state(path: str | Path, state: dict[str, Any]) -> None:
-    """Write a tokenizer's file, which `tokenizers.load_tokenizer` reads."""
+    """Write the content of a tokenizer's file, which `tokenizers.load_tokenizer` reads."""
     content = json.dumps(state, ensure_ascii=False, indent=0)
     Path(path).write_text(content + "\n", encoding="utf-8")
 
 
 def model_state(model: bytes) -> dict[str, Any]:
-    """Return the content of a tokenizer's file for a serialised model."""
+    """Return the content of a tokenizer's file with a serialised model."""
     return {"kind": SENTENCEPIECE, "model": base64.b64encode(model).decode("ascii")}
 
 
 def model_of(state: Mapping[str, Any]) -> bytes:
-    """Return the serialised model of a tokenizer's file."""
+    """Return the serialised model in the content of a tokenizer's file."""
     return base64.b64decode(state["model"])
 
 
@@ -46,17 +47,19 @@ def train_sentencepiece(
     model_type: str | None = None,
     normalization: str = "nmt_nfkc",
 ) -> bytes:
-    """Return a serialised SentencePiece model.
+    """Return a serialised SentencePiece model, trained on lines.
 
     Args:
-        lines: the texts to learn from, which can be read several times.
-        vocab_size: most pieces; where the text has more characters, their number, which is printed.
-        model_type: "unigram" or "bpe". None takes BPE for texts of few words, which have room:
-            a unigram model counts in how many different words a piece stands, so that it cuts
-            "plus", in half of all lines, into letters. BPE counts how often.
-        normalization: the rule by which characters are unified.
+        lines: the texts to train on, which can be iterated several times.
+        vocab_size: largest number of pieces. A text with more characters gets as many pieces as it
+            has characters, and the number is printed.
+        model_type: "unigram" or "bpe". None selects BPE if all words and characters fit into the
+            vocabulary. A unigram model counts in how many different words a piece occurs, and so
+            splits "plus" into letters even if half of all lines contain "plus". BPE counts how
+            often a piece occurs.
+        normalization: name of SentencePiece's rule that unifies characters.
 
-    Raises ValueError where none can be trained from this text.
+    Raises ValueError if no model can be trained on this text.
     """
     if vocab_size <= END_ID + 1:
         raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")
@@ -102,7 +105,7 @@ def _trained(lines: Iterable[str], vocab_size: int, model_type: str, normalizati
 
 
 def print_growth(vocab_size: int, size: int) -> None:
-    """Say that a vocabulary is larger than it should be."""
+    """Print that a vocabulary has `size` tokens, more than `vocab_size`."""
     print(
         f"A vocabulary has {size:,} tokens, not {vocab_size:,}: its text has so many characters.",
         file=sys.stderr,
@@ -112,7 +115,7 @@ def print_growth(vocab_size: int, size: int) -> None:
 class Pieces:
     """A serialised model, read by SentencePiece's own library.
 
-    TensorFlow, which `training.data.tokenizers` takes, would be 400 MB in each process.
+    TensorFlow, which `training.data.tokenizers` needs, would take 400 MB in each process.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -122,14 +125,14 @@ class Pieces:
         self._dtype = ids_dtype(self._pieces.vocab_size())
 
     def encode(self, texts: Sequence[str]) -> Ids:
-        """Return the token ids of texts, in the smallest type for them, and their lengths."""
+        """Return the token ids `(tokens,)` of texts, in the smallest dtype, and lengths `(n,)`."""
         encoded = self._pieces.encode(list(texts), num_threads=1)
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
         ids = itertools.chain.from_iterable(encoded)
         return np.fromiter(ids, self._dtype, lengths.sum()), lengths
 
     def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """Return each text as its ids spell it, and its letters that have no id."""
+        """Return each text as decoded from its ids, and its letters that have no id."""
         encoded = self._pieces.encode(list(texts))
         rows = zip(texts, encoded, self._pieces.decode(encoded), strict=True)
         return [(again, self._unknown(text) if UNK_ID in ids else []) for text, ids, again in rows]

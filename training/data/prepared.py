@@ -1,7 +1,7 @@
-"""Token ids of a corpus, mapped into memory: a run's, or those of `training.prepare --corpus`.
+"""Token ids of a corpus, memory-mapped: of a run, or of `training.prepare --corpus`.
 
-A folder has the arrays of `train` and `dev`, see `training.data.store`, both tokenizers, dev and
-test as text, and `manifest.json`, which says what they hold and is written last.
+A folder has the arrays of `train` and `dev` (see `training.data.store`), both tokenizers, and dev
+and test as text. The file `manifest.json` describes the content and is written last.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ MANIFEST, WORDS = "manifest.json", "source_words.npy"
 
 
 def tokenizer_files(folder: Path) -> tuple[Path, Path]:
-    """Return the files of both tokenizers in a folder."""
+    """Return the files of the source's and the target's tokenizer in a folder."""
     return folder / f"{SIDES[0]}.tokenizer", folder / f"{SIDES[1]}.tokenizer"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a folder of token ids, and the texts that it was made of."""
+    """The content of a folder of token ids, and the texts that the token ids come from."""
 
-    pairs: int  # to learn from
-    own: int  # of them, those of the data; extra data have the others
-    settings: dict[str, Any]  # the configuration's keys that the corpus decides
-    digest: str  # SHA-256 of the files of texts
-    files: dict[str, list[int]]  # their sizes and times
-    data: str = ""  # their SPEC
-    lines: int = 0  # of their files
+    pairs: int  # training pairs
+    own: int  # training pairs of the data; extra data have the others
+    settings: dict[str, Any]  # configuration keys that the corpus decides
+    digest: str  # SHA-256 of the text files
+    files: dict[str, list[int]]  # size and time of each text file
+    data: str = ""  # SPEC of the data
+    lines: int = 0  # lines of the text files
     unusable: int = 0  # lines without a pair that are not blank
     left_out: dict[str, int] = field(default_factory=dict)  # lines without a pair, by reason
     bytes: dict[str, int] = field(default_factory=dict)  # sizes of the folder's files
@@ -46,7 +46,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write a manifest with the sizes of the folder's files."""
+    """Write a manifest, with the sizes of the folder's files."""
     files = [file for file in sorted(folder.glob("[!.]*")) if file.name != MANIFEST]
     sizes = {file.name: file.stat().st_size for file in files}
     write_json(folder / MANIFEST, asdict(replace(manifest, bytes=sizes)))
@@ -55,7 +55,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 class Prepared:
     """Token ids that `training.data.tokens` wrote into a folder.
 
-    Raises CorpusError where there are none, or a file is missing or has another size than it had.
+    Raises CorpusError if the folder has no token ids, or if a file is missing or has another size
+    than in the manifest.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +67,7 @@ class Prepared:
         try:
             self.manifest = Manifest(**read_json(file))
             right = self.manifest.format == FORMAT
-        except TypeError:  # it has other keys
+        except TypeError:  # the manifest has other keys
             right = False
         if not right:
             raise CorpusError(f"{file} expected format {FORMAT}: prepare the corpus anew")
@@ -76,12 +77,12 @@ class Prepared:
                 raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
         self.count = self.manifest.pairs
         self.tokenizers = tokenizer_files(self.path)
-        self.files = [file, *self.tokenizers]  # whose content identifies the corpus
+        self.files = [file, *self.tokenizers]  # files whose content identifies the corpus
 
     def sides(self, split: str = "train") -> tuple[Sequences, Sequences]:
-        """Return the token ids of both sides of `train` or `dev`.
+        """Return the token ids of the sources and of the targets of `train` or `dev`.
 
-        Raises CorpusError where they are damaged.
+        Raises CorpusError if the arrays are damaged.
         """
         try:
             source, target = (Sequences.open(self.path, f"{split}.{side}") for side in SIDES)
@@ -90,9 +91,9 @@ class Prepared:
         return source, target
 
     def rows(self, limit: int = 0, seed: int = 0) -> np.ndarray | None:
-        """Return the numbers of the pairs to learn from; None for all.
+        """Return the numbers of the training pairs, `(n,)`; None for all.
 
-        `limit` of the data's own pairs are drawn; all of extra data are learned from.
+        `limit` pairs of the data are drawn; 0 for all. All pairs of extra data are training pairs.
         """
         own = self.manifest.own
         if not limit or limit >= own:
@@ -100,7 +101,7 @@ class Prepared:
         return np.concatenate([chosen(own, limit, seed), np.arange(own, self.count)])
 
     def texts(self, split: str) -> Split:
-        """Read the sentences of dev or test; a CorpusError where only token ids are there."""
+        """Return the sentences of dev or test. Raises CorpusError if only token ids exist."""
         file = self.path / f"{split}.tsv"
         if split not in ("dev", "test") or not file.is_file():
             there = [name for name in ("dev", "test") if (self.path / f"{name}.tsv").is_file()]

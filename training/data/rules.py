@@ -1,9 +1,9 @@
-r"""The rules of texts, each once: cleaning, words, sentences, cells, names of inputs.
+r"""The rules of texts, each written once: cleaning, words, sentences, cells, names of inputs.
 
-Every execution reads this table: training, the client, which has a copy of this file, and the page,
-whose `rules.js` is made of the constants. Python's `re` and JavaScript read the patterns, RE2 those
-of words: `\p{Han}` is `\p{Script=Han}` in JavaScript. Where a program has no classes of Unicode, a
-tokenizer's file says which characters IDEOGRAPH, LETTER and SPACES are.
+Training, the client and the page use these rules. The client has a copy of this file. The page's
+`rules.js` is generated from the constants. Python's `re` and JavaScript read the patterns, and RE2
+reads the patterns of words. `\p{Han}` is `\p{Script=Han}` in JavaScript. For programs without
+Unicode classes, a tokenizer's file lists the characters of IDEOGRAPH, LETTER and SPACES.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from typing import NamedTuple
 # Tokens
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 UNK_TOKEN = "<unk>"
-SHOWN = ("", UNK_TOKEN, "", "")  # the tokens that special ids are shown as
-MARK = "▁"  # of SentencePiece and of words: a space within a token
+SHOWN = ("", UNK_TOKEN, "", "")  # tokens that special ids are shown as
+MARK = "▁"  # a space within a token, in SentencePiece and in words
 ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
-TOKEN_BYTES = 64  # of a text, a token on average: what is beyond is cut before it is tokenized
+# bytes of text for each allowed token; a longer text is cut before it is tokenized
+TOKEN_BYTES = 64
 
-# Words; capital names in WORD and GOES_ON stand for the patterns of these names.
+# Words. In WORD and GOES_ON, a capital name stands for the pattern of this name.
 IDEOGRAPH = r"[\p{Han}\p{Hiragana}\p{Katakana}]"  # each is a word
 LETTER = r"(?:[^\P{L}\p{Han}\p{Hiragana}\p{Katakana}]|[\p{N}\p{M}])"
 ELIDED = "[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu"  # before an apostrophe, small or capital
 WORD = "▁?(?:IDEOGRAPH|(?:ELIDED)['’]|LETTER+(?:['’]LETTER+)*|[^▁])"
-GOES_ON = "(?:LETTER|['’-])"  # with the word before it
-# IDEOGRAPH by Unicode's names: the mark that prolongs a sound, and those of voiced ones in half
-# width, are of several scripts.
+GOES_ON = "(?:LETTER|['’-])"  # a character that continues the word before it
+# How the Unicode names of IDEOGRAPH's characters begin. The prolonged sound mark and the half-width
+# voiced sound marks belong to several scripts, and so are not among these characters.
 _IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
 _ITERATION = ("IDEOGRAPHIC ITERATION", "VERTICAL IDEOGRAPHIC ITERATION", "OLD CHINESE")
 SPACES = r"[▁\s\p{Z}\p{Cc}]+"
-WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # as of `str.split`
+WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # the white space of `str.split`
 
-# Sentences: a full stop ends one before white space, a Chinese or Japanese one anywhere. A run of
-# white space is looked at from its beginning only, not again from each of its places.
+# Sentences. A full stop ends a sentence before white space; a Chinese or Japanese full stop, at any
+# place. The pattern reads a run of white space only from its beginning, not from each place in it.
 BLANK = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 SENTENCE_END = (
     rf"""((?<=[.!?…]){BLANK}+|(?<=[.!?…]["'”’»)\]]){BLANK}+"""
@@ -46,22 +47,22 @@ SENTENCE_END = (
     rf"""|(?<!{BLANK}){BLANK}*\n{BLANK}*)"""
 )
 FULL_WIDTH_END = r"[。！？][”’」』）]*$"
-MOST_SENTENCES = 64  # of a page's text
+MOST_SENTENCES = 64  # most sentences of a text on the page
 
-# Cells of tables, in lower case: missing in any column, and in a column of numbers.
+# Cells of tables, in lower case: missing in any column, or missing in a column of numbers.
 MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "<na>", "null"})
 PLACEHOLDERS = MISSING | {
     *("-", "--", "–", "—", "?", ".", "..", "*", "n.a.", "n.d.", "nd", "none", "nil"),
     *("-nan", "#na", "missing", "unknown", "not available", "not done", "pending"),
 }
-SILENT = ("", "NA", "NaN", "nan")  # missing, as guides have it: not worth a line
+SILENT = ("", "NA", "NaN", "nan")  # usual forms of a missing cell, which need no note
 MOST_NUMBER = 1e30  # so that differences fit into float32 as well
-LOST = 0.01  # share of a time between events, and of these times, that rounding may take
+LOST = 0.01  # largest rounding error of a gap between events, and largest share of such gaps
 TIME = "time"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 
-# Other encodings than UTF-8, and files that are no text, by their first bytes, for messages
+# Hints for messages: other encodings than UTF-8, and files without text, by their first bytes.
 NUL = " without NUL characters: tr -d '\\000' leaves them out"
 UTF16 = (
     " without NUL characters, as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it "
@@ -81,22 +82,22 @@ NO_TEXT = {
     b"\xd0\xcf\x11\xe0": ": it is of an office program: save it as text in UTF-8",
 }
 
-# Notes of pronouncing dictionaries, which are no part of words and phones.
+# Notes of pronouncing dictionaries, which are not part of words and phones.
 COMMENT = re.compile(r"^(?:;;;|##|(?:#|;|//) ).*|\s+(?:#|//)(?=\s*\S).*")
 VARIANT = re.compile(r"(?<=\S)\s*(?:\(\d+\)|\[[^\[\]]*\])$")  # word(2), word[en]
-APART = re.compile(r"^\(\d+\)\s+")  # WORD  (2), behind the space
+APART = re.compile(r"^\(\d+\)\s+")  # in WORD  (2), the part after the space
 PROBABILITIES = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|[01]\t)+")
 _NUMBERS = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s+)*")
 
 
 def pattern(rule: str, ideograph: str, letter: str) -> str:
-    """Return the pattern of a rule, WORD or GOES_ON, with these classes of characters."""
+    """Return the pattern of a rule, WORD or GOES_ON, with these character classes filled in."""
     rule = rule.replace("(?:ELIDED)", f"(?i:{ELIDED})")
     return rule.replace("IDEOGRAPH", ideograph).replace("LETTER", letter)
 
 
 def goes_on(text: str) -> bool:
-    """Return whether a text goes on with the word before it, without classes: see GOES_ON."""
+    """Return whether a text continues the word before it: GOES_ON without character classes."""
     first = text[:1] or " "
     category = unicodedata.category(first)[0]
     if category == "L" and unicodedata.name(first, "").startswith(_IDEOGRAPHS + _ITERATION):
@@ -105,7 +106,7 @@ def goes_on(text: str) -> bool:
 
 
 def encoding_hint(data: bytes) -> str:
-    """Return the remedy for the bytes of a file that are no UTF-8, for the end of a message."""
+    """Return the hint for a file's bytes that are not UTF-8, to append to a message."""
     if hints := [hint for mark, hint in NO_TEXT.items() if data.startswith(mark)]:
         return hints[0]
     nuls, start = data.count(b"\0", 0, 4096), data[:4096]
@@ -122,8 +123,8 @@ def clean(text: str) -> str:
 class Notes(NamedTuple):
     """The notes of a pronouncing dictionary."""
 
-    comments: bool = True  # whether "#" and "//" begin comments; else they are phones
-    numbers: int = 0  # of nearly all entries, before the phones
+    comments: bool = True  # whether "#" and "//" begin comments; otherwise "#" and "//" are phones
+    numbers: int = 0  # how many numbers nearly all entries have before the phones
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> Notes:
@@ -138,7 +139,7 @@ class Notes(NamedTuple):
         return cls(comments, number if decimals else 0)
 
     def entry(self, line: str) -> tuple[str, str]:
-        """Return the word and the phones of a line, both empty of a comment alone."""
+        """Return the word and the phones of a line; both are empty if the line is a comment."""
         word, phones = split_entry(COMMENT.sub("", line) if self.comments else line)
         phones, numbers = APART.sub("", phones), _NUMBERS.match(phones)
         if self.numbers and numbers and len(numbers[0].split()) >= self.numbers:
@@ -147,28 +148,28 @@ class Notes(NamedTuple):
 
 
 def split_entry(line: str) -> tuple[str, str]:
-    """Return the text before the first tab, without a tab the first space, and the rest."""
+    """Return the text before the first tab, or else the first space, and the text after it."""
     word, _, rest = line.partition("\t" if "\t" in line else " ")
     return word.strip(), rest.strip()
 
 
 def parse_number(cell: str) -> float | None:
-    """Return the number in a cell, from -1e30 to 1e30, None where there is none.
+    """Return the number in a cell, from -1e30 to 1e30; None if the cell is not a number.
 
-    Python alone reads 1_000 as 1000, and digits of other scripts.
+    1_000 and digits of other scripts are not numbers here: only Python reads them as numbers.
     """
     number = float(cell) if _NUMBER.fullmatch(cell) else float("inf")
     return number if abs(number) <= MOST_NUMBER else None
 
 
 def category_of(cell: str) -> str:
-    """Return a category without its form: in NFC, and 1 for 1.0, which pandas makes of gaps."""
+    """Return a category in normal form: in NFC, and 1 for 1.0, which pandas writes beside gaps."""
     whole = _WHOLE.fullmatch(cell)
     return unicodedata.normalize("NFC", whole[1] if whole else cell)
 
 
 def alike(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of texts that differ in form alone, as F and f, 1.5 and 1.50 or 7 and 007."""
+    """Return pairs of texts that differ only in form, as F and f, 1.5 and 1.50, or 7 and 007."""
     forms: dict[str | float, str] = {}
     pairs = []
     for text in texts:
@@ -181,7 +182,7 @@ def alike(texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def number_hint(cell: str) -> str:
-    """Return how a cell that is no number could be one, "" where that is not known."""
+    """Return how to write a cell, which is not a number, as a number; "" if unknown."""
     hints = {
         r"[-+]?\d+,\d+": " with a decimal point",
         r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*": ", such as days since the first date",
@@ -191,10 +192,10 @@ def number_hint(cell: str) -> str:
 
 
 def table_rows(lines: Iterable[str], table: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield line and cells of the header of a table in CSV, and of each row that is not blank.
+    """Yield line number and cells of a CSV table's header, and of each row that is not blank.
 
-    Raises ValueError for a row with a NUL, or with more or fewer cells than the header, and where
-    the table is no CSV; `table` is its name.
+    Raises ValueError for a row with a NUL, for a row with more or fewer cells than the header, and
+    if the table is not CSV. `table` is the table's name in messages.
     """
     rows, header = csv.reader(lines), None
     try:
@@ -219,13 +220,13 @@ def table_notes(
     missing: Mapping[str, Sequence[tuple[int, str]]],
     times: Sequence[float],
 ) -> Iterator[str]:
-    """Yield lines for ids that look alike, cells taken as missing by column, and rounded times.
+    """Yield notes on ids that look alike, cells taken as missing, and rounded times.
 
     Args:
         table: the table's name.
-        ids: each once.
-        missing: of each column the lines and texts of those cells but SILENT ones.
-        times: those of all events, one history after another.
+        ids: each id once.
+        missing: for each column, line and text of the cells taken as missing, except SILENT cells.
+        times: times of all events, one history after another.
     """
     if pairs := alike(ids):
         (first, other), *_ = pairs
@@ -245,9 +246,9 @@ def table_notes(
 def input_name(column: str, category: str | None = None) -> str:
     """Return the name of a served model's input: `column`, or `column__category`.
 
-    In a column's name, an underscore stands for spaces, points, hyphens and slashes. In a
-    category, it stands for a space alone. All other characters but ASCII letters and digits are
-    written as `u` and the hexadecimal code, so that no two categories have one name.
+    In a column's name, an underscore replaces spaces, points, hyphens and slashes. In a category,
+    an underscore replaces a space only. All other characters except ASCII letters and digits are
+    written as `u` and the hexadecimal code, so that no two categories have the same name.
     """
     name = re.sub(r"[ ._/-]+", "_", column).strip("_")
     name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"u{ord(c):x}" for c in name)
@@ -263,7 +264,7 @@ def input_name(column: str, category: str | None = None) -> str:
 
 
 def category_in(name: str) -> str:
-    """Return the category in the name of an input, as `input_name` wrote it."""
+    """Return the category in an input's name that `input_name` returned."""
     category = name.partition("__")[2]
     codes = re.compile("_u([0-9a-f]+)_|_")
     return codes.sub(lambda code: chr(int(code[1], 16)) if code[1] else " ", category)

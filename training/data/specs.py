@@ -1,4 +1,4 @@
-"""SPECs: how data are named, in a configuration and on a command line."""
+"""SPECs: the names of data in a configuration and on a command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.command.errors import UsageError
 from training.data.pair_files import CorpusError
 
 PREPARED = "prepared"
-SPECS = {  # that name texts, each with its meaning
+SPECS = {  # SPECs of texts, each with its meaning
     "tsv:PATH": "source TAB target; further columns are not read",
     "multiref:PATH": "source TAB translation TAB further translation …",
     "parallel:SOURCE,TARGET": "two files, line by line",
@@ -23,29 +23,29 @@ FORMS = (*_OF_TEXTS, "images", "events")
 
 
 class SpecError(CorpusError, UsageError):
-    """A SPEC without any data."""
+    """A SPEC that names no data."""
 
 
 @dataclass(frozen=True)
 class Spec:
     """A SPEC: a form and its paths, or the name of a corpus.
 
-    Files have no splits: they are read to their end whichever split is asked for.
+    Files have no splits. They are read to the end, whichever split is requested.
     """
 
-    text: str  # as it is written
-    form: str = ""  # one of FORMS; "" for a name
+    text: str  # the SPEC as written
+    form: str = ""  # one of FORMS; "" for the name of a corpus
     paths: tuple[Path, ...] = ()
 
     def __str__(self) -> str:
-        """Return the SPEC as it is written."""
+        """Return the SPEC as written."""
         return self.text
 
     @classmethod
     def of(cls, text: str | Spec) -> Spec:
-        """Read a SPEC; a `parallel:` is cut at the first comma that leaves two files.
+        """Return the SPEC in a text. `parallel:` is split at the first comma between two files.
 
-        Raises CorpusError where `parallel:` has no comma.
+        Raises CorpusError if `parallel:` has no comma.
         """
         if isinstance(text, Spec):
             return text
@@ -64,22 +64,22 @@ class Spec:
 
     @property
     def is_file(self) -> bool:
-        """Whether it names files, which have no splits."""
+        """Whether the SPEC names files, which have no splits."""
         return self.form not in ("", PREPARED)
 
     @property
     def is_text(self) -> bool:
-        """Whether it names files of sentence pairs."""
+        """Whether the SPEC names files of sentence pairs."""
         return self.is_file and self.form in _OF_TEXTS
 
     def absolute(self) -> str:
-        """Return the SPEC with absolute paths, which can be read from any directory."""
+        """Return the SPEC with absolute paths, so that it can be read from any directory."""
         paths = ",".join(str(path.absolute()) for path in self.paths)
         return f"{self.form}:{paths}" if self.form else self.text
 
 
 def unknown(kind: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:
-    """Return the error for a SPEC that names no data of a kind, with a near name if any."""
+    """Return the error for a SPEC that names no data of this kind, with a similar name if any."""
     if percent := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", spec):
         share = f"{float(percent[1]) / 100:g}"
         return SpecError(f"Unknown {kind} {spec!r}: write {share}, a share of the lines")

@@ -1,9 +1,9 @@
-"""The sentences that a run learns from, measures progress on, and is scored on.
+"""The sentences for a run's training, dev and test.
 
-A named corpus has its splits. Files have none: of their sources a share is held out for dev, and
-for test if that is asked for, by a hash of each source's text, so that a sentence stays on its side
-whatever is added to the file. Either can be other files instead. From extra data, sources that dev
-or test contain are left out.
+A named corpus has splits. Files have no splits: a share of their sources is held out for dev, and
+on request for test. A hash of the source's text decides, so that a sentence stays in its split when
+the file grows. Dev or test can be another file instead. Pairs of extra data are left out if dev or
+test contains their source.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ if TYPE_CHECKING:
     from training.data.prepared import Manifest
 
 HELD_OUT = ("dev", "test")
-# Lines, about, that are held out for dev where no share is chosen: 1,000 of many, and of few enough
-# to tell epochs apart.
+# Approximate lines that are held out for dev if no share is chosen: 1,000 of a large file, and of a
+# small file enough to compare epochs.
 DEV_SHARE, MOST_DEV = 0.02, 1000
 SMALL_DEV_SHARE, SMALL_DEV = 0.1, 300
-Shares = tuple[float, float]  # of sources, held out for dev and for test
+Shares = tuple[float, float]  # shares of the sources that are held out for dev and for test
 
 
 class Texts(NamedTuple):
     """The SPECs of a run's texts."""
 
     data: Spec
-    dev: Spec | float | None = None  # or the share of `data` to hold out, as `test`
+    dev: Spec | float | None = None  # or the share of `data` to hold out; likewise for `test`
     test: Spec | float | None = None
     extra: tuple[Spec, ...] = ()
-    limit: int = 0  # pairs learned from of a named corpus; 0 for all
-    seed: int = 0  # of their draw
+    limit: int = 0  # training pairs of a named corpus; 0 for all
+    seed: int = 0  # seed of their draw
 
     @classmethod
     def of(cls, config: Config) -> Texts:
-        """Read the SPECs of a configuration.
+        """Return the texts of a configuration.
 
-        Raises CorpusError where dev or test is a number and no share, or the data have splits.
+        Raises CorpusError if dev or test is a number outside (0, 1), or a share of data that has
+        splits.
         """
         data = Spec.of(config.data)
         dev, test = (_spec_or_share(data, name, getattr(config, name)) for name in HELD_OUT)
@@ -55,24 +56,27 @@ class Texts(NamedTuple):
         return cls(data, dev, test, extra, config.train_limit, config.seed)
 
     def spec_of(self, name: str) -> Spec | None:
-        """Return the SPEC that has a split; None where the split is a share of the data's files."""
+        """Return the SPEC with a split; None if the split is a share of the data's files."""
         other = {"dev": self.dev, "test": self.test}.get(name)
         if isinstance(other, Spec):
             return other
         return None if self.data.is_file else self.data
 
     def learned(self) -> list[Spec]:
-        """Return the SPECs whose lines are learned from; none of a prepared corpus."""
+        """Return the SPECs of training lines; none for a prepared corpus.
+
+        Raises CorpusError if a prepared corpus is combined with extra data.
+        """
         for spec in self.extra:
             if PREPARED in (spec.form, self.data.form):
                 raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
         return [] if self.data.form == PREPARED else [*dict.fromkeys([self.data, *self.extra])]
 
     def stamped(self, before: Manifest | None = None) -> tuple[str, dict[str, list[int]]]:
-        """Return the SHA-256 of the files of data and dev, and the size and time of each.
+        """Return the SHA-256 of the files of data and dev, and the size and time of each file.
 
-        Files of the sizes and times of `before` have its digest. Raises CorpusError where a file is
-        missing.
+        If all sizes and times are the same as in `before`, the digest of `before` is returned, and
+        no file is read. Raises CorpusError if a file is missing.
         """
         specs = self.learned() or [self.data]
         files = [file for spec in specs for file in corpus.files_of_training(spec)]
@@ -92,7 +96,7 @@ class Texts(NamedTuple):
 
 
 def _spec_or_share(data: Spec, name: str, setting: str) -> Spec | float | None:
-    """Return the SPEC of dev or test, or the share to hold out for it; None for neither."""
+    """Return the SPEC of dev or test, or the share to hold out; None if the setting is empty."""
     try:
         share = float(setting)
     except ValueError:
@@ -105,10 +109,10 @@ def _spec_or_share(data: Spec, name: str, setting: str) -> Spec | float | None:
 
 
 def load_split(texts: Texts, name: str, limit: int | None = None) -> tuple[Split, dict[str, str]]:
-    """Read a split of a run's texts: all of it, or a random sample of `limit` sentences.
+    """Return a split of a run's texts: all of it, or a random sample of `limit` sentences.
 
-    Return also `data`, the SPEC that was read, and its `split`: "all" for files read whole. Raises
-    CorpusError where there is no such split, or it cannot be read.
+    Also return a dictionary: `data` is the SPEC that was read, and `split` its split, "all" for a
+    file that is read whole. Raises CorpusError if the split does not exist or cannot be read.
     """
     data = texts.data
     if spec := texts.spec_of(name):
@@ -122,12 +126,12 @@ def load_split(texts: Texts, name: str, limit: int | None = None) -> tuple[Split
     if not part.sources:
         raise too_few(data, name)
     if name != "train":
-        part = merge_sources(dataclasses.replace(part, unusable=0))  # they are counted once
+        part = merge_sources(dataclasses.replace(part, unusable=0))  # counted once, for train
     return sample(part, limit), {"data": data.text, "split": name}
 
 
 def check_split(texts: Texts, name: str) -> None:
-    """Raise a CorpusError where a run on files has no such split."""
+    """Raise a CorpusError if a run on files does not have this split."""
     there = ["train", "dev", *(["test"] if texts.test else [])]
     if texts.data.is_file and name not in there:
         raise CorpusError(
@@ -137,7 +141,7 @@ def check_split(texts: Texts, name: str) -> None:
 
 
 def held_out(texts: Texts, lines: int) -> Shares:
-    """Return the shares of the sources, in so many lines, that are held out for dev and test."""
+    """Return the shares of the sources, in `lines` lines, that are held out for dev and test."""
     dev, test = (each if isinstance(each, float) else 0.0 for each in (texts.dev, texts.test))
     if texts.dev is None and texts.data.is_file:
         dev = dev_share(lines)
@@ -147,15 +151,15 @@ def held_out(texts: Texts, lines: int) -> Shares:
 
 
 class Division(NamedTuple):
-    """How the pairs of a SPEC are divided into training, dev and test."""
+    """The rule that divides the pairs of a SPEC into training, dev and test."""
 
-    shares: Shares  # of the sources that are held out for dev and test
-    extra: bool  # whether pairs with a source in `measured` are left out
-    measured: frozenset[str]  # sources of dev and test that are known
-    script_of: str  # data in whose script targets are written
+    shares: Shares  # shares of the sources that are held out for dev and test
+    extra: bool  # whether pairs with a source in `measured` are left out, as from extra data
+    measured: frozenset[str]  # known sources of dev and test
+    script_of: str  # the SPEC whose script the targets are written in
 
     def pairs(self, block: Block, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
-        """Yield the split, source and target of each pair; count the other lines."""
+        """Yield split, source and target of each pair; add counts of lines to `skipped`."""
         split = corpora.in_target_script(self.script_of, parse(block, skipped))
         for source, target in split.pairs():
             skipped.shared += source in self.measured
@@ -164,32 +168,32 @@ class Division(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A SPEC that a run learns from."""
+    """A SPEC with training pairs."""
 
     spec: Spec
-    blocks: corpus.Blocks  # yields its lines
+    blocks: corpus.Blocks  # function that yields the lines
     survey: Survey
 
 
 class Divided(NamedTuple):
-    """The texts of a run, surveyed."""
+    """The surveyed texts of a run."""
 
-    parts: list[Part]  # the data, which shares are held out of, then extra data
+    parts: list[Part]  # the data, whose shares are held out, then extra data
     shares: Shares
-    measured: dict[str, Split]  # dev and test, those that are shares once they are read
+    measured: dict[str, Split]  # dev and test; a held-out share is added once it is read
     script_of: str
 
     def division(self, part: Part) -> Division:
-        """Return how the pairs of a part are divided."""
+        """Return the rule that divides the pairs of a part."""
         extra = part is not self.parts[0]
         sources = frozenset(text for split in self.measured.values() for text in split.sources)
         return Division((0.0, 0.0) if extra else self.shares, extra, sources, self.script_of)
 
 
 def divide(texts: Texts) -> Divided:
-    """Survey each SPEC that is learned from, print the notes on it, and read dev and test.
+    """Survey each SPEC with training pairs, print its notes, and read dev and test.
 
-    Raises CorpusError where a SPEC cannot be read, or has no pair.
+    Raises CorpusError if a SPEC cannot be read or has no pair.
     """
     parts = []
     for spec in texts.learned():
@@ -202,20 +206,20 @@ def divide(texts: Texts) -> Divided:
     measured = {}
     for name in HELD_OUT if texts.test or texts.extra else ("dev",):
         if other := texts.spec_of(name):
-            optional = name == "test" and not texts.test  # a corpus may have none
+            optional = name == "test" and not texts.test  # a corpus may have no test split
             with suppress(CorpusError) if optional else nullcontext():
                 measured[name] = corpus.load(other, name, script_of=texts.data.text)
     return Divided(parts, shares, measured, texts.data.text)
 
 
 def dev_share(lines: int) -> float:
-    """Return the share of so many lines that is held out for dev where none is chosen."""
+    """Return the share of `lines` lines that is held out for dev if no share is chosen."""
     few = min(SMALL_DEV_SHARE * lines, SMALL_DEV)
     return min(max(DEV_SHARE * lines, few), MOST_DEV) / max(1, lines)
 
 
 def too_few(data: Spec, name: str) -> CorpusError:
-    """Return the error for data too small to hold out a sentence for dev or test."""
+    """Return the error for data that are too small to hold out a sentence for dev or test."""
     return CorpusError(
         f"{data} has too few different sources to hold out a dev set or a test set: {name} would "
         f"be empty; --{name} can name another file"
@@ -225,7 +229,7 @@ def too_few(data: Spec, name: str) -> CorpusError:
 def held_out_splits(
     data: Spec, shares: Shares, pairs: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[str, Split]:
-    """Return dev and test, where they are shares of the data, by the pairs of each."""
+    """Return dev and test, if they are shares of the data, made of the pairs of each split."""
     splits = {}
     for name, share in zip(HELD_OUT, shares, strict=True):
         if share and not pairs[name]:
@@ -237,9 +241,9 @@ def held_out_splits(
 
 
 def split_of(source: str, shares: Shares) -> str:
-    """Return the split of a source, where shares are held out for dev and test.
+    """Return the split of a source, given the shares that are held out for dev and test.
 
-    A number from 0 to 1 that depends on the text alone decides.
+    A number from 0 to 1, which depends only on the source's text, decides.
     """
     if not any(shares):
         return "train"
@@ -249,10 +253,10 @@ def split_of(source: str, shares: Shares) -> str:
 
 
 def fitting_metric(references: Sequence[Sequence[str]]) -> str:
-    """Return the metric for references: `exact` where most have three words or fewer, else `bleu`.
+    """Return the metric for references: `exact` if most have at most three words, else `bleu`.
 
-    BLEU counts runs of up to four words; such sentences have none. Each character of
-    Chinese and Japanese is a word.
+    BLEU counts runs of up to four words, and short references have no run of four. Each Chinese or
+    Japanese character counts as a word.
     """
     words = r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+"
     short = sum(len(re.findall(words, texts[0])) < 4 for texts in references)

@@ -1,4 +1,4 @@
-"""Token ids of many texts, and of words that are to be copied from a source to its target."""
+"""Token ids of texts, and of words that are copied from a source to its target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_place
 
 WORD = re.compile(r"\w+")
 _DRAWS = 1_000_000
-_HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for no word
+_HIDDEN = 0xE000  # the first private character of Unicode; private characters stand for no word
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
@@ -29,17 +29,17 @@ def tokenize_to_copy(
     tokenizers: Sequence[VocabularyTokenizer],
     max_source_length: int,
 ) -> Sequences:
-    """Return the token ids of all targets.
+    """Return the token ids of all targets, with ids for copied tokens.
 
-    A token that the target's vocabulary of V lacks is `V + i` if the source has it, at place `i`
-    first and within its length; otherwise it is UNK_ID.
+    The target's vocabulary has V ids. A token outside the vocabulary has id `V + i` if its first
+    place in the source is `i`, below `max_source_length`; otherwise it has UNK_ID.
     """
 
     def ids_of(chunk: slice) -> Ids:
         words = tokenizers[0].split(tf.constant(sources[chunk], tf.string))
         text = tf.constant(targets[chunk], tf.string)
         ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
-        places = first_places(strings, words)
+        places = first_places(strings, words)  # (tokens,)
         copied = (ids.flat_values == UNK_ID) & (places < max_source_length)
         values = tf.where(copied, tokenizers[1].vocab_size + places, ids.flat_values)
         return values.numpy(), ids.row_lengths().numpy()
@@ -50,10 +50,10 @@ def tokenize_to_copy(
 def encode_to_copy(
     tokenizers: Sequence[Any], copying: tuple[float, int, int], pairs: Sequence[tuple[str, str]]
 ) -> tuple[Ids, Ids]:
-    """Return the token ids of pairs whose names are hidden as by `hide_names`.
+    """Return the token ids of pairs whose names are hidden by `hide_names`.
 
-    `copying` has the share of such pairs, the longest source and the seed. Words that the
-    vocabularies lack have ids above them, see `tokenize_to_copy`.
+    `copying` is the share of pairs with hidden names, the longest source, and the seed. Words
+    outside the vocabularies have ids above the vocabularies, see `tokenize_to_copy`.
     """
     hidden, longest, seed = copying
     pairs = [hide_names(*pair, hidden, seed) for pair in pairs]
@@ -63,11 +63,11 @@ def encode_to_copy(
 
 
 def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, str]:
-    """Hide names and numbers that both texts of a pair have, so that they have to be copied.
+    """Return a pair in which names and numbers of both texts are hidden, so that they are copied.
 
-    A vocabulary holds most names of a corpus, so that a model would not learn to copy. In a `share`
-    of the pairs, drawn by a hash of the text and the seed, a character that stands for no word
-    takes the place of each name.
+    A vocabulary contains most names of a corpus, so that a model would not learn to copy names. In
+    a `share` of the pairs, drawn by a hash of both texts and the seed, a private character, which
+    stands for no word, replaces each name.
     """
     if number_of(f"{seed}\t{source}\t{target}") % _DRAWS >= share * _DRAWS:
         return source, target
@@ -78,12 +78,12 @@ def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, 
 
 
 def replace_words(text: str, others: Mapping[str, str]) -> str:
-    """Replace each word that is a key of `others` by its value."""
+    """Return a text in which the values of `others` replace the words that are its keys."""
     return WORD.sub(lambda word: others.get(word[0], word[0]), text)
 
 
 def shared_words(source: VocabularyTokenizer, target: VocabularyTokenizer) -> np.ndarray:
-    """Return the target's id, or -1, of each word of the source's vocabulary: int32 `(V,)`."""
+    """Return the target's id of each word of the source's vocabulary, or -1: int32 `(V,)`."""
     ids = tf.range(source.vocab_size)
     shared = target.ids(source.tokens(ids)).numpy()
     shared[(shared == UNK_ID) | (ids.numpy() <= END_ID)] = -1

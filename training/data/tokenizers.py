@@ -1,8 +1,8 @@
-"""Tokenizers: text to token ids and back, by the same TensorFlow ops in training and SavedModels.
+"""Tokenizers: text to token ids and back, with the same TensorFlow ops in training and SavedModels.
 
 Kinds: `sentencepiece` (subwords), `words`, `characters`, `letters` (of Unicode's NFD) and `symbols`
-(separated by spaces, as phones are). Every kind has the special ids PAD_ID, UNK_ID, START_ID and
-END_ID. The mark "▁" stands for a space within a token of subwords or words.
+(separated by spaces, such as phones). Every kind has the special ids PAD_ID, UNK_ID, START_ID and
+END_ID. In subwords and words, the mark "▁" represents a space within a token.
 """
 
 from __future__ import annotations
@@ -50,32 +50,31 @@ from training.data.store import TOGETHER, Ids, ids_dtype, in_chunks
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
 
 _WORD = pattern(WORD, IDEOGRAPH, LETTER)
-INSIDE = pattern(GOES_ON, IDEOGRAPH, LETTER)  # characters that go on with the word before them
+INSIDE = pattern(GOES_ON, IDEOGRAPH, LETTER)  # characters that continue the word before them
 
 
 class Tokenizer(tf.Module, ABC):
-    """Text to token ids and back.
+    """Converts texts to token ids and back.
 
-    The methods work eagerly, in tf.data and in a SavedModel whose root tracks the tokenizer.
-    Texts are read as `training.data.rules.clean` makes them, invalid UTF-8 as U+FFFD; empty
-    texts and empty batches are allowed.
+    The methods work eagerly, in tf.data, and in a SavedModel whose root tracks the tokenizer. Texts
+    are cleaned as by `training.data.rules.clean`, and invalid UTF-8 becomes U+FFFD. Empty texts and
+    empty batches are allowed.
     """
 
     kind: str  # one of TOKENIZERS
     vocab_size: int  # number of ids, special ids included (a Python int)
-    # whether a token that is not in the vocabulary has an id of its own in its text, `vocab_size +
-    # i` where `i` is the first place that it stands at, so that it can be copied; otherwise all
-    # have UNK_ID
+    # whether a token outside the vocabulary has an id of its own in its text, so that it can be
+    # copied: `vocab_size + i`, if the token's first place is `i`. Otherwise its id is UNK_ID
     copies: bool = False
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Token ids of texts `(B,)`, without START and END: int32 ragged `(B, None)`."""
+        """Return token ids of texts `(B,)`, without START and END: int32 ragged `(B, None)`."""
         return self._encode(clean_text(text))
 
     def encode(self, texts: Sequence[str]) -> Ids:
-        """Return the token ids of texts, in the smallest type for them, and their lengths.
+        """Return the token ids of texts, in the smallest dtype, and their lengths.
 
-        Ids of words that are to be copied are int32.
+        If `copies`, ids are int32.
         """
         dtype = np.dtype("int32") if self.copies else ids_dtype(self.vocab_size)
 
@@ -87,39 +86,41 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """Return each text as its ids spell it, and its tokens that have no id."""
+        """Return each text as decoded from its ids, and its tokens that have no id."""
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Return the tokens of each text, string ragged `(B, None)`; of `words` alone."""
+        """Return the tokens of each text, string ragged `(B, None)`; a ValueError for subwords."""
         raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
 
     def unknown(self, text: tf.Tensor) -> tf.Tensor:
-        """Letters of each text `(B,)` that training never saw, each once: string `(B,)`.
+        """Return the letters of each text `(B,)` that training never saw, once each: string `(B,)`.
 
-        Only tokens that are letters are looked at, and of these only what cannot be copied.
+        The result is "" unless tokens are letters that are not copied.
         """
         return tf.fill(tf.shape(text), "")
 
     def detokenize(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
-        """Texts `(B,)` of ids `(B, T)`; what follows END is dropped, and so are special ids.
+        """Return texts `(B,)` of ids `(B, T)`, without special ids and without ids after END.
 
-        With `copied`, string `(B, S)`, `vocab_size + i` is the token at place `i` of another text.
+        With `copied`, string `(B, S)`, the id `vocab_size + i` is the token at place `i` of
+        `copied`.
         """
-        ended = tf.cumsum(tf.cast(ids == END_ID, tf.int32), axis=1) > 0
+        ended = tf.cumsum(tf.cast(ids == END_ID, tf.int32), axis=1) > 0  # (B, T)
         return self._decode(ids, (ids > END_ID) & ~ended, copied)
 
     def tokens(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
-        """String tokens of ids, of the same shape: "" for PAD, START and END.
+        """Return the string tokens of ids, in the same shape: "" for PAD, START and END.
 
-        Ids of tokens that are not in the vocabulary are those of `copied`, string `(B, S)`.
+        With `copied`, string `(B, S)`, ids are `(B, T)`, and ids from `vocab_size` on are tokens of
+        `copied`.
         """
         inside = tf.where(ids < self.vocab_size, ids, UNK_ID)
         special = tf.where(inside == UNK_ID, UNK_TOKEN, "")
         strings = tf.where(inside > END_ID, self._strings(inside), special)
         if copied is None:
             return strings
-        copied = tf.pad(copied, [[0, 0], [0, 1]])  # there is a place to look at
-        places = tf.maximum(ids - self.vocab_size, 0)
+        copied = tf.pad(copied, [[0, 0], [0, 1]])  # at least one place to gather from: (B, S + 1)
+        places = tf.maximum(ids - self.vocab_size, 0)  # (B, T)
         return tf.where(ids < self.vocab_size, strings, tf.gather(copied, places, batch_dims=1))
 
     def save(self, path: str | Path) -> None:
@@ -128,7 +129,7 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def state(self) -> dict:
-        """Return the content of its file."""
+        """Return the content of the tokenizer's file."""
 
     @abstractmethod
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor: ...
@@ -150,10 +151,10 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, model: bytes):
         super().__init__(name="tokenizer")
         self._model = model
-        # The model's own name: where Python loads an export, resources of one name are one, and the
-        # target would be read with the source's subwords.
+        # The name is unique to the model. Where Python loads an export, resources with the same
+        # name are shared, and the source's subwords would encode the target.
         name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:16]}"
-        with without_native_log():  # a line for each model that changes no character
+        with without_native_log():  # hide the log line of each model that changes no character
             self._pieces = tf_text.SentencepieceTokenizer(model, out_type=tf.int32, name=name)
         self.vocab_size = int(self._pieces.vocab_size())
 
@@ -171,24 +172,27 @@ class SentencePieceTokenizer(Tokenizer):
         return Pieces(self._model).said(texts)
 
     def state(self) -> dict:
-        """Return the content of its file."""
+        """Return the content of the tokenizer's file."""
         return model_state(self._model)
 
 
 class VocabularyTokenizer(Tokenizer):
-    """Tokens split by a rule and looked up in a list.
+    """Splits texts into tokens by a rule, and looks the tokens up in a list.
 
-    `words` takes runs of letters and digits (with inner apostrophes), elisions such as "l'",
-    single Chinese or Japanese characters, and single other characters; a token that follows a
-    space begins with "▁", so that joining the tokens gives the text back. `characters` takes each
-    character, `letters` each of the text's canonical decomposition (Unicode's NFD: the letters of a
-    Korean syllable, a letter and its accents), and composes it again; `symbols` takes what stands
-    between spaces. Of `characters` and `letters` a capital that training never saw is its small
-    letter, and a byte order mark is none.
+    - `words`: runs of letters and digits (with inner apostrophes), elisions such as "l'", single
+      Chinese or Japanese characters, and single other characters. A token after a space begins with
+      "▁", so that joined tokens give the text back.
+    - `characters`: each character.
+    - `letters`: each character of the text's canonical decomposition (Unicode's NFD), such as the
+      letters of a Korean syllable, or a letter and its accents. Decoding composes the text again.
+    - `symbols`: the parts between spaces.
+
+    In `characters` and `letters`, a capital that training never saw becomes its small letter. A
+    byte order mark is not a character.
 
     Args:
         kind: `words`, `characters`, `letters` or `symbols`.
-        tokens: the tokens from id END_ID + 1 on.
+        tokens: the tokens, from id END_ID + 1 on.
         copies: see `Tokenizer`.
     """
 
@@ -208,19 +212,19 @@ class VocabularyTokenizer(Tokenizer):
         self._table = tf.constant(_SPECIAL_TOKENS + self._tokens)
 
     def ids(self, strings: tf.Tensor) -> tf.Tensor:
-        """Ids of string tokens, int32 of the same shape, UNK_ID for those it does not have."""
+        """Return ids of string tokens, int32 of the same shape; UNK_ID for unknown tokens."""
         return self._ids.lookup(strings)
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Tokens of each text as they stand in it, string ragged `(B, None)`."""
+        """Return the tokens of each text as they stand in it, string ragged `(B, None)`."""
         return _split(self.kind, clean_text(text))
 
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         strings = _split(self.kind, text)
         ids = strings.with_flat_values(self.ids(strings.flat_values))
-        # Of flat values: on ragged tensors `tf.where` puts hundreds of checks into the graph.
+        # Use flat values: on ragged tensors, `tf.where` puts hundreds of checks into the graph.
         if self.copies:
-            known = self.vocab_size + first_places(strings, strings)
+            known = self.vocab_size + first_places(strings, strings)  # (tokens,)
         elif self.kind in ALPHABETS:  # a capital that training never saw
             known = self.ids(tf.strings.lower(strings.flat_values, "utf-8"))
         else:
@@ -231,12 +235,13 @@ class VocabularyTokenizer(Tokenizer):
         """See `Tokenizer.unknown`."""
         if self.kind not in ALPHABETS or self.copies:
             return super().unknown(text)
-        strings, unseen = self.split(text), self.tokenize(text).flat_values == UNK_ID
-        letters = tf.boolean_mask(strings.flat_values, unseen)
-        texts = tf.boolean_mask(strings.value_rowids(), unseen)
+        strings, unseen = self.split(text), self.tokenize(text).flat_values == UNK_ID  # (tokens,)
+        letters = tf.boolean_mask(strings.flat_values, unseen)  # (unknown,)
+        texts = tf.boolean_mask(strings.value_rowids(), unseen)  # (unknown,), the text of each
         different, numbers = tf.unique(tf.strings.join([tf.strings.as_string(texts), letters], " "))
         places = tf.range(tf.size(letters))
         first = tf.math.unsorted_segment_min(places, numbers, tf.size(different))
+        # the first use of each letter in its text
         letters, texts = (tf.gather(x, first) for x in (letters, texts))
         return tf.strings.unsorted_segment_join(letters, texts, strings.nrows())
 
@@ -264,17 +269,18 @@ class VocabularyTokenizer(Tokenizer):
         return [(x.decode(), [each.decode().strip(MARK) for each in tokens]) for x, tokens in rows]
 
     def state(self) -> dict:
-        """Return the content of its file."""
+        """Return the content of the tokenizer's file."""
         copies = {"copies": True} if self.copies else {}
         return {"kind": self.kind, "tokens": self._tokens, **copies}
 
 
 def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> VocabularyTokenizer:
-    """Make a tokenizer of words, characters, letters or symbols from text.
+    """Return a tokenizer of words, characters, letters or symbols, trained on text.
 
-    `vocab_size` is the largest number of ids, special ids included; a text of more characters gives
-    more, which is printed, as is the number of words or symbols that are left out. Raises
-    ValueError for no text, or a vocabulary too small for any token.
+    `vocab_size` is the largest number of ids, special ids included. A text with more characters
+    gives a larger vocabulary, which is printed. Words or symbols that do not fit are left out, and
+    their number is printed. Raises ValueError if there is no text, or if the vocabulary is too
+    small for any token.
     """
     lines = [line for line in lines if line.strip()]
     if not lines:
@@ -287,7 +293,7 @@ def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> Vocabu
         split = _split(kind, tf.constant(lines[start : start + 4096]))
         counts.update(split.flat_values.numpy().tolist())
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    if room < len(ranked) and kind in ALPHABETS:  # an alphabet is taken as a whole
+    if room < len(ranked) and kind in ALPHABETS:  # an alphabet is never cut
         print_growth(vocab_size, len(_SPECIAL_TOKENS) + len(ranked))
         room = len(ranked)
     if rare := ranked[room:]:
@@ -301,9 +307,9 @@ def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> Vocabu
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Read the file that `Tokenizer.save` wrote.
+    """Return the tokenizer in a file that `Tokenizer.save` wrote.
 
-    Raises ValueError where the file is not a tokenizer, and OSError where the file cannot be read.
+    Raises ValueError if the file is not a tokenizer, and OSError if the file cannot be read.
     """
     try:
         return tokenizer_of(json.loads(Path(path).read_text(encoding="utf-8")))
@@ -312,9 +318,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:
-    """Return the tokenizer that a file holds.
+    """Return the tokenizer in the content of a file.
 
-    Raises ValueError, KeyError, TypeError, OpError where it holds none.
+    Raises ValueError, KeyError, TypeError or OpError if the content is not a tokenizer.
     """
     kind = state["kind"]
     if kind == SentencePieceTokenizer.kind:
@@ -325,26 +331,27 @@ def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:
 
 
 def first_places(tokens: tf.RaggedTensor, others: tf.RaggedTensor) -> tf.Tensor:
-    """First places of tokens among the others of their text, both ragged `(B, None)`.
+    """Return the first place of each token in `others` of its text, both ragged `(B, None)`.
 
-    Flat, int32, the largest one for a token that is not there. Memory is linear in the tokens.
+    Places are flat int32 `(tokens,)`, and the largest int32 for a token that `others` lacks. Memory
+    is linear in the number of tokens.
     """
     sides = others, tokens
     texts = tf.strings.as_string(tf.concat([side.value_rowids() for side in sides], 0))
     keys = tf.strings.join([texts, tf.concat([side.flat_values for side in sides], 0)], " ")
-    words, numbers = tf.unique(keys)
+    words, numbers = tf.unique(keys)  # a number for each different pair of text and token
     count = tf.size(others.flat_values)
-    places = tf.ragged.range(tf.cast(others.row_lengths(), tf.int32)).flat_values
+    places = tf.ragged.range(tf.cast(others.row_lengths(), tf.int32)).flat_values  # (others,)
     first = tf.math.unsorted_segment_min(places, numbers[:count], tf.size(words))
-    return tf.gather(first, numbers[count:])
+    return tf.gather(first, numbers[count:])  # (tokens,)
 
 
 @functools.cache
 def character_classes() -> dict[str, list[tuple[int, int]]]:
-    """Return which characters `words` splits by, for programs without TensorFlow.
+    """Return the character classes by which `words` splits, for programs without TensorFlow.
 
-    The first and the last code point of each run of `ideographs`, which are words, `letters`, of
-    which words are made, and `spaces`.
+    Each class is a list of runs, with the first and the last code point of each run. `ideographs`
+    are words, `letters` make words, and `spaces` separate words.
     """
     classes = {"ideographs": IDEOGRAPH, "letters": LETTER, "spaces": SPACES}
     codes = np.array([code for code in range(0x110000) if not 0xD800 <= code < 0xE000])
@@ -359,19 +366,19 @@ def character_classes() -> dict[str, list[tuple[int, int]]]:
 
 
 def composed(kind: str, text: tf.Tensor) -> tf.Tensor:
-    """Return joined tokens of a kind as a text: `letters` make characters."""
+    """Return the text of joined tokens: for `letters`, in composed characters (NFC)."""
     return tf_text.normalize_utf8(text, "NFC") if kind == "letters" else text
 
 
 def clean_text(text: tf.Tensor) -> tf.Tensor:
-    """Return texts as training reads them, see `rules.clean`; invalid UTF-8 is U+FFFD."""
+    """Return texts cleaned as by `rules.clean`; invalid UTF-8 becomes U+FFFD."""
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
     text = tf_text.normalize_utf8(tf.strings.regex_replace(text, "\ufeff", ""), "NFC")
     return tf.strings.strip(tf.strings.regex_replace(text, WHITE, " "))
 
 
 def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
-    """Token strings, ragged `(B, None)`, of valid UTF-8 text `(B,)`."""
+    """Return token strings, ragged `(B, None)`, of valid UTF-8 texts `(B,)`."""
     if kind in ALPHABETS:
         if kind == "letters":
             text = tf_text.normalize_utf8(text, "NFD")
@@ -379,5 +386,5 @@ def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
     if kind == "symbols":
         return tf.strings.split(text)
     text = tf.strings.strip(tf.strings.regex_replace(text, SPACES, " "))
-    text = tf.strings.regex_replace(text, "^(.)", r" \1")  # the first word like the others
+    text = tf.strings.regex_replace(text, "^(.)", r" \1")  # a mark for the first word, too
     return tf_text.regex_split(tf.strings.regex_replace(text, " ", MARK), _WORD, _WORD)

@@ -1,8 +1,8 @@
-"""Texts become token ids in one pass: for a run, or prepared once for many runs.
+"""Convert texts to token ids in one pass, for a run, or once for many runs.
 
-Files are read twice. The first time their lines are counted and some are drawn, which the
-tokenizers are trained on. The second time blocks of lines are cleaned, held out and encoded by
-worker processes, and appended to the arrays. Memory does not grow with the corpus.
+Files are read twice. The first pass counts the lines and draws a sample, on which the tokenizers
+are trained. In the second pass, worker processes clean, split and encode blocks of lines, and the
+token ids are appended to the arrays. Memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from training.data.specs import PREPARED
 from training.data.splits import Divided, Texts, divide, held_out_splits
 from training.data.store import SIDES, Sequences, SequenceWriter
 
-SMALL_BYTES = 16 << 20  # files with less are read in this process
+SMALL_BYTES = 16 << 20  # with fewer bytes of files, no worker process is started
 
 
 def prepare_corpus(
@@ -45,10 +45,10 @@ def prepare_corpus(
     tokenizers: Path | None = None,
     processes: int | None = None,
 ) -> Prepared:
-    """Write a prepared corpus into a folder, which is new or empty, and there when it is complete.
+    """Write a prepared corpus into a new or empty folder, which appears when it is complete.
 
-    Arguments are those of `write_tokens`. Raises ConfigError for other data than the texts of one
-    SPEC, or words that are copied.
+    Arguments are the same as for `write_tokens`. Raises ConfigError unless the data are the texts
+    of one SPEC, without copied words.
     """
     if texts.data.form == PREPARED:
         raise ConfigError(f"a prepared corpus expected texts. Received: {texts.data}")
@@ -69,17 +69,17 @@ def write_tokens(
     tokenizers: Path | None = None,
     processes: int | None = None,
 ) -> Prepared:
-    """Write the token ids of texts, of a prepared corpus those of dev alone.
+    """Write the token ids of texts; for a prepared corpus, only the token ids of dev.
 
     Args:
-        folder: is made if need be, and has no token ids yet.
-        texts: the data, and their splits.
-        tokenizing: the kinds of tokenizers.
-        tokenizers: a folder whose tokenizers are taken; None to train new ones.
-        processes: workers; None for as many as the texts are worth.
+        folder: the output, created if needed, without token ids.
+        texts: the data and their splits.
+        tokenizing: the settings of the tokenizers.
+        tokenizers: a folder whose tokenizers are copied; None to train new tokenizers.
+        processes: number of workers; None to choose by the size of the texts.
 
-    Raises CorpusError where the data cannot be read, or there are too few, and ConfigError where a
-    tokenizer cannot be trained with these settings.
+    Raises CorpusError if the data cannot be read or are too few, and ConfigError if a tokenizer
+    cannot be trained with these settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     encoding = Encoding(tokenizer_files(folder), tokenizing.copying)
@@ -101,7 +101,7 @@ def write_tokens(
     counts, left_out = _encode(folder, divided, encoding, processes)
     for name, split in divided.measured.items():
         (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
-    # Of the data's own targets a few may be rare.
+    # If dev is a share of the data, a few of its targets may have rare tokens.
     most = 1.0 if divided.shares[0] else MOST_UNUSABLE
     _write_dev(folder, divided.measured["dev"].pairs(), encoding, most)
     settings = {
@@ -127,9 +127,9 @@ def write_tokens(
 def _encode(
     folder: Path, divided: Divided, encoding: Encoding, processes: int
 ) -> tuple[list[int], Skipped]:
-    """Write the token ids of all pairs to learn from; `divided` gets the pairs that are held out.
+    """Write the token ids of all training pairs; add the held-out pairs to `divided`.
 
-    Return how many pairs each part has, and the lines left out.
+    Return the number of training pairs of each part, and the counts of lines that are left out.
     """
     counts, left_out = list[int](), Skipped()
     lines = sum(part.survey.lines for part in divided.parts)
@@ -166,7 +166,7 @@ def _encode(
 
 
 def _write_dev(folder: Path, pairs: Pairs, encoding: Encoding, most: float) -> None:
-    """Write the token ids of dev, and of a run that copies the words that both sides have."""
+    """Write the token ids of dev and, if words are copied, the words that both sides share."""
     encoding.check_targets("dev", [text for _, text in pairs], most)
     if encoding.copying:
         from training.data.token_ids import shared_words
@@ -185,7 +185,7 @@ def _train_tokenizers(
     samples = [(part.survey.sample, divided.division(part)) for part in divided.parts]
     sides = zip(SIDES, encoding.tokenizers, tokenizing.kinds, tokenizing.sizes, strict=True)
     for side, file, kind, size in sides:
-        # A process of its own, whose memory is free again when it has ended.
+        # A separate process, whose memory is freed when the process ends.
         alone = workers(min(1, processes))
         with stages(f"training the tokenizer of the {side} side"), alone as run:
             (state,) = run(train_side, [(samples, side, kind, size)])

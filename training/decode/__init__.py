@@ -1,1 +1,1 @@
-"""Translating with trained models: steps, searches, many texts."""
+"""Translation with trained models: decoder steps, searches, batches of texts."""

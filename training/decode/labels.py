@@ -1,4 +1,4 @@
-"""Histories in, probabilities out, with runs in this process."""
+"""Prediction of outcomes from histories, with runs in this process."""
 
 from __future__ import annotations
 
@@ -18,21 +18,26 @@ BATCH_SIZE = 256
 
 
 class Prediction(NamedTuple):
-    """Probabilities that runs give to examples."""
+    """The predictions of runs for N examples."""
 
-    probabilities: np.ndarray  # float32 `(N,)`, of the outcome
-    # for each example float32 `(T,)`, the attention weight of each event; None where the runs do
-    # not attend
+    probabilities: np.ndarray  # float32 `(N,)`, probability of the outcome
+    # for each example the attention weight of each event, float32 `(T,)`; None if a run does not
+    # attend
     weights: list[np.ndarray] | None
 
 
 def attends(model: keras.Model) -> bool:
-    """Whether a model for a label pools by attention."""
+    """Whether a classifier pools its memory by attention."""
     return "pooling" in {layer.name for layer in model.layers}
 
 
 def predict(models: Sequence[keras.Model], source: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of the models' probabilities `(B,)` and attention weights `(B, T)`."""
+    """Return the models' mean probabilities, float32 `(B,)`, and attention weights `(B, T)`.
+
+    Args:
+        models: models of `training.model.seq2seq.build_classifier`.
+        source: a batch of histories, `(B, T, 1 + 2 * inputs)`.
+    """
     probabilities, weights = [], []
     for model in models:
         memory, mask, pooled = model.get_layer("encoder")(source, training=False)
@@ -48,7 +53,7 @@ def predict(models: Sequence[keras.Model], source: Tensor) -> tuple[Tensor, Tens
 
 
 def make_predictor(runs: Sequence[Run]) -> Callable[[Any], Prediction]:
-    """Return a function from examples to the runs' predictions, compiled once for all calls."""
+    """Return a function from examples to a `Prediction`, compiled once for all calls."""
     models = [run.model for run in runs]
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)

@@ -1,4 +1,4 @@
-"""Search and forced decoding with trained models, one or an ensemble."""
+"""Search and forced decoding with one trained model or an ensemble."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tensor = Any
 
 
 def check_search(settings: SearchSettings, runs: Sequence[Run]) -> None:
-    """Raise a UserError where loaded runs cannot be searched so."""
+    """Raise a UserError if the settings do not fit the loaded runs."""
     settings.check(runs)
     for run in (run for run in runs if run.config.copy):
         if settings.beam_width > (size := run.target_tokenizer.vocab_size):
@@ -28,21 +28,25 @@ def check_search(settings: SearchSettings, runs: Sequence[Run]) -> None:
 
 
 def bound_of(runs: Sequence[Run]) -> tuple[int, int]:
-    """Return factor and constant of the most tokens of an answer, over all runs."""
+    """Return the bound of an output's length over all runs.
+
+    Returns:
+        A factor and a constant: an output has at most `factor * source tokens + constant` tokens.
+    """
     factors, more = zip(*(run.config.bound for run in runs), strict=True)
     return max(factors), max(more)
 
 
 class Encoded(NamedTuple):
-    """The encoded sources of one or several searches."""
+    """Encoded sources, which one or more searches use."""
 
     source: Tensor  # int32 `(B, S)`
-    memories: list[Any]  # for each model its prepared memory, structures of tensors `(B, ...)`
-    states: list[Any]  # for each model the decoder's first state, likewise
+    memories: list[Any]  # for each model its prepared memory: structures of tensors `(B, …)`
+    states: list[Any]  # for each model the decoder's first state: structures of tensors `(B, …)`
 
 
 def encode(steps: Sequence[PlainStep], source: Tensor) -> Encoded:
-    """Encode source ids, int32 `(B, S)`, for the steps of each model."""
+    """Encode source ids, int32 `(B, S)`, with the model of each step."""
     memories, states = map(list, zip(*(advance.prepare(source) for advance in steps), strict=True))
     return Encoded(source, memories, states)
 
@@ -60,14 +64,14 @@ def search(
     """Translate source ids; an ensemble averages the probabilities of its models.
 
     Args:
-        models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
-        source: int32 `(B, S)`, padded with 0, S at least 1; or what `encode` made of it.
-        settings: beam width, penalties, and how many results; by default `SearchSettings()`.
-        max_length: most target tokens; by default, of each sentence, by `bound`.
-        bound: most target tokens for each source token, and beside: see `bound_of`.
+        models: models of `training.model.seq2seq.build_seq2seq`, with the same vocabularies.
+        source: int32 `(B, S)`, padded with 0, S at least 1; or its `Encoded` from `encode`.
+        settings: beam width, penalties and number of results; by default `SearchSettings()`.
+        max_length: most target tokens; by default `bound` gives them for each sentence.
+        bound: factor and constant of the most target tokens: see `bound_of`.
         return_attention_weights: whether to return the weights, averaged over the models.
-        steps: for each model one step of its decoder, see `training.decode.steps`; plain ones if
-            not given.
+        steps: for each model one step of its decoder, see `training.decode.steps`; by default
+            `PlainStep`.
 
     Returns:
         A `SearchResult` with ids `(B, settings.num_results, T)`.
@@ -83,7 +87,7 @@ def search(
 
     def step(tokens, states, memories):
         log_probs, weights, states = _advance(steps, tokens, memories, states)
-        if steps[0].copying:  # of how many words differs from source to source
+        if steps[0].copying:  # the size of its vocabulary depends on the source
             values, ids = ops.top_k(log_probs, settings.beam_width)
             log_probs = Shortlist(values, ops.cast(ids, "int32"))
         return log_probs, sum(weights) / len(models), states
@@ -112,33 +116,45 @@ def score_targets(
     target: Tensor,
     steps: Sequence[ConstantModelStep] | None = None,
 ) -> Tensor:
-    """Return the log-probability of each target token after those before it, float32 `(B, T)`.
+    """Return the log-probability of each target token given the tokens before it.
 
-    `target`, int32 `(B, T)`, T at least 1, is padded with 0; END is a token like the others. All
-    else is as for `search`, but that `steps` are in float32.
+    Args:
+        models: as for `search`.
+        source: as for `search`.
+        target: int32 `(B, T)`, padded with 0, T at least 1. END is scored like other tokens.
+        steps: as for `search`, in float32.
+
+    Returns:
+        float32 `(B, T)`.
     """
     alone: list[Any] = [advance.with_beams(1) for advance in steps or ()]
     alone = alone or [PlainStep(model, 1) for model in models]
     _, memories, states = source if isinstance(source, Encoded) else encode(alone, source)
 
     def step(tokens, states):
-        read, wanted = tokens
+        read, wanted = tokens  # (B,) each
         log_probs, _, states = _advance(alone, read, memories, states)
         log_probs = backend.gather_in_rows(log_probs, ops.expand_dims(wanted, 1))
         return ops.cast(ops.squeeze(log_probs, 1), "float32"), states
 
-    wanted = ops.transpose(target)
+    wanted = ops.transpose(target)  # (T, B)
     start = ops.full_like(wanted[:1], START_ID)
-    read = ops.concatenate([start, wanted[:-1]], axis=0)
+    read = ops.concatenate([start, wanted[:-1]], axis=0)  # (T, B): the token before each
     log_probs, _ = backend.scan(step, states, (read, wanted), "float32")
     return ops.transpose(log_probs)
 
 
 def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) -> Tensor:
-    """Attention weights while the decoder is made to say the target, averaged over the models.
+    """Return the attention weights of forced decoding, averaged over the models.
 
-    From source ids, int32 `(B, S)`, and target ids, int32 `(B, T)`, beginning with START, to
-    float32 `(B, T, S)`: row `t` is where the decoder looked to say what follows `target[:, t]`.
+    Args:
+        models: models of `training.model.seq2seq.build_seq2seq`.
+        source: a batch of sources; for texts int32 `(B, S)`.
+        target: int32 `(B, T)`, beginning with START.
+
+    Returns:
+        float32 `(B, T, S)`: row `t` has the weights with which the decoder predicts the token
+        after `target[:, t]`.
     """
     total = 0.0
     for model in models:
@@ -150,8 +166,8 @@ def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) 
             _, weights, state = decoder.step(x, memory, state)
             return mean_of_heads(weights, 2), state
 
-        inputs = ops.swapaxes(inputs, 0, 1)
-        weights, _ = backend.scan(step, state, inputs, decoder.compute_dtype)
+        inputs = ops.swapaxes(inputs, 0, 1)  # (T, B, …)
+        weights, _ = backend.scan(step, state, inputs, decoder.compute_dtype)  # (T, B, S)
         total += ops.cast(ops.transpose(weights, (1, 0, 2)), "float32")
     return total / len(models)
 
@@ -159,7 +175,12 @@ def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) 
 def _advance(
     steps: Sequence[PlainStep], tokens: Tensor, memories: list[Any], states: list[Any]
 ) -> tuple[Any, Sequence[Tensor], list[Any]]:
-    """Take a step of each model: return the log of their mean probabilities, weights and states."""
+    """Take a step of each model.
+
+    Returns:
+        The log of the models' mean probabilities `(rows, V)`, and for each model its weights
+        `(rows, S)` and its next state.
+    """
     results = [step(tokens, *each) for step, *each in zip(steps, memories, states, strict=True)]
     log_probs, weights, states = map(list, zip(*results, strict=True))
     if len(results) == 1:

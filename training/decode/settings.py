@@ -1,4 +1,4 @@
-"""The settings of a search, and the runs that they fit, without Keras."""
+"""The settings of a search, and the check that runs accept them. Imports no Keras."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class SearchSettings:
     beam_width: int = 5  # hypotheses kept for each source; 1 is greedy search
     num_results: int = 1  # results for each source, at most `beam_width`
     length_penalty: float = 1.0  # see `keras_attention.beam_search`
-    coverage_penalty: float = 0.0  # see there; of runs that attend to a text, and with beams alone
+    coverage_penalty: float = 0.0  # likewise; needs beams, and runs that attend to a text
     max_source_length: int = 256  # tokens after which a text is cut
-    precision: str = "float32"  # of the products, "float32" or, for one run alone, "bfloat16"
-    # whether unknown words are replaced, see `training.decode.texts`
+    precision: str = "float32"  # of products: "float32", or "bfloat16" for a single run
+    # whether to replace unknown words, see `training.decode.texts`
     replaces_unknown: bool = False
 
     @classmethod
     def of(cls, options: argparse.Namespace, num_results: int = 1) -> SearchSettings:
-        """Return the settings of a command line."""
+        """Return the settings from command-line options."""
         names = ("beam_width", "length_penalty", "coverage_penalty", "precision")
         values = {name: getattr(options, name) for name in names if hasattr(options, name)}
         return cls(**values, num_results=num_results, replaces_unknown=options.replace_unknown)
 
     def check(self, runs: Sequence[Trained | Run]) -> None:
-        """Raise a UserError where these runs cannot be searched so.
+        """Raise a UserError if the settings do not fit these runs.
 
-        To replace words both sides must be cut in the same way, into tokens that a vocabulary may
-        lack: SentencePiece spells what it does not know.
+        To replace unknown words, both sides must be split in the same way, into tokens that a
+        vocabulary may lack. SentencePiece does not qualify: it spells unknown words.
         """
         if self.precision != "float32" and len(runs) > 1:
             name = f"--precision {self.precision}"

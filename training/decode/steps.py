@@ -1,4 +1,4 @@
-"""One step of a model's decoder in a search: as the layers compute it, or with constant weights."""
+"""One decoder step of a search: by the model's layers, or with constant weights."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from training.model.seq2seq import mean_of_heads, output_layer
 from training.sources.text.source import known_tokens
 
 Tensor = Any
-SPARE = 1  # tokens beyond the beam width whose logits bfloat16 may have put in the wrong order
+SPARE = 1  # tokens listed beyond the beam width, because bfloat16 may order them wrongly
 
 
 def prepare(
     model: keras.Model, source: Tensor, prepare_memory: Callable[..., Any] | None = None
 ) -> tuple[Any, Any]:
-    """Encode a source, int32 `(B, S)`: return the prepared memory and the decoder's first state.
+    """Encode a source; return the prepared memory and the decoder's first state.
 
-    `prepare_memory` stands in for the decoder's `prepare`.
+    Args:
+        model: a model of `training.model.seq2seq.build_seq2seq`.
+        source: a batch of sources; for texts int32 `(B, S)`.
+        prepare_memory: replaces the decoder's method `prepare`, if given.
     """
     memory, mask, *states = model.get_layer("encoder")(source, training=False)
     decoder = model.get_layer("decoder")
@@ -34,13 +37,15 @@ def prepare(
 
 
 def embed(model: keras.Model) -> Any:
-    """Return the layer that makes tokens the decoder's inputs; an `AlignedDecoder` takes tokens."""
+    """Return the layer from tokens to decoder inputs; identity for an `AlignedDecoder`."""
     layers = {layer.name: layer for layer in model.layers}
     return layers.get("target_embedding", lambda tokens: tokens)
 
 
 class PlainStep:
-    """A step as the layers compute it, to be used where it is made.
+    """A decoder step by the model's own layers.
+
+    Its weights are not constants: use the step in the function that builds it.
 
     Attributes:
         copying: whether the model copies words from the source, see `PointerGenerator`.
@@ -52,14 +57,14 @@ class PlainStep:
         self.copying = "copy" in {layer.name for layer in model.layers}
         self._model = model
         self._prepare: Callable[..., Any] | None = None
-        self._products: str | None = None  # dtype of those in loops
+        self._products: str | None = None  # dtype of the products in loops
         self._advance: Callable[..., Any] = lambda x, *rest: decoder.step(to_inputs(x), *rest)
         self._log_probs: Callable[..., Any] = lambda vector: ops.log_softmax(
             ops.cast(output(vector), "float32"), axis=-1
         )
 
     def prepare(self, source: Tensor) -> tuple[Any, Any]:
-        """Return the memory for the steps and the state before the first: see `prepare`."""
+        """Return the memory for all steps, and the state before the first step: see `prepare`."""
         with backend.within(products=self._products):
             memory, state = prepare(self._model, source, self._prepare)
         if self.copying:
@@ -69,11 +74,16 @@ class PlainStep:
     def __call__(
         self, tokens: Tensor, memory: Any, state: Any
     ) -> tuple[Tensor | Shortlist, Tensor, Any]:
-        """From tokens `(rows,)`, a prepared memory and a state to the next log-probabilities.
+        """Take one step.
+
+        Args:
+            tokens: int32 `(rows,)`, the tokens before the tokens to predict.
+            memory: the prepared memory.
+            state: the state before the step.
 
         Returns:
-            Log-probabilities `(rows, V)`, of a model that copies `(rows, V + S)`, weights
-            `(rows, S)`, of several heads their mean, and the next state.
+            Log-probabilities `(rows, V)`, or `(rows, V + S)` if the model copies; attention weights
+            `(rows, S)`, averaged over heads; and the next state.
         """
         words = None
         if self.copying:
@@ -83,6 +93,7 @@ class PlainStep:
         log_probs, weights = self._log_probs(vector), mean_of_heads(weights, 2)
         if self.copying:
             batch = ops.shape(words)[0]
+            # Rows of one source become its axis 1: (B, rows / B, …).
             parts = (ops.reshape(x, (batch, -1, x.shape[-1])) for x in (vector, log_probs))
             looked = ops.reshape(weights, (batch, -1, ops.shape(weights)[-1]))
             mixed = self._model.get_layer("copy")(*parts, looked, words)
@@ -91,27 +102,27 @@ class PlainStep:
 
 
 class ConstantModelStep(PlainStep):
-    """A step with a model's weights as they are now, which a SavedModel runs faster.
+    """A decoder step with the model's current weights as constants: faster in a SavedModel.
 
-    In bfloat16 a step returns the log-probabilities of the best tokens alone, with their logits in
-    float32. With beams the products of recurrent cells are in float32. Cells and attention layers
-    that `training.decode.constant.step` does not know keep their own step: then only the product
-    with the vocabulary is constant. On TensorFlow alone.
+    In bfloat16, a step returns the log-probabilities of the best tokens only, and computes their
+    logits in float32. With beams, the products of recurrent cells are in float32. Cells and
+    attention layers that `training.decode.constant.step` does not support keep their own step: then
+    only the product with the vocabulary is constant. TensorFlow only.
 
     Args:
-        model: of `training.model.seq2seq.build_seq2seq`.
-        beam_width: of the search.
-        precision: of the products, "float32" or "bfloat16".
+        model: a model of `training.model.seq2seq.build_seq2seq`.
+        beam_width: the beam width of the search.
+        precision: dtype of the products, "float32" or "bfloat16".
 
     Attributes:
-        taken: the weights that the step holds as constants, and needs no more.
+        taken: the weights that the step holds as constants; it no longer reads the variables.
     """
 
     def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
         super().__init__(model, beam_width)
         self.taken: list[Any] = []
-        # With beams it is the vocabulary that takes the time, and a rounding in a recurrence
-        # comes back at every later step.
+        # With beams, the product with the vocabulary takes most of the time. And a rounding error
+        # in a recurrent cell affects every later step.
         self._products = precision if beam_width == 1 else "float32"
         to_inputs, decoder = embed(model), model.get_layer("decoder")
         if isinstance(decoder, AlignedDecoder):
@@ -125,7 +136,7 @@ class ConstantModelStep(PlainStep):
             output = model.get_layer("output")
             kernel, bias = output.kernel.value, output.bias.value
             self.taken += output.weights
-        else:  # tied: the embeddings are looked up, too
+        else:  # tied: lookups may need the embeddings, so they are not added to `taken`
             kernel, bias = ops.transpose(to_inputs.embeddings.value), None
         if precision == "bfloat16" and not self.copying:
             count = min(beam_width + SPARE, kernel.shape[1])
@@ -136,7 +147,7 @@ class ConstantModelStep(PlainStep):
             self._log_probs = lambda vector: ops.log_softmax(times_kernel(vector), axis=-1)
 
     def with_beams(self, beams: int) -> ConstantModelStep:
-        """Return the step, with the same constants, for so many rows of each sentence."""
+        """Return this step, with the same constants, for `beams` rows of each sentence."""
         step = copy.copy(self)
         if isinstance(self._advance, ConstantStep):
             step._advance = self._advance.with_beams(beams)
@@ -146,7 +157,10 @@ class ConstantModelStep(PlainStep):
 def constant_steps(
     models: Sequence[keras.Model], beam_width: int, precision: str
 ) -> list[ConstantModelStep]:
-    """Return the fastest `steps` of a search; a ValueError for several models in bfloat16."""
+    """Return the fastest `steps` for a search.
+
+    Raises ValueError for several models in bfloat16.
+    """
     if precision == "bfloat16" and len(models) > 1:
         # Their shortlists cannot be averaged.
         raise ValueError(f"bfloat16 expected one model. Received: {len(models)} models")

@@ -1,4 +1,4 @@
-"""Texts in, texts out, with runs in this process."""
+"""Translation of texts and attention to texts, with runs in this process."""
 
 from __future__ import annotations
 
@@ -25,16 +25,21 @@ from training.sources.kinds import SOURCE_KINDS
 def words_of(
     tokenizer: Tokenizer, tokens: tf.Tensor, log_probs: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the words of texts, and the probability of the least probable token of each.
+    """Return the words of texts, and the probability of each word's least probable token.
 
-    A product over a word's tokens would say little: label smoothing leaves 0.95 to the surest
-    token, and ten letters of a date 0.6.
+    The product over a word's tokens would be of little use: with label smoothing, the surest token
+    has a probability of 0.95, and ten letters of a date a product of 0.6.
 
-    A word is a run of letters and digits; every other character is a word of its own. Each has the
-    space in front of it: joined, they are the text.
+    A word is a run of letters and digits; every other character is a word of its own. A word
+    includes the space before it, so the words of a text, joined, are the text.
 
-    From tokens, string `(B, T)`, "" where there is none, and log-probabilities `(B, T)` to words,
-    string `(B, W)`, padded with "", and float32 `(B, W)`, padded with 0.
+    Args:
+        tokenizer: the tokenizer of the target.
+        tokens: string `(B, T)`, "" where there is no token.
+        log_probs: log-probabilities of the tokens, `(B, T)`.
+
+    Returns:
+        Words, string `(B, W)`, padded with "", and probabilities, float32 `(B, W)`, padded with 0.
     """
     tokens, log_probs = shown_first(tokens, log_probs)
     texts, shown = tokens, tokens != ""
@@ -43,17 +48,18 @@ def words_of(
     elif tokenizer.kind in ("sentencepiece", "words"):
         texts = tf.strings.regex_replace(tokens, MARK, " ")
     begins = shown & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
-    begins &= tf.pad(texts[:, :-1], [[0, 0], [1, 0]]) != " "  # a lone space is the next word's
+    begins &= tf.pad(texts[:, :-1], [[0, 0], [1, 0]]) != " "  # a lone space joins the next word
     begins |= shown & (tf.cumsum(tf.cast(shown, tf.int32), 1) == 1)
     counts = tf.cumsum(tf.cast(begins, tf.int32), 1)
     batch, most = tf.shape(tokens)[0], tf.reduce_max(tf.concat([[0], tf.reshape(counts, [-1])], 0))
-    # Tokens that are not shown are put aside, behind the last word.
+    # The number of the word of each token, (B, T). Tokens that are not shown go to an extra word
+    # after the last one.
     places = tf.range(batch)[:, None] * (most + 1) + tf.where(shown, counts - 1, most)
     size, shape = batch * (most + 1), [batch, most + 1]
     words = tf.strings.unsorted_segment_join(texts, places, size)
     words = tf.reshape(words, shape)[:, :most]
     words = composed(tokenizer.kind, words)
-    if tokenizer.kind not in ("characters", "letters"):  # a text's first space is not shown
+    if tokenizer.kind not in ("characters", "letters"):  # omit a space at the start of a text
         first = tf.range(most) == 0
         words = tf.where(first, tf.strings.regex_replace(words, "^ ", ""), words)
     least = tf.math.unsorted_segment_min(log_probs, places, size)
@@ -63,13 +69,13 @@ def words_of(
 
 
 def shown_first(tokens: tf.Tensor, *values: tf.Tensor) -> list[tf.Tensor]:
-    """Return tokens and values `(B, T, …)`, those of tokens that are not "" first."""
+    """Return tokens and values, `(B, T, …)`, sorted so that tokens other than "" come first."""
     order = tf.argsort(tf.where(tokens != "", 0, 1), axis=1, stable=True)
     return [tf.gather(value, order, batch_dims=1) for value in (tokens, *values)]
 
 
 def inside_characters(tokenizer: Tokenizer) -> str:
-    """Return the characters of a vocabulary that go on with a word, for programs that lack them."""
+    """Return the characters of a vocabulary that are part of words, for other programs."""
     tokens = tokenizer.tokens(tf.range(tokenizer.vocab_size)).numpy()
     characters = sorted(set("".join(token.decode("utf-8", "replace") for token in tokens)))
     matches = tf.strings.regex_full_match(tf.constant(characters, tf.string), INSIDE).numpy()
@@ -77,12 +83,18 @@ def inside_characters(tokenizer: Tokenizer) -> str:
 
 
 def replace_unknown(ids: tf.Tensor, weights: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Let each unknown token be the one of the source with the largest attention weight.
+    """Replace each unknown token by the source token with the largest attention weight.
 
-    Jean et al. 2015 (arXiv 1412.2007) and OpenNMT's `replace_unk` do the same. From ids, int32 `(…,
-    T)`, and weights `(…, T, S)` to ids, of which an unknown token is `vocab_size + i`, which
-    `Tokenizer.detokenize` takes as the one at place `i` of the source. It stays unknown where no
-    place has any weight.
+    Jean et al. 2015 (arXiv 1412.2007) and OpenNMT's `replace_unk` do the same.
+
+    Args:
+        ids: int32 `(…, T)`.
+        weights: `(…, T, S)`.
+        vocab_size: size of the target's vocabulary.
+
+    Returns:
+        int32 `(…, T)`: an unknown token becomes `vocab_size + i`, which `Tokenizer.detokenize`
+        reads as the token at position `i` of the source. It stays unknown if all weights are 0.
     """
     places = tf.argmax(weights, axis=-1, output_type=tf.int32)
     looked = tf.reduce_max(weights, axis=-1) > 0
@@ -91,14 +103,14 @@ def replace_unknown(ids: tf.Tensor, weights: tf.Tensor, vocab_size: int) -> tf.T
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation."""
+    """One translation of a text."""
 
-    text: str  # the translation
+    text: str  # the translated text
     score: float  # see `keras_attention.beam_search`
-    probability: float  # of its least probable token, the end included, as of words: 0 to 1
+    probability: float  # of the least probable token, END included: 0 to 1, see `words_of`
 
 
-BATCH_SIZE, COMPILED_BATCH_SIZE = 64, 512  # a GPU takes as long for 512 sentences
+BATCH_SIZE, COMPILED_BATCH_SIZE = 64, 512  # a GPU takes as long for 512 texts as for 64
 
 
 def make_translator(
@@ -116,14 +128,21 @@ def make_translator(
 def make_nbest(
     runs: Sequence[Run], settings: SearchSettings | None = None, batch_size: int | None = None
 ) -> Callable[..., list[list[Translation]]]:
-    """Return a function from texts to the best translations of each, compiled once for all calls.
+    """Return a function from texts to the n best translations of each, compiled once for all calls.
 
-    A text without a token, as an empty line is, has empty translations of score 0. Where a GPU
-    trains, XLA compiles the search for few shapes of batches. Several runs are an ensemble.
+    A text without tokens, such as an empty line, has empty translations with score 0. If the
+    configuration compiles with XLA, XLA compiles the search for few batch shapes.
 
-    Texts are sorted by length, and translated `batch_size` at a time; by default 64, and 512 where
-    XLA compiles. The function is `translate(texts, progress=None)`, which calls `progress` with
-    the number of texts done. Raises UserError where these runs cannot be searched so.
+    Args:
+        runs: the runs to translate with; several runs are an ensemble.
+        settings: the settings of the search; by default `SearchSettings()`.
+        batch_size: texts, sorted by length, in a batch; by default 64, or 512 with XLA.
+
+    Returns:
+        A function `translate(texts, progress=None)`. It calls `progress` with the number of texts
+        done since the last call.
+
+    Raises UserError if the settings do not fit the runs.
     """
     settings = settings or SearchSettings()
     check_search(settings, runs)
@@ -133,7 +152,7 @@ def make_nbest(
     rounded = settings.precision == "bfloat16"
     spelling = spelling_of(runs)
     steps = constant_steps(models, settings.beam_width, settings.precision) if rounded else None
-    compiled = config.compiles() and not rounded  # constant kernels are a CPU's
+    compiled = config.compiles() and not rounded  # constant kernels are for CPUs
     size = batch_size or (COMPILED_BATCH_SIZE if compiled else BATCH_SIZE)
     arguments: dict[str, Any] = {
         "steps": steps,
@@ -164,7 +183,7 @@ def make_nbest(
     @graph(spec, tf.TensorSpec([None], tf.string))
     def translate_ids(ids, copied_from):
         ids, scores, probabilities = search_ids(ids)
-        flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])
+        flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])  # (B · num_results, T)
         most = settings.max_source_length
         copied = tokens_to_copy(runs[0], copied_from, most, num_results) if copies else None
         text = target_tokenizer.detokenize(flat, copied)
@@ -196,7 +215,7 @@ def make_nbest(
 
 
 def say_cut(run: Run, texts: Sequence[str], settings: SearchSettings) -> None:
-    """Say on standard error how many texts are not read to their end, or have unseen letters."""
+    """Print to standard error how many texts are cut, or have letters unseen in training."""
     most = settings.max_source_length
     if cut := np.count_nonzero(run.source.rows(texts).lengths > most):
         print(f"{cut} of {len(texts)} texts are cut after {most} tokens.", file=sys.stderr)
@@ -211,12 +230,12 @@ def say_cut(run: Run, texts: Sequence[str], settings: SearchSettings) -> None:
 
 
 def tokens_to_copy(run: Run, text: tf.Tensor, most: int, results: int = 1) -> tf.Tensor:
-    """Return at most so many tokens `(B · results, S)` of texts `(B,)` as they stand in them."""
+    """Return the first `most` tokens of texts `(B,)`, each `results` times: `(B·results, S)`."""
     return tf.repeat(run.source_tokenizer.split(text)[:, :most].to_tensor(), results, axis=0)
 
 
 def dense_ids(ids: tf.RaggedTensor) -> tf.Tensor:
-    """Pad ids `(B, None)` to `(B, S)` with S at least 1, so that an empty text is all padding."""
+    """Pad ids `(B, None)` to `(B, S)`, S at least 1: an empty text becomes padding."""
     dense = ids.to_tensor(PAD_ID)
     missing = tf.cast(tf.equal(tf.shape(dense)[1], 0), tf.int32)
     return tf.pad(dense, [[0, 0], [0, missing]], constant_values=PAD_ID)
@@ -224,18 +243,18 @@ def dense_ids(ids: tf.RaggedTensor) -> tf.Tensor:
 
 @dataclass(frozen=True)
 class Attended:
-    """One pair, and where the decoder looked to say its target."""
+    """The attention weights of one pair under forced decoding."""
 
-    source_tokens: list[str]  # the S source tokens, of a text alone
-    target_tokens: list[str]  # the T target tokens, without the end token
-    weights: np.ndarray  # float32 `(T, S)`, of an image `(T, h, w)`
-    end_weights: np.ndarray  # float32 `(S,)` or `(h, w)`, while it said the end token
+    source_tokens: list[str]  # the S source tokens; empty unless the source is a text
+    target_tokens: list[str]  # the T target tokens, without END
+    weights: np.ndarray  # float32 `(T, S)`; for an image `(T, h, w)`
+    end_weights: np.ndarray  # the weights for END, float32 `(S,)` or `(h, w)`
 
 
 def make_attender(runs: Sequence[Run]) -> Callable[[Sequence[Any], Sequence[str]], list[Attended]]:
-    """Return a function from sources and targets to the attention while each target is said.
+    """Return a function from N sources and N targets to N `Attended`, by forced decoding.
 
-    Weights are averaged over the runs. It is compiled once for all calls.
+    Weights are averaged over the runs. The function is compiled once for all calls.
     """
     models, source = [run.model for run in runs], runs[0].source
     tokenizer, encoder = runs[0].target_tokenizer, models[0].get_layer("encoder")
@@ -261,6 +280,7 @@ def make_attender(runs: Sequence[Run]) -> Callable[[Sequence[Any], Sequence[str]
             outputs = zip(chosen, read, *(x.numpy() for x in said), strict=True)
             for number, tokens, target, length, weights in outputs:
                 shape = source.places or (rows.lengths[number],)
+                # (length + 1, S) or (length + 1, h, w): the targets and END
                 looked = weights[: length + 1, : np.prod(shape)].reshape(length + 1, *shape)
                 words = _decoded(tokens[: shape[0]]), _decoded(target[:length])
                 result.append(Attended(*words, looked[:-1], looked[-1]))

@@ -1,8 +1,9 @@
-"""Words that are longer than nearly all that training saw are read by windows.
+"""Windows for words that are longer than nearly all words of the training data.
 
-A decoder that learned short words loses the end of long ones. A pronouncer says phones in the order
-of their letters, so it reads a long word by windows of 12 letters, of which three on each side are
-context. Of each window it keeps the phones that look most at a letter of its core.
+A decoder that learned from short words loses the end of long words. A pronouncer outputs phones in
+the order of the letters, so it can read a long word in windows of 12 letters. Three letters on each
+side of a window are context; the other six are its core. Each window keeps the phones whose largest
+attention weight is on a letter of its core.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ CORE = WINDOW - 2 * CONTEXT
 
 
 class Spelling(NamedTuple):
-    """The lengths by which a pronouncer reads words, measured on its training words."""
+    """How a pronouncer reads words; `whole` and `fewest` are measured on its training words."""
 
-    whole: int  # letters of the longest word that is read at once
-    fewest: float  # phones a letter that nearly all words have at least
+    whole: int  # a word of at most so many letters is read at once
+    fewest: float  # nearly all words have at least so many phones a letter
     window: int = WINDOW
     context: int = CONTEXT
 
 
 def spelling_of(runs: Sequence[Run]) -> Spelling | None:
-    """Return how runs read words; None where they are no pronouncers that attend to letters."""
+    """Return how runs read words; None unless all are pronouncers that attend to letters."""
     for run in runs:
         config = run.config
         spells = config.source == "text" and config.source_tokenizer in ALPHABETS
@@ -46,30 +47,35 @@ def spelling_of(runs: Sequence[Run]) -> Spelling | None:
 
 
 class Windows(NamedTuple):
-    """Windows of words, K each, with B words of at most S letters."""
+    """The windows of B words of at most S letters: K windows of W letters for each word."""
 
-    ids: tf.Tensor  # int32 `(B * K, W)`; those that a word does not need are padding
-    starts: tf.Tensor  # int32 `(B, K)`, the letter that a window begins with
-    cores: tf.Tensor  # int32 `(B, K, 2)`, the first letter of its core and the one after the last
-    last: tf.Tensor  # bool `(B, K)`
+    ids: tf.Tensor  # int32 `(B * K, W)`; windows that a word does not need are padding
+    starts: tf.Tensor  # int32 `(B, K)`, the first letter of a window
+    cores: tf.Tensor  # int32 `(B, K, 2)`, the first letter of a core and the letter after its last
+    last: tf.Tensor  # bool `(B, K)`, whether a window is the last one of its word
     length: tf.Tensor  # int32 `()`, S
 
 
 def windows(ids: tf.Tensor, whole: int) -> Windows:
-    """Cut words, int32 ids `(B, S)`, of more than `whole` letters; others are one window."""
-    lengths = tf.reduce_sum(tf.cast(ids != PAD_ID, tf.int32), axis=1)[:, None]
+    """Split words of more than `whole` letters into windows; shorter words are one window.
+
+    Args:
+        ids: int32 `(B, S)`, padded with 0.
+        whole: most letters of a word that is read at once.
+    """
+    lengths = tf.reduce_sum(tf.cast(ids != PAD_ID, tf.int32), axis=1)[:, None]  # (B, 1)
     length = tf.shape(ids)[1]
     count = tf.where(lengths > whole, _count(lengths), 1)
-    # XLA knows how wide the batch is, and no lengths.
+    # XLA needs a static number of windows, from the width of the batch.
     most = _count(length) if backend.under_xla() else tf.reduce_max(count)
     number = tf.range(tf.where(length > whole, most, 1)) + tf.zeros_like(lengths)
     last = number == count - 1
     first = number * CORE + tf.where(number > 0, CONTEXT, 0)
     end = tf.where(last, lengths, number * CORE + CORE + CONTEXT)
-    end = tf.where(number < count, end, first)  # of a window that is not needed, nothing is kept
+    end = tf.where(number < count, end, first)  # the core of an unneeded window is empty
     starts = tf.maximum(first - CONTEXT, 0)
     stops = tf.where(number < count, tf.minimum(end + CONTEXT, lengths), 0)
-    places = starts[..., None] + tf.range(tf.minimum(whole, length))
+    places = starts[..., None] + tf.range(tf.minimum(whole, length))  # (B, K, W)
     taken = tf.gather(ids, tf.minimum(places, length - 1), batch_dims=1)
     taken = tf.where(places < stops[..., None], taken, PAD_ID)
     taken = tf.reshape(taken, [-1, tf.shape(places)[2]])
@@ -77,15 +83,20 @@ def windows(ids: tf.Tensor, whole: int) -> Windows:
 
 
 def _count(letters: tf.Tensor) -> tf.Tensor:
-    """Return how many windows so many letters need."""
+    """Return the number of windows that words of so many letters need."""
     return (letters - 2 * CONTEXT + CORE - 1) // CORE
 
 
 def join(result: SearchResult, parts: Windows, penalty: float) -> SearchResult:
-    """Join the results of windows, which have attention weights, to those of words.
+    """Join the results of windows to results of words.
 
-    The n-th result of a word has the n-th of each window. A word of several windows has the score
-    of the tokens that are kept, without a coverage penalty.
+    The n-th result of a word joins the n-th results of its windows. The score of a word with
+    several windows is the score of the tokens that are kept, without a coverage penalty.
+
+    Args:
+        result: the results of all windows, `(B * K, N, T)`, with attention weights.
+        parts: the windows.
+        penalty: the length penalty, see `keras_attention.beam_search`.
     """
     batch, count = tf.unstack(tf.shape(parts.last))
     results, steps = tf.unstack(tf.shape(result.ids)[1:])

@@ -21,10 +21,10 @@ from training.runs.origin import Origin, read_origin
 
 
 def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
-    """Train a prepared run together with other processes, or go on with it; return its last record.
+    """Train or resume a prepared run, together with other processes; return its last record.
 
-    Raises RunError where the directory has not been prepared, or training cannot go on, and
-    UserError where the devices cannot share its batches.
+    Raises RunError if the directory is not prepared or training cannot continue, and UserError if
+    the devices cannot share the batches.
     """
     files = RunFiles(path)
     origin = read_origin(files)
@@ -41,7 +41,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     optimizer.configure_keras(config)
     pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
     model = optimizer.make_model(config, origin.vocabulary, files.tokens)
-    if processes.devices > 1:  # whose class shares its batches among them
+    if processes.devices > 1:  # this class shares batches among devices
         from training.fit.sharded import ShardedModel
 
         model = ShardedModel(model.input, model.output, name=model.name)
@@ -55,9 +55,9 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         return {"val_perplexity": scores["perplexity"]}
 
     history = restore_checkpoint(files, model, processes.writes)
-    if any(deciding(record) for record in history):  # perplexities are another measure
+    if any(deciding(record) for record in history):  # it was ranked by scores, not by perplexity
         raise RunError(f"{files.path} began with training.train: go on with its --resume")
-    processes.wait()  # a checkpoint that one of them writes is not another's to restore
+    processes.wait()  # all must restore before one of them writes a checkpoint
     if not files.all_checkpoints():
         processes.write(save_checkpoint, files, model, history)
     recorder = Recorder(files, config, model, pairs.statistics, history, score, processes.write)

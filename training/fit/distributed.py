@@ -1,8 +1,8 @@
 """Training in several processes and on several devices: who takes part, and who writes.
 
-Every process runs the same command. JAX's environment variables, JAX_COORDINATOR_ADDRESS,
-JAX_NUM_PROCESSES and JAX_PROCESS_ID, as Kubeflow sets them, say how many there are. Several devices
-in one process need no variable.
+Every process runs the same command. JAX's environment variables JAX_COORDINATOR_ADDRESS,
+JAX_NUM_PROCESSES and JAX_PROCESS_ID give the number of processes; Kubeflow sets them. Several
+devices in one process need no variable.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from training.data.batches import Batch
 from training.data.store import PAD_ID
 from training.runs.files import RunFiles
 
-HEARTBEAT_SECONDS = 30  # without a sign of life, after which a process counts as dead
+HEARTBEAT_SECONDS = 30  # a process without a heartbeat for this long counts as dead
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Those that train together."""
+    """The processes that train together."""
 
     number: int = 0  # of this process, from 0
     count: int = 1  # of processes
     devices: int = 1  # of all processes together
 
     def __str__(self) -> str:
-        """Say how many there are, where there are several."""
+        """Return the numbers of processes and devices in words; "" for one device."""
         processes = f" in {self.count} processes" if self.count > 1 else ""
         return f"{processes} on {self.devices} devices" if self.devices > 1 else processes
 
     @property
     def writes(self) -> bool:
-        """Whether this process writes the run; the others compute alone."""
+        """Whether this process writes the run; the other processes only compute."""
         return self.number == 0
 
     def check_batch_size(self, batch_size: int) -> None:
-        """Raise a UserError where the devices would not get as many pairs each."""
+        """Raise a UserError if the batch size is no multiple of the number of devices."""
         if batch_size % self.devices:
             wanted = f"a multiple of the {self.devices} devices"
             raise UserError.expected("batch_size", wanted, batch_size)
 
     def check_same(self, files: RunFiles) -> None:
-        """Raise a RunError where this process sees another run than the first.
+        """Raise a RunError if the processes do not all see the same run.
 
-        They would wait for one another for ever. All processes must call this together; until all
-        have, none goes on.
+        Such processes would wait for one another for ever. All processes must call this method: it
+        returns only after all of them have called it.
         """
         if self.count == 1:
             return
@@ -66,21 +66,24 @@ class Processes:
             raise RunError(f"{files.path} differs between processes: expected one they share")
 
     def wait(self) -> None:
-        """Wait until all processes have come here."""
+        """Wait until all processes have called this method."""
         if self.count > 1:
             from jax.experimental.multihost_utils import sync_global_devices
 
             sync_global_devices("training")
 
     def write(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function that writes to the run in the process that does, and wait for it."""
+        """Call a function in the process that writes the run; all processes wait for it."""
         if self.writes:
             with undistributed():
                 function(*args)
         self.wait()
 
     def share(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield this process's rows of each batch, with rows of padding for as many a device."""
+        """Yield this process's rows of each batch.
+
+        Rows of padding make the number of rows a multiple of the number of devices.
+        """
         if self.devices == 1:
             yield from batches
             return
@@ -94,10 +97,10 @@ class Processes:
 
 @contextmanager
 def undistributed() -> Iterator[None]:
-    """Within this, Keras makes variables and tensors of this process alone, on one device.
+    """Within this context, Keras makes variables and tensors on one device of this process.
 
-    Keras makes variables when it saves weights. A variable of all processes has to be made by all:
-    a single process would wait for ever. Tensors would be laid out over all devices.
+    Keras makes variables when it saves weights. If a variable belongs to all processes, all of them
+    must make it: a single process would wait for ever. Tensors would be laid out over all devices.
     """
     distribution = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
@@ -112,10 +115,10 @@ ALONE = Processes()
 
 @contextmanager
 def joined() -> Iterator[Processes]:
-    """Join the processes that the environment names, and use all their devices.
+    """Join the processes that the environment variables declare, and use all their devices.
 
-    Where a process is lost JAX ends the others by an error of its own: all are started again.
-    Raises UserError for several processes on another backend than JAX, or numbers that do not fit.
+    If a process dies, JAX ends the other processes with its own error. Then restart all processes.
+    Raises UserError for several processes on a backend other than JAX, or for invalid numbers.
     """
     count = _number("JAX_NUM_PROCESSES", 1)
     number = _number("JAX_PROCESS_ID", 0)
@@ -131,7 +134,7 @@ def joined() -> Iterator[Processes]:
 
     if count > 1:
         address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
-        if ":" not in address:  # Kubeflow's port has a variable of its own
+        if ":" not in address:  # Kubeflow sets the port in another variable
             address += f":{os.environ.get('JAX_COORDINATOR_PORT', '')}"
         jax.distributed.initialize(
             address,
@@ -139,7 +142,7 @@ def joined() -> Iterator[Processes]:
             number,
             cluster_detection_method="deactivate",
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
-            shutdown_timeout_seconds=5,  # an end by an error waits no longer for the others
+            shutdown_timeout_seconds=5,  # after an error, the longest wait for the other processes
         )
     devices = len(keras.distribution.list_devices())
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A model that is ready to be trained: its loss, and Adam on clipped gradients at a rate."""
+"""What a model needs for training: loss, perplexity, Adam with clipping, learning-rate schedule."""
 
 from __future__ import annotations
 
@@ -22,35 +22,40 @@ Tensor = Any
 
 
 def token_losses(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy of each token, with label smoothing (Szegedy et al. 2015, arXiv 1512.00567).
+    """Return each token's cross-entropy, with label smoothing (Szegedy et al. 2015, 1512.00567).
 
-    From labels, int32 `(B, T)`, and logits `(B, T, V)` to float32 `(B, T)`, in nats.
-    `label_smoothing` is the probability spread evenly over the vocabulary.
+    Args:
+        labels: int32 `(B, T)`.
+        logits: `(B, T, V)`.
+        label_smoothing: the probability that is spread evenly over the vocabulary.
+
+    Returns:
+        float32 `(B, T)`, in nats.
     """
     if not backend.settings.get().fast:
         return _plain_cross_entropy(labels, logits, label_smoothing)
     smooth = _cross_entropy(label_smoothing)
-    # As floats, which all backends take as the argument of a function with its own gradient.
+    # Labels become floats: not every backend accepts integers in a function with a custom gradient.
     return smooth(ops.cast(logits, "float32"), ops.cast(labels, "float32"))
 
 
 def _plain_cross_entropy(labels: Tensor, logits: Tensor, smoothing: float) -> Tensor:
     log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-    labels = ops.expand_dims(ops.cast(labels, "int32"), -1)
+    labels = ops.expand_dims(ops.cast(labels, "int32"), -1)  # (B, T, 1)
     chosen = ops.squeeze(ops.take_along_axis(log_probs, labels, axis=-1), -1)
     return -(1 - smoothing) * chosen - smoothing * ops.mean(log_probs, axis=-1)
 
 
 def _cross_entropy(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return `(logits, labels) -> losses` with a gradient that uses the exponentials again.
+    """Return `(logits, labels) -> losses` with a gradient that reuses the exponentials.
 
-    Differentiated automatically, the output layer and its loss took 174 ms for 1,408 tokens and
-    5,000 words; with this gradient 96 ms, of which the matrix products are 76 (2 cores).
+    With automatic differentiation, the output layer and its loss took 174 ms for 1,408 tokens and
+    5,000 words. With this gradient they take 96 ms, of which the matrix products take 76 (2 cores).
     """
 
     @ops.custom_gradient
     def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Callable]:
-        labels = ops.expand_dims(ops.cast(labels, "int32"), -1)
+        labels = ops.expand_dims(ops.cast(labels, "int32"), -1)  # (B, T, 1)
         highest = ops.max(logits, axis=-1, keepdims=True)
         exponentials = ops.exp(logits - highest)
         total = ops.sum(exponentials, axis=-1, keepdims=True)
@@ -67,10 +72,10 @@ def _cross_entropy(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
             if smoothing:
                 slopes = slopes - slope * (smoothing / vocabulary)
             chosen = ops.take_along_axis(slopes, labels, axis=-1) - (1 - smoothing) * slope
-            # One element a row, in place: a one-hot tensor would be as large as the logits.
-            rows = ops.reshape(slopes, (-1, vocabulary))
+            # Update one element of each row: a one-hot tensor would be as large as the logits.
+            rows = ops.reshape(slopes, (-1, vocabulary))  # (B·T, V)
             numbers = ops.arange(ops.shape(rows)[0], dtype="int32")
-            indices = ops.stack([numbers, ops.reshape(labels, (-1,))], -1)
+            indices = ops.stack([numbers, ops.reshape(labels, (-1,))], -1)  # (B·T, 2)
             rows = ops.scatter_update(rows, indices, ops.reshape(chosen, (-1,)))
             return ops.reshape(rows, ops.shape(logits)), ops.zeros_like(upstream)
 
@@ -80,10 +85,17 @@ def _cross_entropy(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def divergences(logits: Tensor, others: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of two distributions from each other, both ways together.
+    """Return the symmetric Kullback-Leibler divergence of two distributions.
 
-    `KL(p ‖ q) + KL(q ‖ p)`, that is `Σ (p - q) (log p - log q)`, with `p` the softmax of `logits`
-    `(B, T, V)` and `q` that of `others`: float32 `(B, T)`, in nats; gradients go to both.
+    `KL(p ‖ q) + KL(q ‖ p)`, which equals `Σ (p - q) (log p - log q)`. Gradients flow to both
+    arguments.
+
+    Args:
+        logits: `(B, T, V)`; `p` is their softmax.
+        others: `(B, T, V)`; `q` is their softmax.
+
+    Returns:
+        float32 `(B, T)`, in nats.
     """
     logits, others = ops.cast(logits, "float32"), ops.cast(others, "float32")
     log_p, log_q = ops.log_softmax(logits, axis=-1), ops.log_softmax(others, axis=-1)
@@ -93,14 +105,14 @@ def divergences(logits: Tensor, others: Tensor) -> Tensor:
 class TokenCrossentropy(keras.losses.Loss):
     """Mean cross-entropy over the tokens of a batch that are not padding.
 
-    With `consistency` it is the loss of R-Drop (Liang et al. 2021, arXiv 2106.14448), half of
-    equation 4: `(L₁ + L₂) / 2 + α/4 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))`. The model predicts twice, with
-    two dropout masks; where it predicts once, as without dropout, `KL` is 0.
+    With `consistency`, this is the loss of R-Drop (Liang et al. 2021, arXiv 2106.14448), half of
+    equation 4: `(L₁ + L₂) / 2 + α/4 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))`. In training, the model predicts
+    twice, with two dropout masks. If it predicts once, the loss is the cross-entropy.
 
     Args:
         label_smoothing: see `token_losses`.
-        consistency: α; above 0, `y_pred` has the second predictions after all first ones,
-            `(2 B, T, V)` for labels `(B, T)`.
+        consistency: α. Above 0, `y_pred` is `(2 B, T, V)` for labels `(B, T)`: all first
+            predictions, then all second predictions.
     """
 
     def __init__(self, label_smoothing: float = 0.0, consistency: float = 0.0) -> None:
@@ -108,7 +120,7 @@ class TokenCrossentropy(keras.losses.Loss):
         self.label_smoothing, self.consistency = label_smoothing, consistency
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Return the mean loss, a scalar."""
+        """Return the mean loss, a scalar, of labels `(B, T)` and predictions `(B, T, V)`."""
         labels = ops.cast(y_true, "int32")
         valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
         once = y_pred.shape[0] is not None and y_pred.shape[0] == labels.shape[0]
@@ -123,7 +135,7 @@ class TokenCrossentropy(keras.losses.Loss):
 
 
 class Perplexity(keras.metrics.Mean):
-    """`exp` of the mean cross-entropy over all tokens that are not padding."""
+    """The exponential of the mean cross-entropy over all tokens that are not padding."""
 
     def __init__(self) -> None:
         super().__init__(name="perplexity")
@@ -141,15 +153,15 @@ class Perplexity(keras.metrics.Mean):
 class ClippedAdam(keras.optimizers.Adam):
     """Keras's Adam with `global_clipnorm` (Pascanu et al. 2012, arXiv 1211.5063, section 3.2).
 
-    On TensorFlow outside XLA a weight is updated by one operation, where Keras has a dozen. A norm
-    that is not finite makes the weights NaN, and training stops.
+    On TensorFlow without XLA, one operation updates a weight; Keras uses a dozen. A norm that is
+    not finite makes the weights NaN, and training stops.
     """
 
     def __init__(self, learning_rate: Any, clip_norm: float) -> None:
         super().__init__(learning_rate, global_clipnorm=clip_norm)
 
     def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
-        """Scale the gradients; on a GPU by the norm of one vector, which takes two kernels."""
+        """Return the clipped gradients; on a GPU, one vector's norm needs only two kernels."""
         if not backend.for_gpu():
             return super()._clip_gradients(grads)
         norm = ops.norm(ops.concatenate([ops.reshape(g, (-1,)) for g in grads]))
@@ -179,10 +191,15 @@ class ClippedAdam(keras.optimizers.Adam):
 
 
 def make_schedule(learning_rate: float, warmup_steps: int, steps: int) -> Any:
-    """Return the learning rate's schedule for so many steps.
+    """Return the learning-rate schedule of a training.
 
-    Over the first `warmup_steps`, at most a tenth of all, it rises from 0; then it falls on a
-    cosine (Loshchilov and Hutter 2016, arXiv 1608.03983).
+    The rate rises from 0 over the warm-up. Then it falls along a cosine (Loshchilov and Hutter
+    2016, arXiv 1608.03983) to 1 % of `learning_rate`.
+
+    Args:
+        learning_rate: the highest rate.
+        warmup_steps: the steps of the warm-up; at most a tenth of `steps` are used.
+        steps: all steps of the training.
     """
     warmup = min(warmup_steps, steps // 10)
     return keras.optimizers.schedules.CosineDecay(
@@ -195,25 +212,28 @@ def make_schedule(learning_rate: float, warmup_steps: int, steps: int) -> Any:
 
 
 def as_reckoned(config: Config, batches: Batches) -> Config:
-    """Return the configuration that trains these batches: without XLA where no shape pays."""
+    """Return the configuration that trains these batches: without XLA if it saves no time."""
     reckoned = batches.plan.reckoned
     return replace(config, jit_compile=False) if reckoned and reckoned.graph else config
 
 
 def configure_keras(config: Config) -> None:
-    """Set Keras's seed and precision; refuse an unknown mechanism before data are read."""
-    check_attention(config)  # before the seed is set: it draws from the same generator
+    """Set Keras's seed and precision; reject an unknown mechanism before data are read."""
+    check_attention(config)  # before the seed is set, because it draws from the same generator
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
 
 
 def make_model(config: Config, vocabulary: tuple[int, int], tokens: Path) -> keras.Model:
-    """Build the model for these numbers of source and target ids.
+    """Build the model for a run.
 
-    With `copy` it gets the words that both vocabularies have, from the folder `tokens`.
+    Args:
+        config: the configuration of the run.
+        vocabulary: the numbers of source and of target ids.
+        tokens: the folder with the table of the words in both vocabularies, which `copy` needs.
     """
     model = build_model(config, *vocabulary)
-    if config.copy:  # before the first checkpoint, which has them too
+    if config.copy:  # before the first checkpoint, which includes the words
         model.get_layer("source_words").words.assign(np.load(tokens / WORDS))
     return model
 
@@ -231,9 +251,9 @@ def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> N
 
 
 def make_judge(model: keras.Model) -> keras.Model:
-    """Return a compiled model, with the same weights, to be evaluated by its perplexity.
+    """Return a compiled model that shares the weights and evaluates the perplexity.
 
-    On TensorFlow XLA is left out: compiling it for each shape of dev takes longer than its steps.
+    On TensorFlow, XLA is off: compiling for each shape of the dev set takes longer than its steps.
     """
     judge = keras.Model(model.input, model.output)
     compiled = model.jit_compile and keras.backend.backend() != "tensorflow"

@@ -1,4 +1,4 @@
-"""Epochs are trained, scored, recorded and saved, and the last ones averaged, on any backend."""
+"""Trains, scores, records and saves epochs, and averages the last ones, on any backend."""
 
 from __future__ import annotations
 
@@ -24,27 +24,31 @@ from training.runs.card import FIGURES, draw_curves, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
 
-DRAWN_EVERY = 30  # seconds, at least: pictures take one
+DRAWN_EVERY = 30  # least seconds between two drawings of pictures; drawing takes a second
 
 
 @dataclass
 class Recorder:
-    """Records each epoch, keeps its checkpoint, and the weights if they are the best so far."""
+    """Records each epoch, and saves its checkpoint and, if best so far, its weights."""
 
     files: RunFiles
     config: Config
     model: keras.Model
     statistics: Statistics  # of the training set
-    history: list[Record]  # to which records are added
-    score: Callable[[], Mapping[str, float]]  # scores dev with the model's current weights
-    write: Callable[..., None] = lambda function, *args: function(*args)  # calls what writes files
-    draw: Callable[[], None] = lambda: None  # pictures beside the curves
-    drawn: float = -math.inf  # when pictures were drawn last
+    history: list[Record]  # `finish` appends to it
+    score: Callable[[], Mapping[str, float]]  # scores the dev set with the current weights
+    write: Callable[..., None] = lambda function, *args: function(*args)  # calls writing functions
+    draw: Callable[[], None] = lambda: None  # draws pictures in addition to the curves
+    drawn: float = -math.inf  # time of the last drawing
 
     def finish(self, loss: float, seconds: float) -> Record:
-        """Score, record and save after an epoch of so many seconds.
+        """Score the model, and record and save the epoch; return its record.
 
-        Raises RunError where the loss, a score or a weight is not finite; nothing is saved then.
+        Args:
+            loss: the mean training loss of the epoch.
+            seconds: the duration of the epoch.
+
+        Raises RunError if the loss, a score or a weight is not finite; then nothing is saved.
         """
         epoch = len(self.history) + 1
         record: Record = {"epoch": epoch, "loss": float(loss)}
@@ -61,13 +65,13 @@ class Recorder:
         return record
 
     def _keep(self, record: Record) -> None:
-        """Write the files of an epoch, whose record is the history's last, and print it."""
+        """Write the files of the last epoch of the history, and print its record."""
         epoch = len(self.history)
         average = kept_average(self.files)
         scored = [average, *self.history] if average else self.history
         is_best = record is best(scored, self.config.keep_by)
         if is_best:
-            self.files.average.unlink(missing_ok=True)  # the best weights are no mean any more
+            self.files.average.unlink(missing_ok=True)  # the best weights are no longer a mean
             save_best(self.files, self.model)
         if self.config.average_epochs:
             save_recent(self.files, epoch, self.model, self.config.average_epochs)
@@ -82,14 +86,15 @@ class Recorder:
         print(f"{line}{'  best' if is_best else ''}", flush=True)
 
     def draw_pictures(self) -> None:
-        """Draw the curves, and what is drawn with the current weights."""
+        """Draw the curves, and the pictures that need the current weights."""
         draw_curves(self.files, self.config)
         self.draw()
 
     def try_average(self) -> None:
-        """Score the mean of the last epochs' weights; the best of the run are the better ones.
+        """Score the mean of the last epochs' weights, and save it as the best if it is better.
 
-        The model is left with the mean. Nothing is done for a history whose mean is known.
+        Afterwards the model has the mean weights. If the mean of these epochs has been scored
+        before, nothing happens.
         """
         last, count = len(self.history), self.config.average_epochs
         epochs = [e for e in self.files.all_recent_weights() if last - count < e <= last]
@@ -105,7 +110,7 @@ class Recorder:
         self.write(self._keep_average, epochs, dict(self.score()))
 
     def _keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
-        """Write and print the scores of the mean of these epochs' weights, which the model has."""
+        """Write and print the scores of the mean of these epochs; the model has its weights."""
         by = self.config.keep_by
         is_kept = rank(scores, by) > rank(best(self.history, by), by)
         earlier = kept_average(self.files)
@@ -120,7 +125,7 @@ class Recorder:
         write_card(self.files, self.config, self.model)
 
     def _check(self, record: Record) -> None:
-        """Refuse numbers that are not finite."""
+        """Raise a RunError if a number of the record is not finite."""
         for key, value in record.items():
             if not math.isfinite(value):
                 state = f"epoch {len(self.history)} is kept" if self.history else "nothing is kept"
@@ -131,12 +136,12 @@ class Recorder:
 
 
 def numbers_line(record: Mapping[str, float]) -> str:
-    """Return the figures of a record in a line."""
+    """Return the figures of a record as one line of text."""
     return "  ".join(f"{name} {record[key]:.4g}" for key, name in FIGURES.items() if key in record)
 
 
 def describe(files: RunFiles, model: keras.Model, shapes: str, processes: str = "") -> None:
-    """Print the model's size, the machine, the run directory and the shapes of batches."""
+    """Print the model's size, the device, the run directory and the shapes of batches."""
     print(
         f"{model.count_params():,} parameters; {keras.backend.backend()} on "
         f"{_device()}{processes}, Keras {keras.__version__}. Run directory: {files.path}"
@@ -147,7 +152,7 @@ def describe(files: RunFiles, model: keras.Model, shapes: str, processes: str = 
 
 
 def _device() -> str:
-    """Return the device that the backend computes on, as it names it."""
+    """Return the name of the device that the backend computes on."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -168,10 +173,13 @@ def _device() -> str:
 def train_epochs(
     recorder: Recorder, batches: Callable[[int], Any], reckoned: Reckoned | None = None
 ) -> Record:
-    """Train the epochs that are missing, and try the mean of the last; return the last record.
+    """Train the missing epochs, and try the mean of the last ones; return the last record.
 
-    `batches` gives the batches of an epoch by its number. Beside `reckoned`, the time of all epochs
-    on one H200, the second one's speed is printed.
+    Args:
+        recorder: records the epochs.
+        batches: a function from the number of an epoch, from 0, to its batches.
+        reckoned: the estimated time of all epochs on one H200, if known. Then the speed of the
+            second epoch is printed next to the estimate.
     """
     config, history, before = recorder.config, recorder.history, len(recorder.history)
     steps = recorder.statistics.steps_per_epoch
@@ -187,16 +195,16 @@ def train_epochs(
                 epochs=epoch + 1,
                 steps_per_epoch=steps,
                 callbacks=[count_step, keras.callbacks.TerminateOnNaN()],
-                shuffle=False,  # the batches are, anew each epoch
+                shuffle=False,  # `batches` shuffles them in each epoch
                 verbose=0,
             )
         record = recorder.finish(fitted.history["loss"][0], time.perf_counter() - started)
-        if reckoned and epoch == before + 1:  # in the first one XLA compiled
+        if reckoned and epoch == before + 1:  # XLA compiled in the first epoch
             seconds = reckoned.graph or reckoned.training
             expected = recorder.statistics.target_tokens * config.epochs / seconds
             print(
                 f"{record['target_tokens_per_second']:,} target tokens a second; {expected:,.0f} "
-                "were reckoned for one H200. Far fewer: docs/guides/gpu.md, Is it used at all?"
+                "were reckoned for one H200. Far fewer: docs/guides/gpu.md, Is the GPU used?"
             )
     if reason:
         print(f"{reason}: training stops.")

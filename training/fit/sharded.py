@@ -1,4 +1,4 @@
-"""A training step on several devices of JAX: each takes its rows, gradients are added up once."""
+"""A training step on several JAX devices: each takes its rows, gradients are summed once."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from training.fit.distributed import undistributed
 from training.runs.checkpoints import random_states
 
 Tensor = Any
-AXIS = "batch"  # of keras.distribution.DataParallel's mesh
+AXIS = "batch"  # name of the axis of keras.distribution.DataParallel's mesh
 _WHOLE, _ROWS = PartitionSpec(), PartitionSpec(AXIS)
-_GOLDEN = 0x9E3779B9  # odd: its multiples are as many seeds as there are
+_GOLDEN = 0x9E3779B9  # odd, so its multiples modulo 2**32 are all different
 
 
 class ShardedModel(keras.Model):
     """A Functional model that is trained under `keras.distribution.DataParallel`.
 
-    XLA's partitioner would add up a weight's gradient over the devices in each step of a recurrent
-    loop's backward pass. Here each device takes the whole gradient of its own rows, and the
-    gradients are added up once.
+    XLA's partitioner would sum a weight's gradient over the devices in each step of a recurrent
+    loop's backward pass. Here each device computes the whole gradient of its own rows, and the
+    gradients are summed once.
 
-    The loss is that of one device with the whole batch: the mean over tokens that are not padding,
-    and losses that layers add, which are means over the rows that are not padding. Dropout draws
-    other numbers on each device.
+    The loss equals the loss of one device with the whole batch: the mean over tokens that are not
+    padding, plus the losses that layers add, which are means over rows that are not padding.
+    Dropout draws different numbers on each device.
     """
 
     def train_step(self, state: tuple, data: tuple) -> tuple[dict[str, Tensor], tuple]:
-        """Take a step; arguments and results are those of Keras's step on JAX."""
+        """Take a step; arguments and results are the same as in Keras's step on JAX."""
         weights, others, optimizer, metrics = state
         x, y = data[:2]
         seeds = {id(seed) for seed in random_states(self)}
@@ -44,7 +44,7 @@ class ShardedModel(keras.Model):
             weights: list, others: list, optimizer: list, x: Any, y: Tensor
         ) -> tuple[Tensor, Tensor, list, list]:
             there = (y != PAD_ID).astype("float32")
-            counts = jnp.stack([there.sum(), there.max(axis=1).sum()])  # of tokens, and of rows
+            counts = jnp.stack([there.sum(), there.max(axis=1).sum()])  # tokens, rows: (2,)
             totals = jax.lax.psum(counts, AXIS)
             share, row_share = counts / totals
             others = own_seeds(others, is_seed, 1)
@@ -60,7 +60,7 @@ class ShardedModel(keras.Model):
                     return self.optimizer.scale_loss(loss), (loss, updated)
 
             gradients, (loss, updated) = jax.grad(loss_of, has_aux=True)(weights)
-            # As one vector: each sum between processes takes milliseconds, however small it is.
+            # One vector: each sum between processes takes milliseconds, even of a small tensor.
             flat, parts = ravel_pytree((loss, gradients))
             loss, gradients = parts(jax.lax.psum(flat, AXIS))
             return loss, totals[1], gradients, own_seeds(updated, is_seed, -1)
@@ -75,16 +75,20 @@ class ShardedModel(keras.Model):
         weights, optimizer = self.optimizer.stateless_apply(optimizer, gradients, weights)
         values = list(zip(self.metrics_variables, metrics, strict=True))
         with keras.StatelessScope(values) as scope:
-            self.metrics[0].update_state(loss, sample_weight=rows)  # Keras's mean of the losses
+            self.metrics[0].update_state(loss, sample_weight=rows)  # Keras's running mean of losses
             logs = self.get_metrics_result()
         metrics = [scope.get_current_value(variable) for variable in self.metrics_variables]
         return logs, (weights, others, optimizer, metrics)
 
 
 def own_seeds(values: Sequence[Tensor], is_seed: Sequence[bool], sign: int) -> list[Tensor]:
-    """Make a device's own seeds of those that all have; with the sign -1 the other way round.
+    """Return the values with the seeds of this device; the sign -1 reverses the change.
 
-    A seed is a state of a random generator, uint32 `(2,)`; other values stay.
+    Args:
+        values: variables that are equal on all devices. A seed is the state of a random generator,
+            uint32 `(2,)`; other values stay the same.
+        is_seed: for each value, whether it is a seed.
+        sign: 1 from common to own seeds, -1 back.
     """
     moved = (jax.lax.axis_index(AXIS) * sign).astype("uint32") * jnp.uint32(_GOLDEN)
     return [

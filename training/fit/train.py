@@ -29,11 +29,11 @@ from training.score import labels as label_scores
 from training.sources.events.histories import Histories
 from training.sources.kinds import SOURCE_KINDS
 
-LONGEST = 60  # characters of a text in a picture that is still read
+LONGEST = 60  # most characters of a text in a readable picture
 
 
 class DevSet:
-    """The dev set, scored with the current weights; the perplexity is that of its batches."""
+    """The dev set, scored with the current weights; the perplexity is of all its batches."""
 
     def __init__(self, run: Run, dev: Split, batches: Any) -> None:
         self.run, self.batches = run, batches
@@ -46,14 +46,14 @@ class DevSet:
         self.attend = make_attender([run]) if attends else None
 
     def score(self) -> dict[str, float]:
-        """Return `val_perplexity`, and the figures of `training.metrics`."""
+        """Return `val_perplexity`, and the figures of the configuration's metric."""
         judged = self.judge.evaluate(self.batches, verbose=0, return_dict=True)
         hypotheses = self.translate(self.split.sources)
         scores = score(self.run.config.metric, hypotheses, self.split.references)
         return {"val_perplexity": judged["perplexity"], **scores}
 
     def draw(self) -> None:
-        """Draw where the decoder looks in the first sentence that is short enough."""
+        """Draw the attention map of the first short pair, or else of the first pair."""
         if self.attend is None:
             return
         pairs = self.split.pairs()
@@ -64,11 +64,15 @@ class DevSet:
 
 
 def train(config: Config, output: Path, init: Path | None = None) -> Record:
-    """Train a model into a run directory, which is made if need be; return the last record.
+    """Train a model in a run directory; return the last record.
 
-    `init` is a run of the same sizes to start from, whose tokenizers are taken. Raises CorpusError
-    where the data cannot be read, ConfigError where the configuration does not fit the data,
-    RunError where the run directory cannot be used, or training cannot go on.
+    Args:
+        config: the configuration of the run.
+        output: the run directory, which is made if it does not exist.
+        init: a run of the same sizes; training starts from its weights and uses its tokenizers.
+
+    Raises CorpusError if the data cannot be read, ConfigError if the configuration does not fit the
+    data, and RunError if the run directory cannot be used or training cannot continue.
     """
     files = RunFiles(output)
     with files.locked():
@@ -86,10 +90,14 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
 
 
 def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Record:
-    """Go on with a run from its last checkpoint, to the same losses as if it had not stopped.
+    """Resume a run from its last checkpoint; the losses are as if it had never stopped.
 
-    It has the settings `changes`, `KEY=VALUE`, from now on; with `force` the corpus may have other
-    sentences than the run began with. Raises ConfigError where a key cannot change, or as `train`.
+    Args:
+        output: the run directory.
+        changes: new settings, `KEY=VALUE` each, which the run keeps.
+        force: whether the corpus may have other sentences than at the start of the run.
+
+    Raises ConfigError if a key cannot change, and the same errors as `train`.
     """
     files = RunFiles(output)
     config = files.begun(changes)
@@ -98,13 +106,13 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
         opened = reopen(files, config, force)
         model = _build(opened, files.tokens)
         history = restore_checkpoint(files, model)
-        if changes:  # which nothing has refused
+        if changes:  # only now, when all checks have passed
             config.save(files.config)
         return _fit(files, opened, model, history)
 
 
 def _build(opened: Opened, tokens: Path) -> keras.Model:
-    """Return the compiled model; `tokens` is the folder of a text's token ids."""
+    """Return the compiled model; `tokens` is the folder with the token ids of texts."""
     model = optimizer.make_model(opened.config, opened.origin.vocabulary, tokens)
     config = optimizer.as_reckoned(opened.config, opened.pairs)
     optimizer.compile_model(model, config, opened.pairs.statistics.steps_per_epoch)
@@ -112,7 +120,7 @@ def _build(opened: Opened, tokens: Path) -> keras.Model:
 
 
 def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Record]) -> Record:
-    """Train the missing epochs, and keep their files."""
+    """Train the missing epochs, and write their files; return the last record."""
     config = optimizer.as_reckoned(opened.config, opened.pairs)
     run = Run(files.path, config, opened.source, opened.target, model)
     describe(files, model, opened.pairs.shapes_line())
@@ -131,7 +139,7 @@ def _fit(files: RunFiles, opened: Opened, model: keras.Model, history: list[Reco
 
 
 def _score_labels(run: Run, dev: Histories) -> Callable[[], dict[str, float]]:
-    """Return a function to `val_loss`, the mean cross-entropy of dev's labels, and `auc`."""
+    """Return a function that computes `val_loss`, the dev set's mean cross-entropy, and `auc`."""
     predict = make_predictor([run])
 
     def score() -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The encoder-decoder as a Functional-API model of Keras layers alone, on any backend."""
+"""The encoder-decoder as a Functional model of Keras layers, on any backend."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Tensor = Any
 
 
 class TwoDropouts(keras.layers.Layer):
-    """Repeats a batch in training: dropout differs, see `TokenCrossentropy`."""
+    """Stacks a batch twice in training, so that each copy gets its own dropout mask (R-Drop)."""
 
     def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
-        """Return `(2 B, …)` for `(B, …)`."""
+        """Return rows `(B, …)` twice in training, `(2 B, …)`; else as they are."""
         return ops.concatenate([rows, rows]) if training else rows
 
 
 class SourceWords(keras.layers.Layer):
-    """The words of a source in the target's vocabulary, extended for words that it lacks.
+    """Maps source ids to ids of the target's vocabulary, extended by the words that it lacks.
 
-    From ids `(B, S)` of a tokenizer that copies to int32 `(B, S)`, see
+    Maps the ids `(B, S)` of a tokenizer that copies to int32 `(B, S)`: see
     `keras_attention.layers.pointer.copied_ids`.
 
-    Weights: `words`, int32 `(source_size,)`: for each word of the source's vocabulary the same in
-    the target's, or -1 as at the start.
+    Weights: `words`, int32 `(source_size,)`: for each word of the source's vocabulary, the id of
+    the same word in the target's vocabulary, or -1 if there is none. All are -1 at first.
     """
 
     def __init__(self, source_size: int, target_size: int, **kwargs: Any) -> None:
@@ -44,24 +44,24 @@ class SourceWords(keras.layers.Layer):
         self.source_size, self.target_size = source_size, target_size
 
     def build(self, source_shape: tuple) -> None:
-        """Make the table."""
+        """Make the table `words`."""
         none = keras.initializers.Constant(-1)
         self.words = self.add_weight(
             (self.source_size,), none, dtype="int32", trainable=False, name="words"
         )
 
     def call(self, source: Tensor) -> Tensor:
-        """Look the words up."""
+        """Return the target ids of source ids, int32 `(B, S)`."""
         target_ids = ops.take(self.words, known_tokens(source, self.source_size), axis=0)
         return copied_ids(source, target_ids, self.target_size)
 
     def compute_output_spec(self, source: Any) -> keras.KerasTensor:
-        """Return the symbolic ids."""
+        """Return the symbolic output, int32 `(B, S)`."""
         return keras.KerasTensor(source.shape, "int32")
 
 
 class FixedContext(Attention):
-    """No attention: the memory is one vector `(B, 1, dim)`, which gets all the weight."""
+    """No attention: the memory is one vector, `(B, 1, dim)`, with weight 1."""
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return scores of 0, `(B, Tq, 1)`."""
@@ -71,13 +71,14 @@ class FixedContext(Attention):
 def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> keras.Model:
     """Build an encoder-decoder.
 
-    The encoder reads the source into a memory, to which the decoder attends at each step (Bahdanau
-    et al. 2014, arXiv 1409.0473). With `attention = "none"` the memory is one vector, made of the
-    encoder's last states, that the decoder sees at each step (Cho et al. 2014, arXiv 1406.1078).
+    The encoder reads the source into a memory. The decoder attends to the memory at each step
+    (Bahdanau et al. 2014, arXiv 1409.0473). With `attention = "none"`, the memory is one vector of
+    the encoder's last states, and the decoder reads it at each step (Cho et al. 2014, arXiv
+    1406.1078).
 
     Args:
         config: sizes and mechanisms.
-        source_size: the source's `size`: of a text, number of token ids, padding included.
+        source_size: the source's `size`; for a text, the number of token ids, padding included.
         target_vocab_size: number of target token ids, padding included.
 
     Returns:
@@ -86,13 +87,14 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         `"encoder"` (see `training.sources`), `"target_embedding"`, `"decoder"` and, unless
         embeddings are tied, `"output"`.
 
-        With `copy` the ids of both sides may be those that `training.data.token_ids` gives to
-        words that can be copied; in place of logits there are log-probabilities of the vocabulary
-        extended by the source's places, `(B, T, target_vocab_size + S)`; and there are the layers
-        `"source_words"` and `"copy"`.
-        With `attention = "hard_monotonic"` there are log-probabilities, too, and of the layers
-        above `"encoder"` and `"decoder"` alone: see `training.model.aligned`.
-        With `consistency` it answers twice in training, `(2 B, T, target_vocab_size)`.
+        With `copy`, ids of both sides may also be the ids that `training.data.token_ids` gives to
+        words that can be copied. Instead of logits, the model returns log-probabilities of the
+        vocabulary extended by the source positions, `(B, T, target_vocab_size + S)`. It has the
+        additional layers `"source_words"` and `"copy"`.
+        With `attention = "hard_monotonic"`, the model returns log-probabilities
+        `(B, T, target_vocab_size)`, and its only layers are `"encoder"` and `"decoder"`: see
+        `training.model.aligned`.
+        With `consistency`, the model predicts twice in training, `(2 B, T, target_vocab_size)`.
     """
     encoder = source_class(config.source).build_encoder(config, source_size)
     source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
@@ -115,7 +117,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         target_vocab_size,
         config.embedding_size,
         embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
-        reverse_dtype=keras.config.dtype_policy().compute_dtype,  # its product is float32 otherwise
+        reverse_dtype=keras.config.dtype_policy().compute_dtype,  # else its product is float32
         name="target_embedding",
     )
     decoder = AttentionRNN(
@@ -152,13 +154,16 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
 
 
 def check_attention(config: Config) -> None:
-    """Raise a ConfigError for an argument that the mechanism has not."""
-    if config.attention != "hard_monotonic":  # which is no layer of its own: `AlignedDecoder`
+    """Raise a ConfigError for an argument that the mechanism does not accept."""
+    if config.attention != "hard_monotonic":  # its attention is part of `AlignedDecoder`
         build_attention(config)
 
 
 def build_attention(config: Config) -> Attention:
-    """Build the attention layer; a ConfigError for an argument that its mechanism has not."""
+    """Build the attention layer.
+
+    Raises ConfigError for an argument that the mechanism does not accept.
+    """
     if config.attention == "none":
         return FixedContext()
     arguments = config.attention_arguments()
@@ -170,12 +175,15 @@ def build_attention(config: Config) -> Attention:
 
 
 def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tensor]:
-    """Return the function from decoder outputs `(rows, readout_units)` to logits, for a search.
+    """Return the function that a search uses to compute logits.
 
-    A product of a few rows with the transpose of a tied embedding is slow where the transpose is
-    taken on the way (5 rows, 2 cores: 3.2 ms). The beams of a search are rows enough to transpose
-    once before it (0.5 ms a step); for single rows the product is taken the other way round.
-    An `AlignedDecoder` puts out log-probabilities itself.
+    A product of a few rows with the transpose of a tied embedding is slow if each product
+    transposes the embedding (5 rows, 2 cores: 3.2 ms). With beams, the embedding is transposed once
+    before the search (0.5 ms a step). For single rows, the product is transposed instead of the
+    embedding. An `AlignedDecoder` returns log-probabilities itself.
+
+    Returns:
+        A function from decoder outputs `(rows, readout_units)` to logits `(rows, V)`.
     """
     layers = {layer.name: layer for layer in model.layers}
     if "output" in layers:
@@ -183,7 +191,7 @@ def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tens
     if "target_embedding" not in layers:
         return lambda log_probs: log_probs
     embedding = layers["target_embedding"]
-    kernel = ops.cast(embedding.embeddings, embedding.compute_dtype)
+    kernel = ops.cast(embedding.embeddings, embedding.compute_dtype)  # (V, readout_units)
     if beam_width == 1:
         return lambda outputs: ops.transpose(ops.matmul(kernel, ops.transpose(outputs)))
     kernel = ops.transpose(kernel)
@@ -191,7 +199,7 @@ def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tens
 
 
 def mean_of_heads(weights: Tensor, rank: int) -> Tensor:
-    """Return attention weights of this rank: those of several heads are averaged."""
+    """Return weights `(B, S)` (rank 2) or `(B, T, S)` (rank 3), averaged over heads on axis 1."""
     return weights if len(weights.shape) == rank else ops.mean(weights, axis=1)
 
 
@@ -199,9 +207,14 @@ _SIZES = ("embedding_size", "encoder_units", "decoder_units", "attention_units",
 
 
 def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
-    """Build the model of a configuration for these sizes of the source and of a text as target.
+    """Build the model of a configuration.
 
-    Raises UserError where there is not enough memory for it, or its sizes do not fit together.
+    Args:
+        config: the configuration of the run.
+        source_size: the source's `size`.
+        target_size: number of target token ids; 0 if the target is a label.
+
+    Raises UserError if the memory is not enough for the model, or its sizes do not fit together.
     """
     units = max((name for name in _SIZES if config.has_key(name)), key=vars(config).__getitem__)
     try:
@@ -218,12 +231,12 @@ def build_model(config: Config, source_size: int, target_size: int = 0) -> keras
 def build_classifier(config: Config, source_size: int) -> keras.Model:
     """Build a model of the probability of an outcome.
 
-    The memory is pooled by attention with a learned query (Yang et al. 2016). With
-    `attention = "none"` the source's summary takes its place: the encoder's last state.
+    Attention with a learned query pools the memory (Yang et al. 2016). With `attention = "none"`,
+    the source's summary, the encoder's last state, replaces the pooled memory.
 
     Returns:
         A Functional model from `{"source": (B, …)}` to logits `(B,)`. Its layers are `"encoder"`
-        (see `training.sources`), `"pooling"` where it attends, and `"output"`.
+        (see `training.sources`), `"pooling"` if the model attends, and `"output"`.
     """
     encoder = source_class(config.source).build_encoder(config, source_size)
     source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")

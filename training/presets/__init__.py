@@ -1,1 +1,1 @@
-"""Presets: a file for each run that the results come from, and for own data by its amount."""
+"""Presets: a file for each run behind the published results, and files for own data by size."""

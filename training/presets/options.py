@@ -1,4 +1,4 @@
-"""The options of presets and data, and the configuration that they make."""
+"""The options of presets and data, and the configuration that results from them."""
 
 from __future__ import annotations
 
@@ -22,33 +22,44 @@ from training.data.splits import Texts, held_out
 from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, Traits, recognise
 from training.sources.kinds import SOURCE_KINDS, check_data
 
-FEWEST = 200  # pairs: in fewer, a small alphabet may be chance
-FEW_PRONOUNCED = 1_500  # pairs; of fewer, symbols that follow are learned as g2p-low learns 800
-MOST_WORDS = 3  # of a text that is a string, no sentence
-MOST_SOURCE_LETTERS = 60  # of a source that is one
+FEWEST = 200  # pairs; with fewer pairs, a small alphabet may be chance
+# pairs; with fewer, symbols that follow their sources train as g2p-low does with 800
+FEW_PRONOUNCED = 1_500
+MOST_WORDS = 3  # words of a text that is a string, not a sentence
+MOST_SOURCE_LETTERS = 60  # letters of a source that is a string
 MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that is copied from
-_USES = 5  # of a letter of a large alphabet, where targets follow
+_USES = 5  # uses of a letter of a large alphabet, if targets follow their sources
 _SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 _BY = {"letters": ", letter by letter", "sentencepiece": ""}
 
 
 class Chosen(NamedTuple):
-    """How pairs of a file are learned."""
+    """How to train on the pairs of a file."""
 
-    kind: str  # strings or sentences
-    preset: str | None  # None where the number of pairs decides
+    kind: str  # "strings" or "sentences"
+    preset: str | None  # None if the number of pairs decides
     settings: list[str]
     hint: str = ""
 
 
 def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
-    """Choose how so many pairs are learned, with the `target_tokenizer` that the user sets, if any.
+    """Choose how to train on `count` pairs with these traits.
 
-    Targets of few symbols between spaces, as phones are, are learned symbol by symbol. Those of
-    few words, those of sources of few words whose letters explain them, such as amounts, and those
-    that hold what their sources hold, such as codes, are spelled letter by letter, and can say what
-    no pair has. Their sources are read by letters. Other pairs are sentences. Attention is hard
-    monotonic where targets follow their sources, else additive.
+    Args:
+        traits: measured on a sample of the pairs.
+        count: number of pairs.
+        target_tokenizer: the tokenizer that the user sets; "" if none.
+
+    The rules:
+
+    - Targets of few symbols between spaces, such as phones, are trained symbol by symbol.
+    - Three kinds of targets are spelled letter by letter, and so can contain words that no pair
+      has: targets of few words; targets whose sources have few words with letters that explain
+      the targets, such as amounts; and targets that repeat parts of their sources, such as codes.
+      The sources of these targets are split into letters.
+    - All other pairs are sentences.
+
+    Attention is hard monotonic if targets follow their sources, otherwise additive.
     """
     source, target = traits[:2]
     asked = target_tokenizer in ALPHABETS
@@ -80,7 +91,7 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     settings = [] if symbols else _SPELLED
     if not (symbols and traits.follows and (count < FEW_PRONOUNCED or size != "low")):
         if size == "low":
-            settings = [*settings, "epochs=100", "batch_size=16"]  # few pairs make few steps
+            settings = [*settings, "epochs=100", "batch_size=16"]  # few pairs give few steps
             settings += ["keep_by=score", "learning_rate=2e-3"]
         else:
             settings = [*settings, f"epochs={40 if size == 'medium' else 30}"]
@@ -99,7 +110,7 @@ Files may be compressed (.gz, .zst). Corpora are looked for in $KERAS_ATTENTION_
 
 
 def add_configuration(parser: Parser) -> None:
-    """Add the options that `configuration` reads; the help lists SPECs and keys."""
+    """Add the options that `configuration` reads. The help lists SPECs and keys."""
     presets = f"preset to train: {', '.join(schema.preset_names())}; or a file of your own, "
     presets += "NAME.toml; python -m training.presets says more"
     parser.add_argument("--preset", metavar="NAME", help=presets)
@@ -121,14 +132,14 @@ def add_configuration(parser: Parser) -> None:
 
 
 def configuration(options: argparse.Namespace) -> Config:
-    """Return the configuration asked for; files are named by their absolute paths.
+    """Return the configuration for these options, with absolute paths of files.
 
-    Without a preset the corpus decides: its number of pairs, and what they are. Raises ConfigError
-    for an unknown preset or key, or a value that does not fit, and CorpusError where there is no
+    Without a preset, the number of pairs and their traits decide the settings. Raises ConfigError
+    for an unknown preset or key, or a value that does not fit. Raises CorpusError if there is no
     preset and the corpus cannot be read.
     """
     try:
-        values = read_settings(options.settings)  # a mistake in them is told before data are read
+        values = read_settings(options.settings)  # report a wrong setting before data are read
     except ConfigError as error:
         raise UsageError(str(error)) from None
     if options.preset:
@@ -153,11 +164,12 @@ def configuration(options: argparse.Namespace) -> Config:
             f"--dev and --test expected texts. Received: {config.source}, of which a fixed part is "
             "held out; training.evaluate --data scores others"
         )
-    if "epochs" in values and "average_epochs" not in values:  # no mean of all, the first included
+    # do not average the first epochs of a short training
+    if "epochs" in values and "average_epochs" not in values:
         most = min(config.average_epochs, config.epochs // 3)
         config = override(config, [f"average_epochs={most if most > 1 else 0}"])
     if not options.preset and (options.data or "").startswith("images:"):
-        from training.sources.image import data, size  # NumPy, for which no --help waits
+        from training.sources.image import data, size  # imports NumPy: late, so that --help is fast
 
         images = data.load(options.data, "train")
         config = size.own_images(dataclasses.replace(config, data=options.data), images, values)
@@ -177,15 +189,15 @@ def configuration(options: argparse.Namespace) -> Config:
 
 def _check_data(source: str, specs: Iterable[str | None]) -> None:
     for spec in specs:
-        if spec and not re.fullmatch(r"[-+.\d]+", spec):  # a share to hold out
+        if spec and not re.fullmatch(r"[-+.\d]+", spec):  # a number is a share to hold out
             check_data(source, spec)
 
 
 def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
-    """Return the settings for texts, by their kind, where they can be read, and their number.
+    """Return the settings for texts, chosen by their traits (if readable) and their number.
 
-    Print the recognised traits: the head of the block that `training.runs.start` goes on with. It
-    names no setting that the user's `own` replace.
+    Print the recognised traits, as the head of the block that `training.runs.start` continues. The
+    block lists no setting that the user's settings, `own`, replace.
     """
     chosen, rows = Chosen("sentences", None, []), []
     if own_corpus := corpus.prepared(spec):
@@ -213,19 +225,20 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
 
 
 def default_output(options: argparse.Namespace) -> Path:
-    """Return the run directory where none is named: `runs/` and the name of preset or data."""
+    """Return the default run directory: `runs/` and the name of the preset or the data."""
     if not (name := options.preset or options.data):
         raise UsageError("the command expected --preset or --data. Received: neither")
     path = Path(name.partition(":")[2].partition(",")[0] or name)
-    if path.name == "config.toml":  # another run's
+    if path.name == "config.toml":  # the configuration of another run
         path = path.absolute().parent
     return Path("runs") / re.sub(r"(?<=.)(\.(toml|tsv|csv|txt))?(\.(gz|zst))?$", "", path.name)
 
 
 def own_preset(spec: str, own: Mapping[str, Any]) -> str | None:
-    """Return the file of settings for own data whose number of pairs does not decide.
+    """Return the settings file for own data if the number of pairs does not decide; else None.
 
-    Images that are to be read in order, by the user's `own` settings, have those of lines of text.
+    Images with `attention=hard_monotonic` in the user's settings, `own`, are read in order. Their
+    settings file is `lines.toml`, for lines of text.
     """
     form, colon, _ = spec.partition(":")
     forms = [form for kind in SOURCE_KINDS.values() if not kind.tokens for form in kind.forms]

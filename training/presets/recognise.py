@@ -1,4 +1,4 @@
-"""Own data, recognised: of what pairs are made, and whether targets follow their sources."""
+"""Traits of own data: what pairs are made of, and whether targets follow their sources."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from typing import NamedTuple
 
 NEARLY_ALL = 0.95
 LARGEST_ALPHABET = 250  # letters, or symbols between spaces
-LEAST_USES = 2  # of a letter of a larger alphabet, on average
-FEW_NEW = 0.01  # of held-out words, in a closed vocabulary
-RARE = 5  # uses, below which a word is rare: there are new ones, too, where many are
-MANY_COPY = 0.5  # of pairs, where words are copied
-MOST_COPY = 0.8  # of rare words: of those of sentences at most 11 % are copies, in four languages
-# Nothing was seen between 2 and 8 %: spelling to phones has 0 to 1 % crossed in 22 languages, names
-# in a row of which two change places 8, German numbers 14, dates and codes 25 to 100.
+LEAST_USES = 2  # average uses of a letter, in a larger alphabet
+FEW_NEW = 0.01  # largest share of new words among held-out words, in a closed vocabulary
+RARE = 5  # a word with fewer uses is rare; data with many rare words have new words, too
+MANY_COPY = 0.5  # share of pairs with copied words, from which on the data count as copies
+MOST_COPY = 0.8  # share of rare words that are copies; in sentences of four languages, at most 11 %
+# Share of crossed places below which targets follow their sources. No data were seen between 2 and
+# 8 %: spelling to phones has 0 to 1 % in 22 languages, rows of names of which two change places
+# 8 %, German numbers 14 %, dates and codes 25 to 100 %.
 FOLLOWS = 0.05
-LEAST_COPIED = 3  # letters of a word that stands on both sides
-LEAST_POINTS = 0.5  # a pair, by which the order is known
-_MOST = 10_000  # pairs measured
-_USES = 3  # of a token in a pair, where the first ones tell too little
-_WORK = 1_000_000  # co-occurrences counted, half a second's
+LEAST_COPIED = 3  # letters; a shorter word does not count as copied
+LEAST_POINTS = 0.5  # points per pair, from which on the order counts as known
+_MOST = 10_000  # most pairs that are measured
+_USES = 3  # uses of a token in a pair that count, if the first uses explain too little
+_WORK = 1_000_000  # co-occurrences that are counted: half a second
 # Scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-_UNSPACED_WORD = 5  # letters
+_UNSPACED_WORD = 5  # letters that count as one word, in these scripts
 _WORD = re.compile(r"\w+")
-_Use = tuple[str, int]  # letters or a token, and how many of the same stand before
+_Use = tuple[str, int]  # letters or a token, and how many equal ones stand before it
 
 
 class Side(NamedTuple):
-    """The texts of a side."""
+    """The texts of a side, source or target. Letters are code points of Unicode's NFD."""
 
-    letters: int  # at most, in nearly all texts
-    longest: int  # letters, and their accents, of the longest text
-    words: float  # at most, in nearly all texts
+    letters: int  # most letters, in nearly all texts
+    longest: int  # letters and accents of the longest text
+    words: float  # most words, in nearly all texts; scripts without spaces count, too
     mean: float  # words between spaces, on average
     alphabet: int  # different letters
-    uses: float  # of a letter, on average
+    uses: float  # average uses of a letter
     vocabulary: int  # different words between spaces
-    new: float  # share of words in every tenth text that the other texts lack
+    new: float  # share of the words in every tenth text that the other texts lack
 
     @property
     def readable(self) -> bool:
-        """Whether letters come often enough to be learned."""
+        """Whether each letter occurs often enough to be learned."""
         return self.alphabet <= LARGEST_ALPHABET or self.uses >= LEAST_USES
 
     @property
     def closed(self) -> bool:
-        """Whether words are a few that come again: symbols, such as phones."""
+        """Whether the vocabulary is small and repeats: words are symbols, such as phones."""
         return self.vocabulary <= LARGEST_ALPHABET and self.new <= FEW_NEW
 
     def __str__(self) -> str:
@@ -65,19 +66,19 @@ class Side(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """Pairs, measured on a sample."""
+    """Traits of pairs, measured on a sample."""
 
     source: Side
     target: Side
-    # share of held-out pairs of which a number, a rare word (or one nearly it) or all words of the
-    # target stand on both sides; 0 where many new and many rare words are not in their sources
+    # share of held-out pairs that copy: the source contains a number, a rare word (or a close
+    # match) or all words of the target. 0 if many new and many rare words are not in their sources
     copied: float
-    alike: float  # share of pairs of as many words on both sides
-    crossed: float | None  # share of places in another order; None where too little is explained
-    by_words: bool = False  # whether words of sources explain targets, and their letters do not
+    alike: float  # share of pairs with equally many words on both sides
+    crossed: float | None  # share of places in reverse order; None if too little is explained
+    by_words: bool = False  # whether words of sources explain targets, but their letters do not
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the rows that say so, each a name and a text."""
+        """Yield the traits as rows for people, each a name and a text."""
         yield "sources", str(self.source)
         yield "targets", str(self.target)
         if self.copied >= MANY_COPY:
@@ -91,7 +92,7 @@ class Traits(NamedTuple):
 
     @property
     def symbols(self) -> bool:
-        """Whether targets are symbols between spaces, two and more, and no copies."""
+        """Whether targets are symbols between spaces, two or more on average, and not copies."""
         return self.target.closed and self.target.mean >= 2 and self.copied < MANY_COPY
 
     @property
@@ -101,26 +102,28 @@ class Traits(NamedTuple):
 
 
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
-    """Measure pairs of texts, or as many of them as a second allows."""
-    pairs = list(dict.fromkeys(pairs))  # a pair that comes again proves nothing more
+    """Return the traits of pairs of texts, measured in about a second on at most `_MOST` pairs."""
+    pairs = list(dict.fromkeys(pairs))  # a repeated pair adds no evidence
     pairs = random.Random(0).sample(pairs, min(len(pairs), _MOST))
     parts = [(_parts(source), _parts(target)) for source, target in pairs]
     source, target = (_side(texts) for texts in zip(*parts, strict=True))
     alike = sum(len(text.split()) == len(said.split()) for text, said in pairs) / len(pairs)
     traits = Traits(source, target, _copied(pairs), alike, None)
-    few = 10 * len({said for _, said in pairs}) <= len(pairs)  # texts, of a word or more
+    # different targets: labels, of a word or more
+    few = 10 * len({said for _, said in pairs}) <= len(pairs)
     if few or (target.closed and target.mean < 2):  # a label has no order
         return traits
-    forms = [pairs] if parts == pairs else [pairs, parts]  # letters' parts: tones come late
-    # Runs of letters tell what changes places within words, too, as in "fünfundzwanzig".
+    # letters in parts, too: targets write tones late
+    forms = [pairs] if parts == pairs else [pairs, parts]
+    # Runs of letters also show a change of order within words, as in "fünfundzwanzig".
     splits: list[Callable[[str], list[str]]]
     splits = [str.split, list] if traits.symbols else [_runs, list, str.split]
     tried = [(split, each) for split in splits for each in forms]
-    if source.closed:  # words such as codons and Morse's, each a letter
+    if source.closed:  # words such as codons or Morse code: map each word to a letter
         names: defaultdict[str, str] = defaultdict(lambda: chr(0xE000 + len(names)))
         worded = [("".join(names[word] for word in text.split()), said) for text, said in pairs]
         tried += [(split, worded) for split in splits]
-    turns = (1, _USES) if traits.symbols else (1,)  # words of digits stand in most pairs
+    turns = (1, _USES) if traits.symbols else (1,)  # number words occur in most pairs
     for uses, (number, (split, each)) in itertools.product(turns, enumerate(tried)):
         share, points = crossed(each, split, uses)
         if points >= LEAST_POINTS:
@@ -131,14 +134,24 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
 def crossed(
     pairs: Sequence[tuple[str, str]], split: Callable[[str], list[str]], uses: int = 1
 ) -> tuple[float, float]:
-    """Measure whether targets, cut by `split`, follow their sources.
+    """Measure how often targets, cut into tokens by `split`, change the order of their sources.
 
-    Each token of a target is explained by the letters, 1 to 3, of sources that predict it best
-    (Dice over pairs above 0.6; of equals those that it holds), or by itself where it stands in the
-    source. Where both stand once in a pair, their places are a point. With several `uses`, those
-    after the first tell of what stands in most pairs, as digits do.
+    Each target token is explained by the 1 to 3 source letters that predict the token best: their
+    Dice coefficient over pairs is above 0.6. If two strings of letters tie, letters that the token
+    contains win. A token that stands in the source explains itself. If token and letters each occur
+    once in a pair, the place of the letters in the source is a point.
 
-    Return the share of pairs of points that run the other way, and points a pair that compare.
+    Example: "3" explains "three" and "May" explains "May". The pair ("3 May", "May three") has the
+    points 3.5 and 0.5, in the order of the target. The second point is smaller: the two cross.
+
+    Args:
+        pairs: sources with their targets.
+        split: cuts a target into tokens.
+        uses: how many uses of the same token or letters in a pair count. Uses after the first, with
+            a Dice coefficient above 0.9, explain tokens that occur in most pairs, such as digits.
+
+    Returns:
+        The share of pairs of points that cross, and the number of comparable points per pair.
     """
     drawn, work, data = random.Random(0).sample(pairs, min(len(pairs), 2000)), 0, []
     of_source, of_target, both = Counter[_Use](), Counter[_Use](), Counter[tuple[_Use, _Use]]()
@@ -158,7 +171,7 @@ def crossed(
         if work > _WORK:
             break
     best: dict[str, tuple[int, float, bool, str]] = {}
-    common = 0.5 * len(data)  # what stands in most pairs says nothing
+    common = 0.5 * len(data)  # letters and tokens in most pairs explain nothing
     for (left, right), count in both.items():
         (letters, use), (token, _) = left, right
         dice = 2 * count / (of_source[left] + of_target[right])
@@ -175,14 +188,14 @@ def crossed(
                 line.append(places[best[token][-1]][0])
             elif tokens[token] == 1 and len(word) >= LEAST_COPIED and source.count(word) == 1:
                 line.append(source.index(word) + len(word) / 2)
-        points += len(line) if len(set(line)) > 1 else 0  # one alone has no order
+        points += len(line) if len(set(line)) > 1 else 0  # a single point has no order
         for a, b in itertools.combinations(line, 2):
             other, total = other + (a > b), total + (a != b)
     return other / max(total, 1), points / max(len(data), 1)
 
 
 def _copied(pairs: Sequence[tuple[str, str]]) -> float:
-    """Return the share of pairs that copy words: new ones, or rare ones, whichever is more."""
+    """Return the share of pairs that copy new words or rare words, the larger of the two shares."""
     known = Counter(word for _, said in pairs for word in _WORD.findall(said.lower()))
     held = [(text.lower(), _WORD.findall(said.lower())) for text, said in pairs[::10]]
     known.subtract(word for _, words in held for word in words)
@@ -192,10 +205,12 @@ def _copied(pairs: Sequence[tuple[str, str]]) -> float:
 def _share_copied(
     held: Sequence[tuple[str, list[str]]], known: Mapping[str, int], uses: int
 ) -> float:
-    """Return the share of held-out pairs that copy, where their rare words mostly are copies.
+    """Return the share of held-out pairs that copy; 0 unless most of their rare words are copies.
 
-    A word that the other targets have fewer than `uses` times is rare. `held` has sources, and
-    the words of their targets.
+    Args:
+        held: the source and the target's words of each held-out pair.
+        known: how often each word occurs in the other targets.
+        uses: a word with fewer uses in the other targets is rare.
     """
     copied = few = explained = 0
     for text, words in held:
@@ -232,17 +247,17 @@ def _runs(text: str) -> list[str]:
 
 
 def _made_of(word: str, text: str) -> bool:
-    """Return whether a word, or each of two halves of it, stands in a text."""
+    """Return whether a text contains a word, or each of two halves of the word."""
     cuts = range(LEAST_COPIED, len(word) - LEAST_COPIED + 1)
     return word in text or any(word[:n] in text and word[n:] in text for n in cuts)
 
 
 def _parts(text: str) -> str:
-    """Return a text with Korean syllables and accented letters in their parts."""
+    """Return a text with Korean syllables and accented letters decomposed into their parts."""
     return unicodedata.normalize("NFD", text)
 
 
 def _most(numbers: Iterable[int]) -> int:
-    """Return the number that nearly all do not exceed."""
+    """Return the least number that nearly all numbers do not exceed."""
     ranked = sorted(numbers)
     return ranked[max(0, -int(-NEARLY_ALL * len(ranked) // 1) - 1)]

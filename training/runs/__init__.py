@@ -1,1 +1,1 @@
-"""The run directory: its files, how they are made and how they are read."""
+"""The run directory: how its files are written and read."""

@@ -28,7 +28,7 @@ FIGURES = {
 
 
 def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
-    """Write the run's settings, figures and progress, in words."""
+    """Write a page on the run for people: settings, figures and progress."""
     origin, name = read_origin(files), files.path.absolute().name
     form, colon, _ = config.data.partition(":")
     whole = colon and config.source != "text"  # files without splits
@@ -55,7 +55,7 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
 
 
 def draw_curves(files: RunFiles, config: Config) -> None:
-    """Draw losses and scores over the epochs, where Matplotlib is; a line marks the best epoch."""
+    """Draw losses and scores over the epochs, if Matplotlib is installed; mark the best epoch."""
     if not importlib.util.find_spec("matplotlib"):
         return
     from matplotlib.figure import Figure
@@ -82,7 +82,7 @@ def draw_curves(files: RunFiles, config: Config) -> None:
 
 
 def _figures(files: RunFiles) -> str:
-    """Return the table of all epochs, and of the mean that is kept if any; the kept row is bold."""
+    """Return a table of all epochs, and of the mean if it is kept; the kept row is bold."""
     history, chosen = read_history(files.history), kept(files)
     keys = [key for key in FIGURES if any(key in record for record in history)]
     rows = [(str(record["epoch"]), record) for record in history]

@@ -1,4 +1,4 @@
-"""Weights in a run directory: checkpoints, the best and recent ones, their mean."""
+"""Weights in a run directory: checkpoints, the best weights, recent weights and their mean."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from training.command.errors import RunError
 from training.command.files import aside_of, check_space, read_json, replacing, write_json
 from training.runs.files import Record, RunFiles, sha256
 
-KEPT = 2  # checkpoints: where the newer is damaged, the older is there
+KEPT = 2  # checkpoints: if the newer is damaged, the older is loaded
 _NOT_SAVED = "the model is not saved; train with a lower learning rate or clip_norm"
 _WEIGHTS, _SEEDS, _PROGRESS = "training.weights.h5", "seeds.npz", "progress.json"
 
 
 def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) -> None:
-    """Write a checkpoint after the epochs of the history.
+    """Write the checkpoint after the last epoch of the history.
 
-    It holds the weights, the optimizer's state, the states of dropout's random generators and the
-    history. It is written aside and renamed: a crash leaves it whole or not there, and the one
-    before stays until then. Raises RunError where a weight is not finite; nothing is written then.
+    A checkpoint holds the weights, the optimizer's state, the states of dropout's random generators
+    and the history. It is written under another name and renamed: after a crash it is either
+    complete or missing, and the previous checkpoint is kept until the renaming.
+
+    Raises RunError if a weight is not finite; then nothing is written.
     """
     check_finite(model, _NOT_SAVED)
     with replacing(files.checkpoint(len(history))) as aside:
@@ -44,9 +46,17 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
 def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True) -> list[Record]:
     """Load the last checkpoint into the compiled model; return the history up to it.
 
-    Where it is damaged the one before is loaded, with a warning on standard error. Without any
-    checkpoint the history is empty. It is written to the run's file unless `writes` is False.
-    Raises RunError where there are checkpoints and none can be read.
+    If the last checkpoint is damaged, the previous one is loaded, with a warning on standard error.
+
+    Args:
+        files: the files of the run.
+        model: the compiled model.
+        writes: whether to write the history to the run's file, too.
+
+    Returns:
+        The history; empty if there is no checkpoint.
+
+    Raises RunError if there are checkpoints but none can be read.
     """
     folders = [*files.all_checkpoints().values()]
     if not folders:
@@ -58,28 +68,28 @@ def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True)
             reason = (str(error).splitlines() or [""])[0]
             print(f"Warning: {folder} is damaged: {reason}", file=sys.stderr)
         else:
-            if writes:  # a crash may have come before it was brought up
+            if writes:  # a crash may have left an older history in the file
                 write_json(files.history, history)
             return history
     raise RunError(f"no checkpoint in {files.checkpoints} can be read")
 
 
 def check_finite(model: keras.Model, refusal: str) -> None:
-    """Raise a RunError with the `refusal` where one of the model's weights is not finite."""
+    """Raise a RunError that ends with `refusal` if a weight of the model is not finite."""
     for weight in model.weights:
-        # In NumPy: of several processes one alone may ask.
+        # In NumPy, because a single one of several processes may call this.
         values = ops.convert_to_numpy(weight)
         if wrong := values.size - np.isfinite(values).sum():
             raise RunError(f"{wrong:,} values of {weight.path} are not finite: {refusal}")
 
 
 def save_best(files: RunFiles, model: keras.Model) -> None:
-    """Keep the model's weights as the best of the run."""
+    """Write the model's weights as the best weights of the run."""
     _save_weights(files, model, files.best)
 
 
 def save_recent(files: RunFiles, epoch: int, model: keras.Model, count: int) -> None:
-    """Keep the model's weights after `epoch`, and those of `count` epochs in all."""
+    """Write the model's weights after `epoch`; keep the weights of the last `count` epochs."""
     files.recent.mkdir(exist_ok=True)
     _save_weights(files, model, files.recent_weights(epoch))
     for old in [*files.all_recent_weights().values()][:-count]:
@@ -87,7 +97,7 @@ def save_recent(files: RunFiles, epoch: int, model: keras.Model, count: int) -> 
 
 
 def load_average(files: RunFiles, model: keras.Model, epochs: Sequence[int]) -> None:
-    """Load the mean of the weights that `save_recent` has kept after these epochs."""
+    """Load the mean of the weights that `save_recent` wrote after these epochs."""
     bare = _bare(model)
     mean: list[Any] = [0.0 for _ in model.weights]
     for epoch in epochs:
@@ -97,7 +107,7 @@ def load_average(files: RunFiles, model: keras.Model, epochs: Sequence[int]) -> 
         pairs = zip(mean, model.weights, strict=True)
         mean = [m + ops.convert_to_numpy(w) / len(epochs) for m, w in pairs]
     for weight, m in zip(model.weights, mean, strict=True):
-        if "int" not in weight.dtype:  # a table has no mean, and is the same in all
+        if "int" not in weight.dtype:  # integer tables are equal in all epochs
             weight.assign(m)
 
 
@@ -114,13 +124,13 @@ def _restore(folder: Path, model: keras.Model) -> list[Record]:
 
 
 def random_states(model: keras.Model) -> list[keras.Variable]:
-    """Return the states of the model's random generators, which are variables but not weights."""
+    """Return the states of the model's random generators: variables that are not weights."""
     others = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
     return [variable for variable in model.variables if id(variable) not in others]
 
 
 def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
-    """Write the model's weights, without the optimizer's, whole or not at all."""
+    """Write the model's weights, without the optimizer's state, completely or not at all."""
     check_finite(model, _NOT_SAVED)
     aside = aside_of(file)
     _save(_bare(model), aside)
@@ -131,7 +141,7 @@ def _save(model: keras.Model, file: Path) -> None:
     optimizer = getattr(model, "optimizer", None)
     variables = [*model.variables, *(optimizer.variables if optimizer else ())]
     size = sum(math.prod(each.shape) * 4 for each in variables)
-    check_space(file.parent, size + size // 10 + (1 << 20))  # and what HDF5 writes beside them
+    check_space(file.parent, size + size // 10 + (1 << 20))  # with a margin for HDF5
     model.save_weights(file)
 
 

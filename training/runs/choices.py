@@ -1,4 +1,4 @@
-"""The choices of a run, printed before it learns, each with the way out."""
+"""Prints the choices of a run before training, each with the option that changes it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from training.runs.origin import Origin
 from training.sources.kinds import SOURCE_KINDS
 from training.sources.source import Source
 
-SHARE = 0.99  # of targets, by which the tokens for each source token are measured
+SHARE = 0.99  # share of the longer pairs whose targets fit without the constant
 
 
 def fitting_bound(source: np.ndarray, target: np.ndarray) -> str:
-    """Return the most tokens of an answer that targets need, as the key `target_bound`.
+    """Return the value of the key `target_bound` that allows outputs as long as the targets.
 
-    The factor is what nearly all pairs need whose sources are no shorter than most; a tenth more
-    and ten tokens are added to what the other pairs then lack.
+    The value is `FACTORx+CONSTANT`. The factor is large enough for SHARE of the pairs whose source
+    is at least of median length. The constant adds the tokens that the other pairs need beyond
+    that, a tenth of the longest target, and 10.
 
     Args:
-        source: tokens of each source, `(N,)`, from 1.
-        target: tokens of each target, `(N,)`.
+        source: number of tokens of each source, `(N,)`, at least 1.
+        target: number of tokens of each target, `(N,)`.
     """
     source, target = source.astype(np.int64), target.astype(np.int64)
     longer = source >= np.median(source)
@@ -40,7 +41,7 @@ def fitting_bound(source: np.ndarray, target: np.ndarray) -> str:
 def print_choices(
     config: Config, source: Source, target: Tokenizer | None, origin: Origin, chosen: bool
 ) -> None:
-    """Print the settings of a run that begins; `chosen`: whether its tokenizers are new ones."""
+    """Print the choices of a new run; `chosen`: whether its tokenizers were trained for it."""
     units = SOURCE_KINDS[config.source].unit
     left = f", {origin.dropped:,} left out as too long or empty" if origin.dropped else ""
     left += f", {origin.unusable:,} lines without a pair left out" if origin.unusable else ""
@@ -65,7 +66,7 @@ def _vocabulary(tokenizer: Tokenizer) -> str:
 
 
 def _said(tokenizer: Tokenizer, copies: bool) -> str:
-    """Say of a closed vocabulary that other words have no token."""
+    """Return a warning for a closed vocabulary: other words cannot be output; else ""."""
     if tokenizer.kind in (SENTENCEPIECE, *ALPHABETS) or copies:
         return ""
     words = f"answers are made of these {tokenizer.vocab_size - END_ID - 1:,} {tokenizer.kind}: "
@@ -73,7 +74,7 @@ def _said(tokenizer: Tokenizer, copies: bool) -> str:
 
 
 def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
-    """Yield rows: a name, the choice, and the way out."""
+    """Yield rows: a name, the choice, and the option that changes it."""
     yield "attention", config.attention.replace("_", " "), "--set attention=NAME"
     if config.target == "text":
         if SOURCE_KINDS[config.source].tokens:

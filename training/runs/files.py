@@ -1,6 +1,7 @@
 """A run directory: its files, their SHA-256, its lock, and its history, one record for each epoch.
 
-A resumed run has the same history as one that never stopped. `by` is the configuration's `keep_by`.
+A resumed run has the same history as a run that never stopped. In this module, the argument `by` is
+the configuration's `keep_by`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SIDES = ("source", "target")
 
 
 def sha256(file: Path) -> str:
-    """Return the digest of a file."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -40,31 +41,31 @@ class RunFiles:
 
     def __init__(self, path: str | Path) -> None:
         self.path = path = Path(path)
-        # the configuration. A directory with it is a run: it is written last
+        # the configuration, which is written last: a directory with this file is a run
         self.config = path / "config.toml"
-        self.origin = path / "origin.json"  # what the run began with, see `training.runs.origin`
-        # of the sides that are text
+        self.origin = path / "origin.json"  # facts about the start, see `training.runs.origin`
+        # the tokenizers of source and target; only sides that are text have the file
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
         self.tokens = path / "tokens"  # token ids of the texts, see `training.data.prepared`
-        self.streamed = path / "writing-texts"  # where texts become token ids when the run begins
-        # the last two states that training can go on from; epoch 0 is the beginning
+        self.streamed = path / "writing-texts"  # token ids, while they are being written
+        # the last checkpoints, from which training can resume; epoch 0 is before the first epoch
         self.checkpoints = path / "checkpoints"
-        self.recent = path / "recent"  # weights that are to be averaged
-        # the weights of the epoch with the best dev score, or of a better average
+        self.recent = path / "recent"  # weights of the last epochs, for the average
+        # the weights of the epoch with the best dev score, or a better average of epochs
         self.best = path / "best.weights.h5"
         self.history = path / "history.json"  # one record an epoch
-        # the score of the last average that was tried, and of an earlier one that is kept; gone
-        # once an epoch is better
+        # the scores of the last average, and of an earlier average whose weights are kept; deleted
+        # when an epoch is better
         self.average = path / "average.json"
-        # SHA-256 of the weights and of both sides' readers: damaged files are refused
+        # SHA-256 of the weights and of both sides' files: damaged files are rejected
         self.digests = path / "digests.json"
         self.card = path / "README.md"  # settings, figures and commands, for people
-        self.curves = path / "curves.png"  # the history as a picture
-        self.heat_map = path / "attention.png"  # where the decoder looks in a sentence of dev
+        self.curves = path / "curves.png"  # charts of the history
+        self.heat_map = path / "attention.png"  # attention map of a dev sentence
         self.lock = path / LOCK  # held while a process writes to the run
 
     def all_sides(self) -> list[Path]:
-        """Return the files of tokenizers and of other sources."""
+        """Return the existing files of source and target: tokenizers, or columns of events."""
         return sorted(file for side in SIDES for file in self.path.glob(f"{side}.*"))
 
     def checkpoint(self, epoch: int) -> Path:
@@ -76,21 +77,22 @@ class RunFiles:
         return self.recent / f"epoch-{epoch:03d}.weights.h5"
 
     def all_checkpoints(self) -> dict[int, Path]:
-        """Return the checkpoints that are there by their epochs, in order."""
+        """Return the existing checkpoints by epoch, in order."""
         return _by_epoch(self.checkpoints)
 
     def all_recent_weights(self) -> dict[int, Path]:
-        """Return the recent weights that are there by their epochs, in order."""
+        """Return the existing files of recent weights by epoch, in order."""
         return _by_epoch(self.recent, ".weights.h5")
 
     def write_digests(self) -> None:
-        """Write the digests of a new run's files, and of no others."""
+        """Write the digests of a new run's tokenizers and sources, and discard all others."""
         write_json(self.digests, {file.name: [sha256(file)] for file in self.all_sides()})
 
     def put(self, aside: Path, file: Path) -> None:
-        """Give a file that was written aside its name, and write its digest.
+        """Replace `file` by the file `aside`, and write the new digest.
 
-        The digest of the file before stays beside it, for a crash may come between the two.
+        The digest of the replaced file is kept, too, because a crash may happen after the digest is
+        written and before the file is replaced.
         """
         name = file.relative_to(self.path).as_posix()
         digests = {key: of for key, of in self._digests().items() if (self.path / key).exists()}
@@ -99,8 +101,8 @@ class RunFiles:
         move(aside, file)
 
     def check(self, file: Path) -> None:
-        """Raise a RunError for a file that is damaged; one without a digest is not looked at."""
-        digest = sha256(file)  # first: training may go on meanwhile
+        """Raise a RunError if a file does not have its digest; accept a file without a digest."""
+        digest = sha256(file)  # before reading the digests, which training may update
         expected = self._digests().get(file.relative_to(self.path).as_posix())
         if expected and digest not in expected:
             wanted = f"the SHA-256 of {self.digests.name}, {expected[0]}"
@@ -117,8 +119,8 @@ class RunFiles:
     def trained(self) -> Trained:
         """Return the configuration of a trained run.
 
-        Raises RunError where the directory is not a run or has no finished epoch yet, and
-        ConfigError where its configuration cannot be read.
+        Raises RunError if the directory is not a run or has no finished epoch yet, and ConfigError
+        if its configuration cannot be read.
         """
         if not self.config.is_file():
             below = sorted(self.path.glob(f"*/{self.config.name}"))
@@ -131,24 +133,24 @@ class RunFiles:
         return Trained(self.path, load_config(self.config))
 
     def begun(self, changes: Sequence[str] = ()) -> Config:
-        """Return the configuration of a run that is to go on, with the settings `changes`.
+        """Return the configuration of a run to resume, with the settings `changes`.
 
-        Raises RunError where there is no run, and ConfigError for a key that cannot change.
+        Raises RunError if there is no run, and ConfigError for a key that cannot change.
         """
         if not self.config.is_file():
             raise RunError(f"nothing to resume: {self.config} does not exist")
         return changed_later(load_config(self.config), changes)
 
     def check_prepared(self) -> None:
-        """Raise a RunError where `training.prepare` did not make the directory."""
+        """Raise a RunError if `training.prepare` did not make the directory."""
         if not (self.config.is_file() and self.tokens.is_dir() and self.origin.is_file()):
             hint = f"{self.tokens.name} is missing; see training.prepare"
             raise RunError(f"{self.path} is not prepared: {hint}")
 
     def check_free(self) -> None:
-        """Refuse a directory that holds anything trained or prepared, or files of these names."""
+        """Raise a RunError if the directory has a run, or files that a new run would replace."""
         checkpoints = self.all_checkpoints()
-        trained = self.best.exists() or any(checkpoints)  # epoch 0 is not trained
+        trained = self.best.exists() or any(checkpoints)  # a checkpoint of epoch 0 is not trained
         if trained or (self.config.is_file() and not checkpoints):
             hint = "go on with it by training.train --resume, or choose another --output"
             raise RunError(f"{self.path} holds a run already: {hint}")
@@ -158,10 +160,11 @@ class RunFiles:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the directory if need be, and let no other process write to it.
+        """Lock the directory against other processes; make it if it does not exist.
 
-        A directory that was made here and has not become a run by then is removed. Raises UserError
-        where the directory cannot be made or written to, or is another process's.
+        If this method made the directory and it has not become a run at the end, it is removed.
+        Raises UserError if the directory cannot be made or written to, or another process holds its
+        lock.
         """
         with locked_folder(self.path, self.path) as made:
             self._clean()
@@ -174,34 +177,34 @@ class RunFiles:
                     remove_empty(made)
 
     def _clean(self) -> None:
-        """Remove files that a process that was killed had begun to write."""
+        """Remove incomplete files of a process that was killed."""
         for folder in (self.path, self.checkpoints, self.recent):
             for rest in folder.glob("writing-*"):
                 remove(rest)
 
 
 class Trained(NamedTuple):
-    """A trained run that is not loaded."""
+    """A trained run whose model is not loaded."""
 
     path: Path
     config: Config
 
 
 def _by_epoch(folder: Path, ending: str = "") -> dict[int, Path]:
-    """Files named by an epoch, by its number and in order; other names are passed over."""
+    """Return the files that are named after an epoch, by its number, in order; skip others."""
     pattern = re.compile(rf"epoch-(\d+){re.escape(ending)}")
     matches = ((pattern.fullmatch(file.name), file) for file in folder.glob("epoch-*"))
     return dict(sorted((int(match[1]), file) for match, file in matches if match))
 
 
 Record = dict[str, float]
-PERFECT_EPOCHS = 5  # in a row, after which training stops: the perplexity chooses among them
-PATIENCE = 0.5  # share of all epochs, after which training stops where none has been better
-LEAST_PATIENCE = 20  # epochs
+PERFECT_EPOCHS = 5  # training stops after so many in a row; the perplexity ranks them
+PATIENCE = 0.5  # training stops after this share of all epochs without a better one
+LEAST_PATIENCE = 20  # least number of epochs for PATIENCE
 
 
 def read_history(file: Path) -> list[Record]:
-    """Read the history of a run; a RunError where it is damaged."""
+    """Return the history of a run; raise a RunError if it is damaged."""
     history = read_json(file)
     records = isinstance(history, list) and all(isinstance(record, dict) for record in history)
     if not records or any("epoch" not in record for record in history):
@@ -210,11 +213,12 @@ def read_history(file: Path) -> list[Record]:
 
 
 def rank(record: Record, by: str = "auto") -> tuple[float, float]:
-    """Return a pair that is greater for a better epoch: the score of `by`, minus the perplexity.
+    """Return a pair to compare epochs by: the better the epoch, the greater the pair.
 
-    By "perplexity" the score is minus the perplexity; by "last" it is the epoch's number, infinite
-    for a mean of epochs. Otherwise it is the first figure of `training.metrics` that
-    the record has, or the cross-entropy of a label; where nothing was translated, the perplexity.
+    The pair is the epoch's score and minus its perplexity or dev loss. With "last", the score is
+    the epoch's number, infinite for a mean of epochs, and the second number is 0. With
+    "perplexity", it is minus the perplexity. Otherwise it is the first text metric of METRICS that
+    the record has; without such a metric, it is minus the perplexity or dev loss.
     """
     if by == "last":
         return record.get("epoch", math.inf), 0.0
@@ -224,15 +228,16 @@ def rank(record: Record, by: str = "auto") -> tuple[float, float]:
 
 
 def best(history: Sequence[Record], by: str = "auto") -> Record:
-    """Return the record with the best score; of several the one with the least perplexity."""
+    """Return the record with the best score; at equal scores, with the lowest perplexity."""
     return max(history, key=lambda record: rank(record, by))
 
 
 def reason_to_stop(history: Sequence[Record], config: Config) -> str | None:
-    """Return why a training needs no more epochs, "" where all are done; None where it goes on.
+    """Return why training stops: "" if all epochs are done; None if training continues.
 
-    It stops early after PERFECT_EPOCHS epochs with all of dev right, and where the best epoch is
-    PATIENCE of all planned epochs ago, at least LEAST_PATIENCE; with `keep_by = "last"` never.
+    Training stops early after PERFECT_EPOCHS epochs in a row without an error on the dev set. It
+    also stops if PATIENCE of all planned epochs, and at least LEAST_PATIENCE epochs, have passed
+    since the best epoch. With `keep_by = "last"`, it never stops early.
     """
     done = len(history)
     if done >= config.epochs:
@@ -253,7 +258,7 @@ def _is_perfect(record: Record) -> bool:
 
 
 def kept(files: RunFiles) -> dict[str, Any]:
-    """Return the record of the kept weights; that of a mean has `epochs` in place of `epoch`."""
+    """Return the record of the kept weights; a mean's record has `epochs`, not `epoch`."""
     if average := kept_average(files):
         return average
     history = read_history(files.history)
@@ -263,7 +268,7 @@ def kept(files: RunFiles) -> dict[str, Any]:
 
 
 def kept_average(files: RunFiles) -> dict[str, Any] | None:
-    """Return the record of the kept mean, the last or an earlier one; None where none is."""
+    """Return the record of the mean whose weights are kept; None if an epoch's weights are."""
     if not files.average.is_file():
         return None
     tried = read_json(files.average)
@@ -272,5 +277,5 @@ def kept_average(files: RunFiles) -> dict[str, Any] | None:
 
 
 def summary(files: RunFiles) -> dict[str, Any]:
-    """Return the summary of a training: the run, its epochs, and the record that is kept."""
+    """Return the summary of a training: the run, its epochs, and the kept record."""
     return {"run": str(files.path), "epochs_done": len(read_history(files.history)), **kept(files)}

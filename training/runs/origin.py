@@ -1,4 +1,4 @@
-"""A run's origin: the data, the sizes, the command and the versions that it began with."""
+"""A run's origin: its data, sizes, command and versions at the start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("keras-attention-rnn", "keras", "tensorflow", "tensorflow-text", "jax",
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that are installed."""
+    """Return the versions of Python and of those packages in NAMES that are installed."""
     installed = {"python": platform.python_version()}
     for name in NAMES:
         with suppress(PackageNotFoundError):
@@ -27,23 +27,23 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Origin:
-    """The beginning of a run."""
+    """Facts about the start of a run."""
 
     data: str  # SPEC of the corpus
     corpus: str  # SHA-256 of all training and dev sentences, see `Source.fingerprint`
-    train: int  # sentence pairs learned from
+    train: int  # examples to train on
     dropped: int  # pairs left out of training: too long, or empty on one side
-    unusable: int  # lines of the files that hold no pair
-    dev: int  # sentences that progress is measured on
-    target_tokens: int  # of an epoch
-    vocabulary: tuple[int, int]  # token ids of the source and of the target
-    init: str | None  # the run whose weights it started from
-    # of pairs with letters as source: those that 99 % have at most, and the target's tokens a
-    # letter that all but 0.2 % have at least
+    unusable: int  # lines of the files without a usable pair
+    dev: int  # examples of the dev set
+    target_tokens: int  # target tokens in an epoch
+    vocabulary: tuple[int, int]  # sizes of source and target, such as their numbers of token ids
+    init: str | None  # the run whose weights training started from
+    # if the source is split into letters: 99 % of the sources have at most `longest` letters, and
+    # 99.8 % of the pairs have at least `fewest` target tokens for each letter
     longest: int = 0
     fewest: float = 0.0
-    command: list[str] = field(default_factory=lambda: sys.orig_argv[1:])  # what was typed
-    # when, UTC
+    command: list[str] = field(default_factory=lambda: sys.orig_argv[1:])  # the command line
+    # the start of the run, UTC
     begun: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     versions: dict[str, str] = field(default_factory=versions)
 
@@ -54,7 +54,7 @@ def write_origin(files: RunFiles, origin: Origin) -> None:
 
 
 def read_origin(files: RunFiles) -> Origin | None:
-    """Return the origin of a run; None where it has no such file."""
+    """Return the origin of a run; None if the run has no such file."""
     if not files.origin.is_file():
         return None
     try:
@@ -64,9 +64,15 @@ def read_origin(files: RunFiles) -> Origin | None:
 
 
 def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
-    """Refuse to go on with other sentences than the run began with, unless `force` takes them.
+    """Raise a RunError if the sentences differ from the sentences at the start of the run.
 
-    `corpus` is their fingerprint as they are read again.
+    With `force`, accept the new sentences and write their fingerprint instead.
+
+    Args:
+        files: the files of the run.
+        spec: SPEC of the corpus, for the message.
+        corpus: the fingerprint of the sentences as they are now.
+        force: whether to accept other sentences.
     """
     origin = read_origin(files)
     if origin is None or origin.corpus == corpus:

@@ -1,4 +1,4 @@
-"""A trained run, loaded from its directory; `training.runs.files` has the names of its files."""
+"""Loads trained runs from their directories; `training.runs.files` has the file names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from training.sources.text.source import TextSource
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model with its configuration and its readers."""
+    """A trained model with its configuration, its source and its target tokenizer."""
 
     path: Path
     config: Config
@@ -32,19 +32,19 @@ class Run:
 
     @property
     def files(self) -> RunFiles:
-        """Where its files are."""
+        """The files of the run."""
         return RunFiles(self.path)
 
     @property
     def source_tokenizer(self) -> Tokenizer:
-        """The tokenizer of a text as source; a RunError for other sources."""
+        """The tokenizer of a source text; raises RunError for other kinds of sources."""
         if not isinstance(self.source, TextSource):
             raise RunError(f"{self.path} expected texts to read. It reads: {self.config.source}")
         return self.source.tokenizer
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """The tokenizer of a text as target; a RunError for a label."""
+        """The tokenizer of a target text; raises RunError for a label."""
         if self.target is None:
             raise RunError(f"{self.path} expected texts to say. It says: {self.config.target}")
         return self.target
@@ -53,22 +53,25 @@ class Run:
 def load_run(path: str | Path) -> Run:
     """Load a run with its best weights.
 
-    Raises as `RunFiles.trained`, and RunError where a file is damaged.
+    Raises the errors of `RunFiles.trained`, and RunError if a file is damaged.
     """
     files = RunFiles(path)
     config = files.trained().config
     source, target = load_sides(config, files)
-    to_use = dataclasses.replace(config, consistency=0.0)  # which is of training alone
+    to_use = dataclasses.replace(config, consistency=0.0)  # used only in training
     model = build_model(to_use, source.size, target.vocab_size if target else 0)
     load_best(files, model)
     return Run(files.path, config, source, target, model)
 
 
 def load_best(files: RunFiles, model: keras.Model) -> None:
-    """Load a run's best weights into a model; a RunError where they are damaged or another's."""
+    """Load a run's best weights into a model.
+
+    Raises RunError if the weights are damaged or do not fit the model.
+    """
     files.check(files.best)
     try:
-        with warnings.catch_warnings():  # of missing weights, which end in an error
+        with warnings.catch_warnings():  # about missing weights, which raise an error anyway
             warnings.simplefilter("ignore")
             model.load_weights(files.best)
     except (OSError, ValueError, KeyError) as error:
@@ -77,9 +80,9 @@ def load_best(files: RunFiles, model: keras.Model) -> None:
 
 
 def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
-    """Load runs that are to be used together.
+    """Load runs to be used together.
 
-    Raises RunError as `load_run`, and where their tokenizers differ.
+    Raises the errors of `load_run`, and RunError if the runs' sources or tokenizers differ.
     """
     runs = [load_run(path) for path in paths]
     first = runs[0]
@@ -95,7 +98,7 @@ def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
 
 
 def load_translators(paths: Sequence[str | Path]) -> list[Run]:
-    """Load runs that are to be used together, from text to text."""
+    """Load runs to be used together; raise a RunError unless all translate text to text."""
     runs = load_ensemble(paths)
     for run in runs:
         _ = run.source_tokenizer, run.target_tokenizer  # raise for runs without texts
@@ -103,7 +106,7 @@ def load_translators(paths: Sequence[str | Path]) -> list[Run]:
 
 
 def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | None]:
-    """Load the source of a run, and the tokenizer of its target if that is text."""
+    """Return the source of a run, and the target's tokenizer; None if the target is a label."""
     for file in files.all_sides():
         files.check(file)
     try:

@@ -1,4 +1,4 @@
-"""The start of a run, or its resumption: the data and their readers, written whole or not."""
+"""Starts or resumes a run: reads the data, makes their readers, and writes the run's files."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from training.runs.run import load_sides
 from training.sources.kinds import SOURCE_KINDS, source_class
 from training.sources.source import Source
 
-Sides = tuple[Any, Any]  # the source, and the tokenizer of a text as target, else None
-ENOUGH_TO_SCORE = 200  # dev sentences
+Sides = tuple[Any, Any]  # the source; the tokenizer of a target text, or None
+ENOUGH_TO_SCORE = 200  # with fewer dev sentences, epochs are compared by perplexity
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A run's data and their readers."""
+    """The data of a run, and its source and target tokenizer."""
 
-    config: Config  # the run's; the dev set has decided its metric and the epoch to keep
+    config: Config  # `_decided` has replaced its values "auto" in a new run
     source: Source  # reads the sources
-    target: Tokenizer | None  # tokenizer of a text as target; None for a label
+    target: Tokenizer | None  # tokenizer of a target text; None for a label
     pairs: Batches  # batches to train with
     dev_pairs: Batches  # batches of the dev set
     dev: Any  # the dev set as it was loaded
-    origin: Origin  # what the run begins with
+    origin: Origin  # facts about the start of the run
 
 
 def as_init_reads(config: Config, init: Path) -> Config:
-    """Return the configuration with the sizes of the vocabularies of `init`, a run to start from.
+    """Return the configuration with the vocabulary sizes of `init`, a run to start from.
 
-    Raises ConfigError where other kinds of tokenizers are asked for than those of `init`, and
-    RunError where those cannot be read, or are not those of a prepared corpus.
+    Raises ConfigError if the configuration asks for other kinds of tokenizers than `init` has, and
+    RunError if the tokenizers of `init` cannot be read or differ from those of a prepared corpus.
     """
     source, target = load_sides(config, RunFiles(init))
     reader = getattr(source, "tokenizer", None)
@@ -82,10 +82,16 @@ def as_init_reads(config: Config, init: Path) -> Config:
 
 
 def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opened:
-    """Read the data of a new run, and make its readers; token ids are written aside.
+    """Read the data of a new run, and make or load its source and target tokenizer.
 
-    Tokenizers are new ones, or those of `init`, a run to start from: see `as_init_reads`. Raises
-    UserError where the data cannot be read, or do not fit the configuration.
+    Token ids are written to `files.streamed`.
+
+    Args:
+        files: the files of the run.
+        config: the configuration of the run.
+        init: a run to start from, see `as_init_reads`; its tokenizers are used instead of new ones.
+
+    Raises UserError if the data cannot be read or do not fit the configuration.
     """
     data: Any
     if SOURCE_KINDS[config.source].tokens:
@@ -114,7 +120,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
 
 
 def preview(config: Config, init: Path | None = None) -> None:
-    """Print the choices for the data, and leave no file; raises UserError as `open_run`."""
+    """Print the choices for the data without leaving a file; raises as `open_run`."""
     with TemporaryDirectory() as folder:
         if init is not None:
             config = as_init_reads(config, init)
@@ -125,7 +131,7 @@ def preview(config: Config, init: Path | None = None) -> None:
 
 
 def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:
-    """Return a new tokenizer of the targets of examples that are no texts; None for labels."""
+    """Train the target's tokenizer of a source that is not a text; return None for labels."""
     if config.target == "label":
         return None
     lines = [text for references in data.references for text in references]
@@ -135,14 +141,14 @@ def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:
 
 
 def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
-    """Read the data of a run that goes on; other sentences than it began with need `force`."""
+    """Read the data of a run to resume; sentences that differ from its start need `force`."""
     sides = load_sides(config, files)
     if not SOURCE_KINDS[config.source].tokens:
         opened = _open(config, sides[0].load_training(config, sides[0]), sides)
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
     tokens = None
-    with suppress(UserError):  # damaged or missing ones are made anew
+    with suppress(UserError):  # damaged or missing token ids are written again
         tokens = Prepared(files.tokens)
     texts = Texts.of(config)
     digest, _ = texts.stamped(tokens.manifest if tokens else None)
@@ -154,10 +160,10 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
 
 
 def _decided(opened: Opened) -> Opened:
-    """Return a run with metric, epoch to keep and bound of answers as the data decide them.
+    """Return a run with the values "auto" of `metric`, `keep_by` and `target_bound` decided.
 
-    BLEU of few sentences is mostly chance: with 47 of them an epoch with a perplexity of 36 was
-    kept, and one with 25 was not.
+    With few dev sentences, epochs are kept by perplexity, because BLEU is mostly chance: with 47
+    sentences it kept an epoch with a perplexity of 36 instead of an epoch with 25.
     """
     config, dev = opened.config, opened.dev
     if config.metric == "auto":
@@ -172,25 +178,25 @@ def _decided(opened: Opened) -> Opened:
 
 
 def prepare_run(config: Config, output: Path) -> dict[str, int]:
-    """Make a run of texts ready to be trained; return how many pairs `train` and `dev` have.
+    """Prepare a run of texts for training; return the number of pairs of `train` and `dev`.
 
-    A prepared corpus stays where it is.
+    A prepared corpus is not copied.
     """
     files = RunFiles(output)
     with files.locked():
         files.check_free()
-        check_attention(config)  # before the data are read
+        check_attention(config)  # first, because reading the data takes long
         opened = open_run(files, config)
-        build_model(config, *opened.origin.vocabulary)  # fails here, not where it is trained
+        build_model(config, *opened.origin.vocabulary)  # fails now, not when training starts
         write_run(files, opened)
     pairs, dev_pairs = opened.pairs.statistics, opened.dev_pairs.statistics
     return {"train": pairs.pairs + pairs.dropped, "dev": dev_pairs.pairs}
 
 
 def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> None:
-    """Write the files of a new run. The configuration, which makes it a run, comes last."""
+    """Write the files of a new run; the configuration, which makes it a run, comes last."""
     try:
-        files.config.unlink(missing_ok=True)  # of a run without a finished epoch
+        files.config.unlink(missing_ok=True)  # left by a run without a finished epoch
         shutil.rmtree(files.checkpoints, ignore_errors=True)
         opened.source.save(files.path)
         if opened.target is not None:
@@ -210,13 +216,13 @@ def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None)
 
 
 def _move_tokens(files: RunFiles) -> Path:
-    """Move the token ids that were written aside into the run."""
+    """Move the token ids from `files.streamed` to their place in the run; return the place."""
     shutil.rmtree(files.tokens, ignore_errors=True)
     return move(files.streamed, files.tokens)
 
 
 def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> Opened:
-    """Make the batches of token ids, or of the examples to train with and of dev."""
+    """Return the opened data: batches of the prepared token ids, or of the loaded examples."""
     source, target = sides
     if isinstance(data, Prepared):
         pairs, dev_pairs = read_batches(data.path, Texts.of(config), Batching.of(config))
@@ -230,7 +236,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
     counts = pairs.statistics
     spelling: dict[str, Any] = {}
-    ordered = config.attention == "hard_monotonic"  # else a window has other parts of an answer
+    ordered = config.attention == "hard_monotonic"  # windows need outputs in the order of letters
     spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
     traits = None if ordered or not spells else recognise(list(dev.pairs()))
     if spells and (traits is None or traits.crossed is None or traits.follows):

@@ -1,1 +1,1 @@
-"""How good a model is: metrics, links between words, baselines."""
+"""Scores of trained models: text metrics, word links, probabilities of outcomes."""

@@ -1,4 +1,4 @@
-"""Runs scored on a split: translations against references, links and regions against gold ones."""
+"""Scores runs on a split: translations, word links and attended image regions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from training.score import links
 from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
 
-FEW_TO_RATE = 1000  # too few for a rate without its interval
+FEW_TO_RATE = 1000  # with fewer examples, a rate comes with its interval
 
 
 def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
-    """Return how often the region of largest weight lies in its character's box, `(N, 2)`.
+    """Return the number of hits and the number of characters of each image: `(N, 2)`.
 
-    Of each image, hits and characters. Each character is a token; the boxes were never seen in
-    training. A region lies in a box if its centre does.
+    A hit is a character whose image region of largest attention weight lies in the character's box.
+    A region lies in a box if its centre does. Each character is a token. Training never uses boxes.
     """
     texts = [references[0] for references in split.references]
     rows = []
@@ -61,17 +61,24 @@ def evaluate(
     errors_file: Path | None = None,
     bootstrap: bool = False,
 ) -> dict:
-    """Translate a split and score it.
+    """Translate a split and score the translations.
 
-    Several runs of the same data are an ensemble. `hypotheses_file` gets the translations, one a
-    line, `errors_file` a table of them, the wrong ones first. `bootstrap` adds 95 % confidence
-    intervals of BLEU, the rates and AER; those of phones are there where few words are held out.
+    Args:
+        runs: the runs to score; several runs of the same data are an ensemble.
+        split: the examples, with references.
+        settings: the settings of the search; by default `SearchSettings()`.
+        batch_size: see `training.decode.texts.make_nbest`.
+        lowercase: whether to score texts in lower case.
+        hypotheses_file: gets the translations, one per line.
+        errors_file: gets a table of the translations, wrong ones first.
+        bootstrap: whether to add 95 % confidence intervals of BLEU, the rates and AER. With the
+            metric "symbols" and fewer than FEW_TO_RATE examples they are always added.
 
     Returns:
-        Figures and signatures of `training.metrics`; `pointing`, in percent, where boxes are
-        known; `aer` (0 to 1) with `aer_method`, and `aer_diagonal` of a plain diagonal, where there
-        are gold links and the runs attend; `sentences`, `seconds`, `sentences_per_second`,
-        `beam_width`.
+        Figures and signatures of `training.metrics`; `sentences`, `seconds`,
+        `sentences_per_second`, `beam_width`. If the runs attend and the split has boxes:
+        `pointing`, in percent. If the runs attend and the split has gold links: `aer` (0 to 1),
+        `aer_method`, and `aer_diagonal`, the AER of a plain diagonal.
     """
     config = runs[0].config
     settings = settings or SearchSettings()
@@ -125,11 +132,11 @@ def evaluate(
 def errors(
     translations: Sequence[Translation], split: Split, lowercase: bool = False
 ) -> tuple[str, int]:
-    """Return a table of translations, tabs between its columns, and how many are wrong.
+    """Return a table of translations, separated by tabs, and the number of wrong translations.
 
-    Wrong ones come first, of those the most probable first; then right ones, the least probable
-    first. Spaces decide nothing, and with `lowercase` neither does case. An image that is no file
-    is called by its place in the split.
+    Wrong translations come first, the most probable first. Right translations follow, the least
+    probable first. Spaces are ignored, and with `lowercase` so is case. An image that is not a file
+    is named by its position in the split.
     """
     texts: Any = [translation.text for translation in translations], split.references
     matches = metrics.exact_matches(*(metrics.lowered(*texts) if lowercase else texts))
@@ -146,7 +153,7 @@ def errors(
 
 
 def _about_errors(file: Path, wrong: int, count: int, smoothing: float) -> str:
-    """Return a sentence on a table of errors, and on how its probabilities are meant."""
+    """Return the message about a table of errors and about the meaning of its probabilities."""
     if not wrong:
         return f"{file}: no errors, all {count:,} answers are right"
     sure = f"; label smoothing keeps a sure one near {1 - smoothing:g}" if smoothing else ""
@@ -157,7 +164,7 @@ def _about_errors(file: Path, wrong: int, count: int, smoothing: float) -> str:
 
 
 def report(options: argparse.Namespace) -> None:
-    """Score runs by a command line; print the scores, and a JSON object as the last line."""
+    """Score runs by command-line options; print the scores, and a JSON object as last line."""
     runs = load_ensemble(options.runs)
     run, config = runs[0], runs[0].config
     split, read = _load_split(options, run)
@@ -193,7 +200,7 @@ def report(options: argparse.Namespace) -> None:
 
 
 def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
-    """Read the examples to score, in the form of the run's training data."""
+    """Return the examples to score, as the run's source reads them, and facts about the data."""
     spec = options.data or run.config.data
     is_file = Spec.of(spec).is_file
     if options.data and is_file and Spec.of(spec).absolute() == run.config.data:

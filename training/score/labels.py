@@ -1,4 +1,4 @@
-"""Scores of runs that predict an outcome, and intervals by bootstrap over people."""
+"""Scores of runs that predict an outcome, with bootstrap intervals over people."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ SCORES = {name: METRICS[name].score for name in OF_OUTCOMES}
 def evaluate_labels(
     runs: Sequence[Run], data: Histories, *, bootstrap: bool = False
 ) -> dict[str, Any]:
-    """Score the probabilities of a run, or the mean of several runs.
+    """Score the probabilities of a run, or the mean probabilities of several runs.
 
-    With `bootstrap` there are 95 % intervals, by resampling people with all their examples.
+    Args:
+        runs: the runs to score.
+        data: the examples, with labels.
+        bootstrap: whether to add 95 % intervals, from resampled people with all their examples.
 
     Returns:
-        `auc`, `auprc`, of both outcomes alone; `cross_entropy`, `calibration_error`, `examples`,
+        `auc` and `auprc`, if both outcomes occur; `cross_entropy`, `calibration_error`, `examples`,
         `people`, `positive`, `seconds`.
 
-    Raises UserError where all examples have one outcome, with `bootstrap`.
+    Raises UserError with `bootstrap` if all examples have the same outcome.
     """
     positive = int(data.labels.sum())
     alike = positive in (0, len(data.labels))
@@ -61,13 +64,13 @@ def evaluate_labels(
 
 
 def cross_entropy(labels: np.ndarray, probabilities: np.ndarray) -> float:
-    """Return the mean cross-entropy, in nats."""
+    """Return the mean cross-entropy of N labels and probabilities, in nats."""
     clipped = np.clip(np.asarray(probabilities, np.float64), 1e-7, 1 - 1e-7)
     return float(-np.mean(labels * np.log(clipped) + (1 - labels) * np.log(1 - clipped)))
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:
-    """Return the mean gap between the predicted and the true share, over 10 bins as large."""
+    """Return the mean gap between predicted and true share, over 10 bins of equal size."""
     parts = np.array_split(np.argsort(probabilities, kind="stable"), 10)
     gaps = [abs(labels[part].sum() - probabilities[part].sum()) for part in parts]
     return float(np.sum(gaps) / len(labels))
@@ -81,10 +84,19 @@ def bootstrap_people(
     *,
     samples: int = 300,
 ) -> dict[str, np.ndarray]:
-    """Score resampled people, each with all their examples (a cluster bootstrap).
+    """Score samples of people, each person with all examples (a cluster bootstrap).
 
-    Every sample is scored for all predictions, so that differences of two are paired. Return the
-    scores of the samples that have both labels, by name of the predictions.
+    Every sample is scored for all predictions, so the scores of two predictions are paired.
+
+    Args:
+        people: whose example each is, `(N,)`.
+        labels: 0 or 1, `(N,)`.
+        predictions: probabilities `(N,)` by name.
+        score: a function from labels and probabilities to a score.
+        samples: number of samples.
+
+    Returns:
+        By name of the predictions, the scores of the samples that have both labels.
     """
     _, index = np.unique(np.asarray(people), return_inverse=True)
     order = np.argsort(index, kind="stable")

@@ -1,4 +1,4 @@
-"""Word links read from attention weights, for the alignment error rate."""
+"""Word links from attention weights, and the alignment error rate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.metrics import check_lengths
 
 Link = tuple[int, int]
 
-THRESHOLD = 0.45  # least weight of a link
+THRESHOLD = 0.45  # a link needs at least this weight
 METHOD = (
     "force-decoded; subwords joined to words; each target word is linked to the source words of "
     f"weight >= {THRESHOLD}"
@@ -26,18 +26,23 @@ METHOD = (
 
 @dataclass(frozen=True)
 class WordWeights:
-    """The attention weights of a sentence, and the words of its tokens."""
+    """The attention weights of a sentence pair, and the word of each token."""
 
-    weights: np.ndarray  # float32 `(T + 1, S)`; the last row is that of the end token
-    source: list[int]  # word of each of the S source tokens, -1 for none
-    target: list[int]  # word of each of the T target tokens, -1 for none
+    weights: np.ndarray  # float32 `(T + 1, S)`; the last row belongs to END
+    source: list[int]  # number of the word of each source token (S), -1 for none
+    target: list[int]  # number of the word of each target token (T), -1 for none
 
 
 Attender = Callable[[Sequence[str], Sequence[str]], list[Attended]]
 
 
 def attend(attender: Attender, split: Split) -> list[WordWeights]:
-    """Force-decode the first references of a split with gold words, by a `make_attender`."""
+    """Return the attention weights of forced decoding of each sentence's first reference.
+
+    Args:
+        attender: from `make_attender`.
+        split: sentences with references and with the words that gold links refer to.
+    """
     attended = attender(split.sources, [references[0] for references in split.references])
     return [
         WordWeights(
@@ -52,7 +57,7 @@ def attend(attender: Attender, split: Split) -> list[WordWeights]:
 
 
 def read(sentence: WordWeights) -> set[Link]:
-    """Read the links `(source word, target word)` of a sentence: those of THRESHOLD or more."""
+    """Return the links `(source word, target word)` whose weight is at least THRESHOLD."""
     weights, source, target = of_words(sentence, sentence.weights[:-1])
     return {(int(source[s]), int(target[t])) for t, s in np.argwhere(weights >= THRESHOLD)}
 
@@ -60,10 +65,18 @@ def read(sentence: WordWeights) -> set[Link]:
 def of_words(
     sentence: WordWeights, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Join the weights of tokens `(T, S)` to those of words.
+    """Return the attention weights between words, from the weights between tokens.
 
-    A source word has the sum of the weights of its pieces, a target word the mean over its pieces.
-    Return weights `(target words, source words)`, and which words those of each side are.
+    Weights are summed over the tokens of a source word, and averaged over the tokens of a target
+    word.
+
+    Args:
+        sentence: the words of the tokens.
+        weights: weights between tokens, `(T, S)`.
+
+    Returns:
+        Weights `(target words, source words)`, and the numbers of the source words and of the
+        target words that have tokens.
     """
     source, target = np.array(sentence.source, int), np.array(sentence.target, int)
     source_words, target_words = (np.unique(words[words >= 0]) for words in (source, target))
@@ -73,7 +86,7 @@ def of_words(
 
 
 def diagonal(split: Split) -> list[set[Link]]:
-    """Link each target word to the source word at the same place, from first to last."""
+    """Link each target word to the source word at the same relative position."""
     result = []
     for source, target in zip(split.source_words, split.target_words, strict=True):
         last = max(len(target) - 1, 1)
@@ -87,8 +100,9 @@ def alignment_errors(
 ) -> np.ndarray:
     """Return `|A| + |S| - |A ∩ S| - |A ∩ P|` and `|A| + |S|` of each sentence: `(N, 2)`.
 
-    A are the predicted links `(source word, target word)`, S those that must be found, P those that
-    may be. `ratio` of the sums is AER, `1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` (Och and Ney 2003).
+    A are the predicted links `(source word, target word)`, S the sure gold links, and P the
+    possible gold links, which include S. The `ratio` of the sums is AER,
+    `1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` (Och and Ney 2003).
     """
     check_lengths(predicted, sure)
     check_lengths(predicted, possible)
@@ -100,11 +114,11 @@ def alignment_errors(
 
 
 def word_of_piece(words: Sequence[str], pieces: Sequence[str]) -> list[int]:
-    """Return the place of the word that each piece belongs to, -1 for one without its characters.
+    """Return for each piece the number of its word, or -1 if no word has its characters.
 
-    Words and pieces are laid side by side by their characters; spaces and "▁" do not count, and
-    compatibility forms ("，" and ",") are the same character; the piece "<unk>" stands for any. A
-    piece that touches several words belongs to the one with most of its characters.
+    Words and pieces are aligned by their characters. Spaces and "▁" are ignored, compatibility
+    forms ("，" and ",") are equal, and the piece "<unk>" may be any text. A piece that overlaps
+    several words belongs to the word with most of its characters.
     """
     word_letters, word_index = _letters(words)
     piece_letters, piece_index = _letters("\ufffc" if p == UNK_TOKEN else p for p in pieces)
@@ -119,7 +133,7 @@ def word_of_piece(words: Sequence[str], pieces: Sequence[str]) -> list[int]:
 
 
 def _letters(strings: Iterable[str]) -> tuple[str, list[int]]:
-    """Characters of all strings in one, and the index of the string that each comes from."""
+    """Return the characters of all strings as one string, and the string number of each."""
     letters, index = [], []
     for i, string in enumerate(strings):
         normal = "".join(unicodedata.normalize("NFKC", string.replace("▁", " ")).split())

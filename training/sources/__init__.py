@@ -1,5 +1,6 @@
-"""Sources, which are attended to: a text, an image, a history of events.
+"""The kinds of sources that a model attends to: texts, images, histories of events.
 
-A source is one folder here: how raw input is read, by the same TensorFlow operations in tf.data and
-in a SavedModel, and how it is encoded into a memory to attend to. `source.py` has its methods.
+Each kind is a folder. It defines how raw input is read, with the same TensorFlow operations in
+tf.data and in a SavedModel, and how the input is encoded into a memory to attend to. `source.py`
+has the base class with the methods of a source.
 """

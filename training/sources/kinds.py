@@ -1,4 +1,4 @@
-"""The kinds of sources, declared without Keras, so that a command's help does not wait for it."""
+"""Declares the kinds of sources without importing Keras, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 class SourceKind:
     """A kind of source."""
 
-    reader: str  # module and name of its class, see `training.sources.source.Source`
-    unit: str  # what its examples are called, in the plural
-    # the forms of SPECs that name its data, such as "images:PATH", each with its meaning
+    reader: str  # `module:class` of its `training.sources.source.Source`
+    unit: str  # plural noun for its examples
+    # the forms of SPECs for its data, such as "images:PATH", each with its meaning
     specs: Mapping[str, str]
-    # whether it is read as tokens, which are kept in the run, prepared for other backends, linked
-    # to a target's words and shown in heat-maps
+    # whether it is split into tokens. Only tokens are kept in the run, prepared for other backends,
+    # linked to a target's words and shown in heat maps
     tokens: bool = False
-    # the sets that come by name, each with its splits
+    # the named data sets, each with its splits
     sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def forms(self) -> list[str]:
-        """The beginnings of SPECs that name its files."""
+        """The prefixes of SPECs for its files, such as "images"."""
         return [spec.partition(":")[0] for spec in self.specs if ":" in spec]
 
 
-# By the configuration's key `source`; the keys of each are in `training.config.keys`.
+# By value of the configuration's key `source`; `training.config.keys` has the keys of each kind.
 SOURCE_KINDS = {
     "text": SourceKind(
         reader="training.sources.text.source:TextSource",
@@ -63,7 +63,7 @@ SOURCE_KINDS = {
 
 
 def check_data(kind: str, spec: str, split: str | None = None) -> None:
-    """Raise a CorpusError where a SPEC names no data, or not the split; nothing is read."""
+    """Raise a CorpusError if a SPEC has no data or not this split; no data are read."""
     parsed, declared = Spec.of(spec), SOURCE_KINDS[kind]
     if corpus.prepared(parsed):
         return

@@ -1,4 +1,4 @@
-// Where a translator looks: ribbons between the words of each sentence, or the whole matrix.
+// Shows a translator's attention: ribbons between the words of each sentence, or the whole matrix.
 
 import { element } from "./look.js";
 import { matrix } from "./matrix.js";
@@ -12,7 +12,7 @@ const $ = (id) => document.getElementById(id);
 let chosen = "ribbons";
 let shown = [];
 
-// Show alignments, {source, target, weights}, of sentences. Those that were there move to the new ones.
+// Show the alignments {source, target, weights} of sentences. Existing ribbons move to the new ones.
 export function showAttention(alignments) {
   shown = alignments;
   const views = $("sentences");

@@ -1,11 +1,11 @@
-// What a text has that another has not.
+// Finds and marks the words of a text that another text lacks.
 
 import { element } from "./look.js";
 
 const [WORDS, CHARACTERS] = [/[\p{L}\p{N}'’]+|\S/gu, /\S/gu];
 
-// Return the words of `text`, each with whether it is in the longest common subsequence with `first`;
-// characters, where `first` has no spaces.
+// Return the words of `text`, each with whether it is in the longest common subsequence with `first`.
+// If `first` has no spaces, the units are characters.
 function differences(text, first) {
   const unit = /\s/.test(first.trim()) ? WORDS : CHARACTERS;
   const [a, b] = [text, first].map((each) => each.match(unit) ?? []);
@@ -27,7 +27,7 @@ function differences(text, first) {
   return a.map((word, i) => [word, same.has(i)]);
 }
 
-// A hypothesis and its score, in a list; what the best one has not is marked.
+// A list item with a hypothesis and its score; words that the best hypothesis lacks are marked.
 export function scored({ text, score }, best) {
   const item = element("li");
   const said = element("span", text ? "" : "nothing", { dir: "auto" });

@@ -1,11 +1,11 @@
-// Models of histories: a table of visits, the probability after each, and the weight of each.
+// View of models of histories: a table of visits, the probability after each visit, the weights.
 
 import { element, percent } from "./look.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 
 const PAUSE = 400; // milliseconds without a key before the model is asked
-// Pixels of the chart: the probabilities, below them the bars, and the sides.
+// Layout of the chart in pixels: the probabilities, the bars below, the margins.
 const [TOP, MIDDLE, HIGHEST, BOTTOM, LEFT, RIGHT] = [20, 150, 180, 255, 52, 12];
 const BAR = 10;
 const $ = (id) => document.getElementById(id);
@@ -33,7 +33,7 @@ export function startEvents(found) {
   opened();
 }
 
-// A new table: its columns, and by their names which are whose and when.
+// Read the columns of a new table; guess the columns of ids and times by their names.
 function opened() {
   const columns = $("table").value.split(/\r?\n/, 1)[0].split(",").map((name) => name.trim().replace(/^"|"$/g, ""));
   const guess = (pattern, otherwise) => columns.find((name) => pattern.test(name)) ?? columns[otherwise];

@@ -1,8 +1,8 @@
-// A row of examples to begin with.
+// A row of buttons with examples.
 
 import { element } from "./look.js";
 
-// Show a button for each example, which `open` brings to the page; `show` says what is in the button.
+// Show a button for each example. A click calls `open`; `show` returns the content of the button.
 export function showExamples(examples, open, show = (text) => text) {
   const row = document.getElementById("examples");
   row.hidden = !examples.length;

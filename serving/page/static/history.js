@@ -1,5 +1,5 @@
-// Texts that were kept, in this browser alone, and links that carry them in their last part, which
-// browsers do not send to any server.
+// Texts that the user saved, stored in this browser only, and links that contain a text in their
+// fragment, which browsers do not send to any server.
 
 import { element } from "./look.js";
 
@@ -7,7 +7,7 @@ const MOST = 50;
 const KEY = "keras-attention-history";
 const $ = (id) => document.getElementById(id);
 
-// `current()` is the pair on the page, {text, translation}; `open(text)` brings one back.
+// `current()` returns the pair on the page, {text, translation}; `open(text)` shows a saved text.
 export function startHistory(current, open) {
   const own = stored();
   const linked = fromLink().map((pair) => own.find(({ text }) => text === pair.text) ?? pair);
@@ -20,7 +20,7 @@ export function startHistory(current, open) {
     try {
       localStorage.setItem(KEY, JSON.stringify(kept));
     } catch {
-      // A browser that keeps nothing still shows the page.
+      // Without storage, the page still works.
     }
   };
   $("keep").addEventListener("click", () => {
@@ -59,7 +59,7 @@ function line({ text, translation, at }, open) {
   return item;
 }
 
-// The hour today, the day before.
+// The time for today, the date for earlier days.
 function when(date) {
   const today = date.toDateString() === new Date().toDateString();
   const text = date.toLocaleString([], today ? { hour: "numeric", minute: "2-digit" } : { day: "numeric", month: "short", year: "numeric" });

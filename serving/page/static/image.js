@@ -1,4 +1,4 @@
-// Models of images: drop, paste, choose or draw one; see what is read and where the model looks.
+// View of models of images: drop, paste, choose or draw an image; see its text and the attention.
 
 import { scored } from "./difference.js";
 import { showExamples } from "./examples.js";
@@ -8,8 +8,8 @@ import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 
 const PAUSE = 400; // milliseconds after a stroke before the drawing is read
-const STEP = 250; // milliseconds for each character as it appears
-const PEN = 9; // pixels of the pad
+const STEP = 250; // milliseconds between characters of the animation
+const PEN = 9; // width of the pen in pixels of the pad
 const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const picture = element("img", "", { alt: "The image that is read" });
@@ -17,12 +17,12 @@ let model = null;
 let last = null;
 let running = new AbortController();
 let playing = null;
-let doubtful = undefined; // weights of the characters that the model is unsure of, which are lit at rest
+let doubtful = undefined; // weights of the uncertain characters, shown when no animation runs
 
 export function startImage(found) {
   model = found;
   if (startImage.started) {
-    if (last) read(last); // the server was gone
+    if (last) read(last); // the server was unreachable before
     return;
   }
   startImage.started = true;
@@ -38,7 +38,7 @@ export function startImage(found) {
   begin(model.card.examples);
 }
 
-// Examples are images in base64.
+// Show the examples, which are images in base64.
 function begin(examples) {
   const images = examples.map((text) => new Blob([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], { type: "image/png" }));
   showExamples(images, read, (image, n) => element("img", "", { src: URL.createObjectURL(image), alt: `Example ${n + 1}` }));
@@ -125,7 +125,7 @@ function show({ text, score, tokens, token_probabilities, weights, hypotheses })
   play();
 }
 
-// One character after the other, each with the region that the model looked at.
+// Animate the characters one after the other, each with the region that the model attended to.
 function play() {
   clearTimeout(playing);
   dark();
@@ -147,7 +147,7 @@ function dark() {
   for (const one of $("reading-text").children) one.classList.remove("from");
 }
 
-// Show all characters at once: somebody looks at one of them.
+// End the animation and show all characters, because the user points at one.
 function stop() {
   clearTimeout(playing);
   for (const one of $("reading-text").children) one.classList.remove("unsaid");

@@ -1,11 +1,11 @@
-// Sentences' translations as one text: `serving.api.results.join_sentences`.
+// Joins translations of sentences to one text, as `serving.api.results.join_sentences` does.
 
 import { FULL_WIDTH_END } from "./rules.js";
 
 const ENDED = new RegExp(FULL_WIDTH_END, "u");
 
-// What stands behind each sentence's translation, {text, gap}: `gap` is what stands behind the source,
-// whose language may put spaces between sentences where the other has none.
+// Return the white space after each translation {text, gap}. `gap` is the white space after the
+// source sentence; the target language may have none there.
 export function gaps(sentences) {
   return sentences.map(({ text, gap }, place) => {
     if (place === sentences.length - 1) return "";

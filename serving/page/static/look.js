@@ -1,4 +1,4 @@
-// Parts of all views: elements, words, and the ways between them.
+// Parts of all views: elements, words, and moving between words by keyboard.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -10,9 +10,9 @@ export function percent(weight) {
   return weight > 0 && weight < 0.005 ? "< 1 %" : `${Math.round(100 * weight)} %`;
 }
 
-const UNSURE = 0.5; // what is less probable is told apart
+const UNSURE = 0.5; // less probable words are marked
 
-// Tell a word's probability, and where the model is unsure of it; with more to say of it.
+// Set a word's tooltip to its probability, and its label; mark the word if the model is unsure.
 export function tellSure(made, probability, ...more) {
   const unsure = probability < UNSURE;
   made.classList.toggle("unsure", unsure);
@@ -24,7 +24,7 @@ export function word(text, position) {
   return element("span", text || "·", { className: "word", role: "button", tabIndex: position ? -1 : 0 });
 }
 
-// Arrow keys go from word to word; of a line, one word is reached by the tab key.
+// Arrow keys move from word to word. The tab key stops at one word of a line.
 export function move(event, words, from) {
   const right = getComputedStyle(words[0].parentElement).direction === "rtl" ? -1 : 1;
   const ways = { ArrowRight: right, ArrowLeft: -right, ArrowDown: 1, ArrowUp: -1, Home: -from, End: words.length - 1 - from };
@@ -36,7 +36,7 @@ export function move(event, words, from) {
   next.focus();
 }
 
-// Let something new come softly, unless motion is unwanted.
+// Fade in a new element, unless the user prefers reduced motion.
 export function appear(made) {
   if (!still.matches) made.animate([{ opacity: 0 }, {}], 300);
 }

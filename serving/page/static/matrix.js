@@ -1,8 +1,8 @@
-// The whole matrix of weights: rows are the words written, columns the words looked at.
+// Shows the whole matrix of weights: rows are target words, columns are source words.
 
 import { element, percent } from "./look.js";
 
-const SAID = 0.05; // a lesser weight is told by its shade alone
+const SAID = 0.05; // smaller weights have a shade but no number
 
 export function matrix({ source, target, weights }) {
   const head = element("tr");

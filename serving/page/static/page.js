@@ -1,4 +1,4 @@
-// What the page does with the model that it finds.
+// Starts the page: finds the model and chooses its view.
 
 import { startEvents } from "./events.js";
 import { startImage } from "./image.js";
@@ -9,7 +9,7 @@ import { startText } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
-// One line of the model, and behind it all that is known.
+// Show a line about the model, which opens to all known facts.
 function showCard({ model, version, target, card, signatures }) {
   const names = new Intl.DisplayNames("en", { type: "language" });
   const languages = card.languages.map((code) => names.of(code));
@@ -27,7 +27,7 @@ function showCard({ model, version, target, card, signatures }) {
   $("about").hidden = false;
 }
 
-// What a model is for is told by its signatures.
+// The signatures of a model show its task.
 const KINDS = [["translate", "text", startText], ["read", "image", startImage], ["predict", "events", startEvents]];
 
 $("mark").src = document.querySelector("link[rel=icon]").href;

@@ -1,17 +1,17 @@
-// Subwords joined to the words that people read, and their attention weights with them.
+// Joins subwords to words, and the attention weights of subwords to those of words.
 //
-// Tokens without SentencePiece's mark are words of their own; so are punctuation and what is written
-// in Chinese, Japanese or Thai characters, where no space tells words apart.
+// Without SentencePiece's mark, each token is a word. So are punctuation, and tokens in Chinese,
+// Japanese or Thai characters, which have no spaces between words.
 
 import { MARK, UNK_TOKEN } from "./rules.js";
 
-// Scripts that put no spaces between words, their punctuation, and the wide forms of Latin letters.
+// Scripts without spaces between words, their punctuation, and fullwidth Latin letters.
 const UNSPACED = new RegExp("[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Bopomofo}\\p{Script=Yi}"
   + "\\u0e00-\\u0eff\\u3000-\\u303f\\uff01-\\uff60]", "u");
-// An unknown token may stand for a whole word, its mark with it.
+// An unknown token may replace a whole word, including its mark.
 const spelled = (token) => token !== UNK_TOKEN && /[\p{L}\p{N}]/u.test(token) && !UNSPACED.test(token);
 
-// Return the positions of the tokens of each word, in order.
+// Return, for each word, the positions of its tokens, in order.
 export function groups(tokens) {
   if (!tokens.some((token) => token.startsWith(MARK))) return tokens.map((_, position) => [position]);
   const words = [];
@@ -24,8 +24,9 @@ export function groups(tokens) {
   return words;
 }
 
-// Return an alignment of tokens, {source, target, weights}, as one of words. A source word has the sum
-// of its tokens' weights, a target word the mean over its tokens: what it looks at still sums to 1.
+// Return an alignment of words for an alignment {source, target, weights} of tokens. The weights are
+// summed over the tokens of a source word and averaged over the tokens of a target word, so that the
+// weights of a target word still sum to 1.
 export function join({ source, target, weights }) {
   const [columns, rows] = [groups(source), groups(target)];
   const sum = (row, column) => column.reduce((total, s) => total + row.reduce((part, t) => part + weights[t][s], 0), 0);

@@ -1,10 +1,10 @@
-// Where a reader looks in an image: weights over the image, and an outline that moves from one
-// character's region to the next one's.
+// Shows the attention of a reader: weights over the image, and an outline that moves from the region
+// of a character to the region of the next character.
 
-const SPREAD = 1.2; // standard deviations that the outline is away from the middle
+const SPREAD = 1.2; // distance of the outline from the mean, in standard deviations
 const $ = (id) => document.getElementById(id);
 
-// Show weights (rows, columns), the largest brightest; without any, none.
+// Show weights of shape (rows, columns), the largest brightest. Without weights, show nothing.
 export function light(weights) {
   const canvas = $("regions");
   const [rows, columns] = [weights?.length ?? 1, weights?.[0].length ?? 1];
@@ -23,7 +23,7 @@ export function light(weights) {
   canvas.dataset.region = `${Math.floor(place / columns)},${place % columns}`;
 }
 
-// Draw the outline around most of the weight; without any, none.
+// Draw the outline around most of the weight. Without weights, draw nothing.
 export function outline(weights) {
   $("outline").classList.toggle("there", Boolean(weights));
   if (!weights) return;
@@ -33,7 +33,7 @@ export function outline(weights) {
   Object.assign($("outline").style, { top, height, left, width });
 }
 
-// Where most of the weight is along an axis: the beginning and the size, in percent of it.
+// Return where most of the weight is along an axis: start and size, in percent of the axis.
 function extent(sums) {
   const total = sums.reduce((a, b) => a + b);
   const mean = sums.reduce((a, weight, n) => a + weight * (n + 0.5), 0) / total;

@@ -1,15 +1,15 @@
-// Words above, words below, and between them ribbons as wide as the weights. The strongest link of
-// each word stands out. Pointing at a word, tapping it or moving to it by the arrow keys brings
-// its ribbons forward. The sides stand beside one another where the place is wide, and where a row of
-// words does not fit. Other words in the same place move the ribbons that are there.
+// Draws source words, target words, and ribbons between them whose width is the weight. The strongest
+// link of each word stands out. Pointing at a word, tapping it or moving to it by arrow keys
+// highlights its ribbons. The two sides are rows, or columns if the place is wide or a row of words
+// does not fit. New words in the same place move the existing ribbons.
 
 import { appear, element, move, percent } from "./look.js";
 
-const SHOWN = 0.02; // lesser weights have no ribbon, but for the strongest of a target word
-const WIDE = 900; // pixels
+const SHOWN = 0.02; // smaller weights have no ribbon, except the largest of a target word
+const WIDE = 900; // pixels, from which on a place is wide
 const HUES = 6;
 const SVG = "http://www.w3.org/2000/svg";
-const views = new WeakMap(); // by place
+const views = new WeakMap(); // the view of each place
 
 /**
  * Fill an element with the words and ribbons of an alignment.
@@ -21,7 +21,7 @@ const views = new WeakMap(); // by place
 export function ribbons(place, { source, target, weights, source_name = "Source", target_name = "Target" }) {
   if (!views.has(place)) views.set(place, build(place));
   const view = views.get(place);
-  view.weights = [source.map((_, i) => weights.map((row) => row[i])), weights]; // from either side
+  view.weights = [source.map((_, i) => weights.map((row) => row[i])), weights]; // by source word, and by target word
   const words = [source, target];
   view.sides.forEach((group, side) => {
     const relation = side ? "looks at" : "is looked at by";
@@ -33,7 +33,7 @@ export function ribbons(place, { source, target, weights, source_name = "Source"
   lay(view);
 }
 
-/** What a place has whatever the words are. */
+/** Build the parts of a view that do not depend on the words. */
 function build(place) {
   const svg = document.createElementNS(SVG, "svg");
   const layers = ["weak", "strong"].map(() => document.createElementNS(SVG, "g"));
@@ -87,14 +87,14 @@ function fillWords(group, words, about) {
   });
 }
 
-/** The other words by weight, as they are told: "green 96 %, apple 3 %". */
+/** Return the words of the other side by weight, as text: "green 96 %, apple 3 %". */
 function told(words, weights) {
   const order = weights.map((weight, n) => [weight, n]).filter(([weight]) => weight >= SHOWN);
   order.sort((a, b) => b[0] - a[0]);
   return order.slice(0, 3).map(([weight, n]) => `${words[n]} ${percent(weight)}`).join(", ");
 }
 
-/** The links "source,target" of each word's largest weight. */
+/** Return the links "source,target" of the largest weight of each word. */
 function strongest([columns, rows]) {
   const found = new Set(rows.map((row, t) => `${row.indexOf(Math.max(...row))},${t}`));
   columns.forEach((column, i) => {
@@ -149,7 +149,7 @@ function lay(view) {
   }
 }
 
-/** Bring word n of a side forward; with null, none. */
+/** Highlight word n of a side; null highlights no word. */
 function show({ place, sides, line, paths, weights }, side, n) {
   place.classList.toggle("active", n !== null);
   for (const { path, ends } of paths.values()) path.classList.toggle("on", n !== null && ends[side] === n);

@@ -1,8 +1,8 @@
-// Questions to the page's server: JSON in, JSON out.
+// Sends requests to the page's server: JSON in, JSON out.
 
 export class Refused extends Error {}
 
-// Ask once. Throws Refused with one line for people, or AbortError where `signal` says so.
+// Send one request. Throws Refused with a one-line message, or AbortError if `signal` aborts.
 export async function ask(path, body, signal) {
   const options = { signal };
   if (body instanceof Blob) {

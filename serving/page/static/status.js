@@ -1,13 +1,13 @@
-// The line that says how it goes, and the way back to a server that was gone.
+// The status line, and reconnecting to a server that was unreachable.
 
 import { ask } from "./server.js";
 
-const POLL = 2000; // milliseconds between looks for a server that was gone
+const POLL = 2000; // milliseconds between attempts to reconnect
 const status = document.getElementById("status");
 let polling = null;
 let onReturn = () => {};
 
-// Say what went wrong in one line; where the server is gone, look for it until it is back.
+// Show an error on one line. If the server is unreachable, try to reconnect until it answers.
 export function fail(error) {
   if (error.name === "AbortError") return;
   status.className = "error";
@@ -20,7 +20,7 @@ export function succeed(text) {
   status.textContent = text;
 }
 
-// Which model answers, and where.
+// Show which model answers, and where.
 export function about({ model, version, target }) {
   return `${model}, version ${version}, ${target ? `at ${target}` : "in this browser"}`;
 }

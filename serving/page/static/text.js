@@ -1,4 +1,4 @@
-// Text models: translate as one types, then show where the model looks.
+// View of text models: translates while the user types, then shows the attention.
 
 import { showAttention, startAttention } from "./attention.js";
 import { scored } from "./difference.js";
@@ -12,14 +12,14 @@ import { about, fail, succeed } from "./status.js";
 import { typed } from "./unknown.js";
 
 const PAUSE = 200; // milliseconds without a key before the model is asked
-const MOST_KEPT = 500; // sentences whose answers are kept, so that typing on asks for the last alone
+const MOST_KEPT = 500; // sentences with a cached answer, so that typing requests the last sentence only
 const $ = (id) => document.getElementById(id);
 const looked = new Map();
 let model = null;
 let timer = null;
 let running = new AbortController();
 let shown = { text: "", sentences: [] };
-let wanted = 3; // translations, where the model gives so many
+let wanted = 3; // translations to show, if the model returns as many
 
 export function startText(found) {
   model = found;
@@ -96,7 +96,7 @@ function asTyped(text, { alignment, hypotheses }) {
   return { alignment: words && { ...words, source: typed(words.source, text) }, hypotheses };
 }
 
-// Words that the model is unsure of are told apart.
+// Show the translation; mark the words that the model is unsure of.
 function showSaid() {
   const between = gaps(shown.sentences);
   $("translation").replaceChildren(...shown.sentences.flatMap((sentence, place) => [
@@ -120,8 +120,8 @@ function showSentences() {
   showHypotheses();
 }
 
-// Of the sentence that was typed last: those before it stand as they are. How wide the search is is
-// part of the export, so that the slider goes as far as what was found, and is not there for one.
+// Show the hypotheses of the last sentence. The export fixes the width of the search, so the slider
+// ends at the number of hypotheses found; it is hidden for a single hypothesis.
 function showHypotheses() {
   const last = shown.sentences.at(-1);
   const hypotheses = looked.get(last?.source)?.hypotheses ?? [];

@@ -1,18 +1,19 @@
-// Words that a model has no token for, as they were typed.
+// Finds how the user typed the words for which a model has no token.
 
 import { UNK_TOKEN } from "./rules.js";
 
 const UNKNOWN = new RegExp(`${UNK_TOKEN}|⁇`);
 const LETTER = /[\p{L}\p{N}]/u;
 
-// Return `words` of `text`, in which unknown ones are what stands between the known ones. They stay
-// what they are where a known word is not in the text, as where a tokenizer rewrites it.
+// Return `words` of `text`, with each unknown word replaced by the text between its known neighbours.
+// If a known word is not in the text, for instance because the tokenizer rewrites it, unknown words
+// stay as they are.
 export function typed(words, text) {
   if (!words.some((word) => UNKNOWN.test(word))) return words;
   return asLetters(words, text) ?? asWords(words, text);
 }
 
-// Of a model of letters, each word is a letter: "" where that is a space.
+// Return the words for a model of letters, whose words are single letters; "" for a space.
 function asLetters(words, text) {
   const ways = [text, text.normalize("NFD")].map((each) => [...each].map((letter) => letter.trim()));
   return ways.find((letters) => letters.length === words.length
@@ -42,7 +43,7 @@ function asWords(words, text) {
   return typed;
 }
 
-// Where a word begins, from a place on; a word of letters begins where none is before it.
+// Return where a word begins, searching from a position; no letter may precede a word of letters.
 function place(text, word, from) {
   let start = text.indexOf(word, from);
   while (start > 0 && LETTER.test(word[0]) && LETTER.test(text[start - 1])) start = text.indexOf(word, start + 1);

@@ -1,4 +1,4 @@
-// What the page asks of a model, answered as `serving.page.app` does.
+// Answers the page's requests to a model, as `serving.page.app` does.
 
 import { readImage } from "./pixels.js";
 import { Reader } from "./reader.js";
@@ -6,10 +6,10 @@ import { MOST_SENTENCES } from "./rules.js";
 import { splitSentences } from "./sentences.js";
 import { Translator } from "./translator.js";
 
-const MOST_SEARCHES = 500; // sentences, of which the page asks twice: for the text, and where it looks
+const MOST_SEARCHES = 500; // cached sentences: the page requests each twice, for the text and for the weights
 
-// Return {path: async function of a question and of `go_on`, which waits and throws where nobody
-// waits for the answer any more}.
+// Return an async function for each path. It takes a request and `goOn`, an async function that lets
+// other messages in, and throws if the request is cancelled.
 export function answers(model) {
   return { "api/model": async () => model.page, ...(model.image ? ofImages(model) : ofTexts(model)) };
 }

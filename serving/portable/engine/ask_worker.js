@@ -1,6 +1,6 @@
-// Questions to the model in this page: what `static/server.js` asks of a server.
+// Sends requests to the model in this page, as `static/server.js` does to a server.
 //
-// The page holds the model and the worker's code, or they lie beside it.
+// The page contains the model and the worker's code, or loads them from files next to it.
 
 import { decoded, unpacked } from "./packed.js";
 
@@ -11,7 +11,7 @@ let number = 0;
 let ready = null;
 let worker = null;
 
-// Ask once. Throws Refused with one line for people, or AbortError where `signal` says so.
+// Send a request; return the response. Throws Refused with a message, or AbortError if `signal` aborts.
 export async function ask(path, body, signal) {
   ready ??= start();
   await ready.catch((error) => {

@@ -4,7 +4,7 @@ import { WHITE } from "./rules.js";
 
 const RUNS = new RegExp(WHITE, "gu");
 
-// NFC, single spaces, no byte order marks inside.
+// Return a text in NFC, with single spaces and without byte order marks.
 export function clean(text) {
   return text.replaceAll("\ufeff", "").normalize("NFC").replace(RUNS, " ").replace(/^ | $/g, "");
 }

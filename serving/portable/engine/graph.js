@@ -4,8 +4,8 @@ import { OPERATORS } from "./operators.js";
 import { ARRAYS, count, tensor } from "./tensors.js";
 
 export class Graph {
-  // `about` is as `serving.page.files` writes it, `numbers` the buffer that its constants lie in.
-  // `laid` keeps by their places the kernels that were laid out, for all graphs.
+  // `about` is a graph as `serving.portable.engine.graphs` writes it, `numbers` the buffer of its
+  // constants. `laid` has the laid-out kernels of all graphs, by offset and shape.
   constructor(about, numbers, products, laid = new Map()) {
     const { inputs, outputs, constants, kernels, nodes } = about;
     Object.assign(this, { inputs, outputs, products });
@@ -24,7 +24,8 @@ export class Graph {
     });
   }
 
-  // Run it on tensors in the order of its inputs; `outside` finds values of the graph around it.
+  // Run the graph on tensors in the order of its inputs; return its outputs. `outside` finds values of
+  // the enclosing graph by name.
   run(inputs, outside = () => undefined) {
     const values = new Map(this.inputs.map((name, i) => [name, inputs[i]]));
     const find = (name) => values.get(name) ?? this.constants.get(name) ?? outside(name);
@@ -36,14 +37,14 @@ export class Graph {
     return this.outputs.map(find);
   }
 
-  // The same by names.
+  // Run the graph on tensors by name; return its outputs by name.
   ask(inputs) {
     const outputs = this.run(this.inputs.map((name) => inputs[name]));
     return Object.fromEntries(this.outputs.map((name, i) => [name, outputs[i]]));
   }
 }
 
-// Go through the first axis of values, from the end where a direction is 1.
+// ONNX's Scan: run `body` on each slice of the first axis, from the end if a direction is 1.
 const scan = (body) => (inputs, attributes, _, find) => {
   const { num_scan_inputs: count, scan_input_directions: from, scan_output_directions: to } = attributes;
   let state = inputs.slice(0, -count);

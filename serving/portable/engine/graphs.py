@@ -1,4 +1,4 @@
-"""ONNX graphs as the browser's runtime reads them: JSON, and the numbers of their constants."""
+"""Converts ONNX graphs to the form that the browser's runtime reads: JSON and constants."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Node(NamedTuple):
 
 
 class Numbers:
-    """Arrays one after the other, each stored once."""
+    """A buffer of arrays, one after another; equal arrays are stored once."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, bytes], int] = {}
         self._end = 0
 
     def add(self, array: np.ndarray) -> int:
-        """Return the place of an array's numbers, in bytes."""
+        """Add an array; return the offset of its numbers, in bytes."""
         key = str(array.dtype), array.tobytes()
         if key not in self._places:
             self._places[key] = self._end
@@ -51,7 +51,7 @@ class Numbers:
         return self._places[key]
 
     def tobytes(self) -> bytes:
-        """Return all of them."""
+        """Return the bytes of all arrays, each padded to `_ALIGNMENT`."""
         return b"".join(
             numbers.ljust(-(-len(numbers) // _ALIGNMENT) * _ALIGNMENT, b"\0")
             for _, numbers in self._places
@@ -59,10 +59,10 @@ class Numbers:
 
 
 def read_graph(path: Path, numbers: Numbers) -> dict[str, Any]:
-    """Return a graph's nodes by operator and names, and where its constants are.
+    """Return a graph as JSON values: its nodes, and the shapes and offsets of its constants.
 
-    Raises ValueError for a graph that cannot be read, or one with an operator that has no form
-    here.
+    `numbers` receives the constants. Raises ValueError for a graph that cannot be read, or that
+    has an operator outside `OPERATORS`.
     """
     try:
         graph = onnx.load(str(path)).graph
@@ -88,7 +88,10 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 def _written(
     graph: onnx.GraphProto, numbers: Numbers, kernels_outside: Names, rows_outside: Names
 ) -> dict[str, Any]:
-    """Return a graph, or the body of a loop, which may use a graph's constants from outside."""
+    """Return a graph, or the body of a loop, as JSON values.
+
+    `kernels_outside` and `rows_outside` name the enclosing graph's constants, which a body may use.
+    """
     multiplied = {node.input[1] for node in nodes_of(graph) if node.op_type in _PRODUCTS}
     constants, kernels = {}, {}
     for proto in graph.initializer:
@@ -124,11 +127,16 @@ def _written(
 
 
 def _joined(nodes: list[Node], kernels: Names, rows: Names, uses: Counter[str]) -> list[Node]:
-    """Return the nodes; each product with a kernel is fused with the operators that only it feeds.
+    """Return the nodes, with each product by a kernel fused with the Cast, Mul and Add after it.
 
-    One array is then cast to float32, scaled and given a bias: `then` lists the operators, whose
-    inputs come after the first two. `kernels` are names of constant matrices, `rows` of constants
-    of at most one axis; `uses` counts the readers of each value.
+    An operator is fused only if no other node reads the product. The attribute `then` lists the
+    fused operators; their operands follow the product's own two inputs.
+
+    Args:
+        nodes: of a graph, in order.
+        kernels: names of constant matrices.
+        rows: names of constants of at most one axis.
+        uses: the number of readers of each value.
     """
     next_of = {name: node for node in nodes for name in node.inputs if uses[name] == 1}
     left = dict.fromkeys(map(id, nodes))
@@ -152,9 +160,10 @@ def _joined(nodes: list[Node], kernels: Names, rows: Names, uses: Counter[str]) 
 
 
 def _columns(kernel: np.ndarray) -> np.ndarray:
-    """Return a kernel's columns one after the other; columns of zeros at its end are left out.
+    """Return the columns of a kernel `(k, m)` as rows `(m', k)`, without zero columns at the end.
 
-    So a kernel that is the transpose of an embedding table is stored once with it.
+    A kernel that is the transpose of an embedding table then has the table's bytes, and `Numbers`
+    stores them once.
     """
     used = np.flatnonzero(kernel.any(0))
     return np.ascontiguousarray(kernel.T[: used[-1] + 1 if used.size else 0])

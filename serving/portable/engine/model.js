@@ -5,7 +5,7 @@ import { makeProducts } from "./products.js";
 
 const LENGTH = 4; // bytes that say how long the header is
 
-// Read a file (an ArrayBuffer) as `serving.page.files` writes it.
+// Return the model in a file (an ArrayBuffer), as `serving.portable.engine.pack` writes it.
 export function readModel(buffer, products = makeProducts()) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, LENGTH, size)));
@@ -17,7 +17,7 @@ export function readModel(buffer, products = makeProducts()) {
   return { ...header, encoder, step, source, target };
 }
 
-// A SentencePiece model whose numbers are [place, how many].
+// Return a SentencePiece model with typed arrays in place of [offset, count] of its numbers.
 export function withNumbers({ scores, types, rules, ...about }, numbers) {
   return {
     ...about,

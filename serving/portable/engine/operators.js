@@ -1,10 +1,10 @@
-// ONNX's operators, as far as exports use them. Each takes its inputs, its attributes and what
-// multiplies kernels, and returns a tensor or a list of several.
+// The ONNX operators that exports use. Each takes its inputs, its attributes and the object of
+// `makeProducts`, and returns a tensor or a list of tensors.
 
 import { GRU, LSTM, RNN } from "./recurrent.js";
 import { ARRAYS, around, common, count, place, spread, tensor, transpose } from "./tensors.js";
 
-const EVEN = 6755399441055744; // to add it and take it away rounds to the nearest, halves to even
+const EVEN = 6755399441055744; // adding and subtracting it rounds to the nearest integer, halves to even
 const ZERO = 128; // of activations in eight bits
 
 // Loops are written out for each operator: engines compile a function that is shared once for all.
@@ -14,7 +14,7 @@ const each = (loop) => ([x]) => {
   return tensor(data, x.dims);
 };
 
-// Of two tensors, in which one is repeated along axes that it lacks.
+// An operator of two tensors, with broadcasting.
 const both = (loop, Type) => ([a, b]) => {
   const dims = common(a.dims, b.dims);
   const size = count(dims);
@@ -32,7 +32,7 @@ const all = (operator) => (inputs) => inputs.reduce((a, b) => operator([a, b]));
 const add = both((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] + y[j++]; });
 const greater = both((x, i, y, j, to, at, end) => { while (at < end) to[at++] = Math.max(x[i++], y[j++]); });
 
-// The numbers that, one time after the other, are the tensor repeated to these dims.
+// Return the numbers whose repetition is the tensor broadcast to these dims.
 function period(x, dims) {
   const first = x.dims.findIndex((size) => size !== 1);
   const own = first < 0 ? [] : x.dims.slice(first);
@@ -98,7 +98,7 @@ function sums(row, to) {
   row.reduce((sum, v, i) => (to[i] = sum + v), 0);
 }
 
-// Change the numbers of a product (…, m) where they are, by a number for each row or for each column.
+// Change a product (…, m) in place, by one number for each row or for each column.
 const within = (loop) => (y, m, { data, dims }) => {
   const last = dims.at(-1) ?? 1;
   const [next, step] = [data.length > last ? 1 : 0, last > 1 ? 1 : 0];
@@ -109,8 +109,8 @@ const WITHIN = {
   Mul: within((y, at, end, x, i, step) => { for (; at < end; at++, i += step) y[at] *= x[i]; }),
 };
 
-// A product of matrices: a kernel's by what keeps it, `then` changed as `serving.page.files`
-// says, others row by row.
+// Return a matrix product. `products` multiplies by a kernel, and the operators in `then` change the
+// result in place (see `serving.portable.engine.graphs`). Other matrices are multiplied row by row.
 function matMul([a, b, ...more], { then = [] }, products) {
   if (b.kernel) {
     const [lead, m, cast] = [a.dims.slice(0, -1), b.dims[1], then[0] === "Cast"];
@@ -230,7 +230,7 @@ function range([{ data: [start] }, { data: [end] }, { data: [step] }]) {
   return tensor(Int32Array.from({ length }, (_, i) => start + i * step), [length]);
 }
 
-// The k greatest of the last axis and their places; of equals the first comes first.
+// Return the k greatest values of the last axis and their indices; equal values keep their order.
 function topK([x, { data: [k] }]) {
   const size = x.dims.at(-1);
   const lead = x.dims.slice(0, -1);
@@ -255,7 +255,8 @@ function pad([x, pads]) {
   return concat([ends[0], x, ends[1]], { axis: -1 });
 }
 
-// Filters (F, C, [h,] w) over (N, C, [H,] W): a kernel's product with what each place sees.
+// Return the convolution (N, F, [H,] W) of x (N, C, [H,] W) with filters (F, C, [h,] w): a product of
+// the filters and the patch around each place.
 function conv([x, filters, bias], { pads }, products) {
   const [n, channels, height, width] = flat(x.dims);
   const [f, , h, w] = flat(filters.dims);
@@ -281,7 +282,7 @@ function conv([x, filters, bias], { pads }, products) {
 
 const flat = (dims) => (dims.length > 3 ? dims : [dims[0], dims[1], 1, dims[2]]);
 
-// The greatest of each block; what fills none at the end is left out.
+// Return the maximum of each block; an incomplete block at the end is left out.
 function maxPool([x], { kernel_shape: [h, w] }) {
   const [n, channels, height, width] = x.dims;
   const dims = [n, channels, Math.floor(height / h), Math.floor(width / w)];

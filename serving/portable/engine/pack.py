@@ -1,6 +1,6 @@
-"""A model in one file, which the page loads.
+"""Packs an ONNX export into the one file that the page loads.
 
-It is the header's length, the header in JSON, and the numbers of all constants.
+The file contains the header's length, the header in JSON, and the numbers of all constants.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SETTINGS = ("beam_width", "num_results", "length_penalty", "max_source_length",
 
 
 def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
-    """Return the file of an ONNX export.
+    """Return the bytes of the page's file for an ONNX export.
 
-    Raises ValueError for a part or a setting of it that the browser's runtime does not have;
+    Raises ValueError if the export has a part or a setting that the browser's runtime lacks;
     OSError if a file cannot be read.
     """
     numbers, settings = Numbers(), manifest["settings"]
@@ -61,9 +61,10 @@ def join_parts(header: dict[str, Any], numbers: Numbers) -> bytes:
 
 
 def read_tokenizer(folder: Path, entry: dict[str, Any], numbers: Numbers) -> dict[str, Any]:
-    """Return a tokenizer as `engine/sentencepiece.js` or `engine/vocabulary.js` take it.
+    """Return a tokenizer as `engine/sentencepiece.js` or `engine/vocabulary.js` expects it.
 
-    Raises ValueError for a model of another type, or with other pieces.
+    Raises ValueError for a SentencePiece model that is neither unigram nor BPE, or that has pieces
+    of types outside `_TYPES`.
     """
     path, kind = folder / entry["file"], entry["kind"]
     if kind != "sentencepiece":

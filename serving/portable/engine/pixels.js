@@ -8,7 +8,7 @@ const f = Math.fround;
 // Return an image file as uint8 (height, width, channels), turned as its EXIF orientation says.
 export async function readImage(blob, { height, width, channels }) {
   const head = new Uint8Array(await blob.slice(0, 26).arrayBuffer());
-  if (head[0] === 0x89 && head[24] === 16) { // a canvas has the upper eight alone
+  if (head[0] === 0x89 && head[24] === 16) { // a canvas has only the upper eight bits
     throw new Error("image 1 has 16 bits a channel: expected 8 bits where there is no server");
   }
   if (!await isWhole(new Uint8Array(await blob.arrayBuffer()))) {
@@ -24,7 +24,7 @@ export async function readImage(blob, { height, width, channels }) {
   return resize(onWhite(data, channels), [image.height, image.width, channels], height, width);
 }
 
-// Return RGBA as RGB or gray, with what is transparent on white.
+// Return RGBA pixels as RGB or gray, composited on white.
 export function onWhite(data, channels) {
   const pixels = new Float32Array((data.length / 4) * channels);
   for (let from = 0, to = 0; from < data.length; from += 4) {
@@ -45,7 +45,7 @@ export function resize(pixels, [h, w, channels], height, width) {
 
 const even = (v) => v + 6755399441055744 - 6755399441055744; // to the nearest, halves to even
 
-// From (a, b, C) to (b, a, C).
+// Return `x` (a, b, C) transposed to (b, a, C).
 function turn(x, a, b, channels) {
   const y = new Float32Array(x.length);
   for (let i = 0; i < a; i++) for (let j = 0; j < b; j++) for (let c = 0; c < channels; c++) {

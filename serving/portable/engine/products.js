@@ -40,8 +40,8 @@ class Vectors {
     return at;
   }
 
-  // Keep a kernel (k, m), given column by column as a Float32Array or Int8Array, of which zeros at
-  // the end may be left out. Return what `times` takes.
+  // Store a kernel (k, m); return its handle for `times`. `data` is a Float32Array or Int8Array of its
+  // columns; zeros at the end may be left out.
   place(data, k, m) {
     const [width, columns] = [up(k, 8), up(m, 4)];
     const at = this.reserve(width * columns * data.BYTES_PER_ELEMENT);

@@ -34,7 +34,7 @@ const layer = (step, states) => ([x, W, R, B, lengths], _, products) => {
   return [tensor(y, [time, directions, batch, units]), ...last.map((data) => tensor(data, [directions, batch, units]))];
 };
 
-// A direction's kernel, laid out once.
+// Return a direction's kernel, which is laid out at its first use.
 function placed(weights, way, gates, dim, products) {
   weights.ways ??= [];
   return weights.ways[way] ??= products.place(weights.data.subarray(way * gates * dim, (way + 1) * gates * dim), dim, gates);
@@ -44,7 +44,7 @@ export const RNN = layer((x, h, units, state) => {
   for (let i = 0; i < units; i++) state[i] = Math.tanh(x[i] + h[i]);
 }, 1);
 
-// Gates z, r, candidate, whose reset follows the product.
+// Gates z, r, candidate; the reset gate multiplies after the product (linear_before_reset).
 export const GRU = layer((x, h, units, state) => {
   for (let i = 0; i < units; i++) {
     const z = sigmoid(x[i] + h[i]);

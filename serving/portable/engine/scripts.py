@@ -22,7 +22,7 @@ def worker() -> str:
 
 
 def named(paths: Iterable[Path]) -> dict[str, str]:
-    """Return the text of each module by its name; `rules` is the one that `rules()` makes."""
+    """Return the text of each module by its name, and `rules`, whose text `rules()` generates."""
     return {"rules": rules(), **{path.stem: path.read_text(encoding="utf-8") for path in paths}}
 
 
@@ -40,11 +40,11 @@ def rules() -> str:
 
 
 def join(entry: str, modules: Mapping[str, str]) -> str:
-    """Return the script of a module, named `entry`, and of all that it imports.
+    """Return one script with the module `entry` and every module that it imports.
 
-    Every module becomes a function that runs once and returns what it exports. They are imported as
-    `import { a, b } from "./name.js";`. Raises ValueError for an import or an export of another
-    form.
+    Each module becomes a function that runs once and returns the module's exports. An import must
+    have the form `import { a, b } from "./name.js";`. Raises ValueError for an import or an export
+    of another form.
     """
     done: dict[str, str] = {}
 

@@ -33,13 +33,13 @@ export function search(model, source, limit, { width, results, penalty }) {
       .sort((a, b) => b.hypothesis.score - a.hypothesis.score || a.place - b.place)
       .slice(0, width).map(({ hypothesis }) => hypothesis);
     done.push(...beam.filter(({ finished, frozen }) => finished && !frozen));
-    // No open hypothesis can come among the results, even if all that follows costs nothing.
+    // Stop if no open hypothesis can be a result, even if its further tokens have probability 1.
     const ended = beam.filter(({ finished }) => finished);
     const reach = Math.max(...beam.map(({ finished, total }) => (finished ? -Infinity : total / norm(limit))));
     if (ended.length === beam.length || ended[results - 1]?.score >= reach) break;
     state = Object.fromEntries(model.state.map((name) => [name, gathered(next[`next_${name}`], beam)]));
   }
-  // The best of all that have ever ended, those that ended first before others as good.
+  // The best of all hypotheses that have ended; at equal scores, the earlier one comes first.
   return done.sort((a, b) => b.score - a.score).slice(0, results).map(followed);
 }
 
@@ -57,7 +57,7 @@ function gathered(x, beam) {
   return tensor(data, [beam.length, ...x.dims.slice(1)]);
 }
 
-// The places of the greatest numbers, the greatest first; none of -Infinity.
+// Return the indices of the greatest numbers, greatest first, without -Infinity.
 function greatest(row, many) {
   const best = [];
   for (let i = 0; i < row.length; i++) {

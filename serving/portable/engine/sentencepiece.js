@@ -29,7 +29,7 @@ export class SentencePiece {
   encode(text) {
     const read = this.normalize(clean(text));
     const ids = this.model === "bpe" ? this.merged(read) : this.likeliest(read);
-    // Unknown characters next to one another are one.
+    // Adjacent unknown characters are one token.
     return ids.filter((id, i) => id !== this.unknown || ids[i - 1] !== this.unknown);
   }
 
@@ -70,7 +70,7 @@ export class SentencePiece {
     return ids.reverse();
   }
 
-  // Of neighbours the pair with the greatest score becomes one, the first of equals, again and again.
+  // Merge the adjacent pair with the greatest score (of equals, the first) until no pair is a piece.
   merged(text) {
     const symbols = [...text];
     const pair = (i) => (i + 1 < symbols.length ? this.ids.get(symbols[i] + symbols[i + 1]) : undefined);
@@ -115,7 +115,7 @@ function replacer(rules) {
   const texts = rules.subarray(4 + size);
   const offset = (unit) => (unit >>> 10) << ((unit & 512) >>> 6);
 
-  // The longest string of the trie that stands at a place: its length and its value.
+  // Return the longest string of the trie at `start`: its length and its value.
   function longest(bytes, start) {
     let match = null;
     let node = size ? offset(units[0]) : 0;

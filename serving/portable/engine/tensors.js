@@ -7,13 +7,13 @@ export const tensor = (data, dims) => ({ data, dims });
 export const count = (dims) => dims.reduce((product, size) => product * size, 1);
 export const place = (axis, rank) => (axis < 0 ? axis + rank : axis);
 
-// Of an axis: how many numbers stand before, along and after it.
+// Return the products of the sizes before an axis, of the axis, and after it.
 export function around(dims, axis) {
   const at = place(axis, dims.length);
   return [count(dims.slice(0, at)), dims[at], count(dims.slice(at + 1))];
 }
 
-// How far the next number along each axis of `wanted` is, 0 where `dims` has size 1.
+// Return the strides of `dims` along each axis of `wanted`, 0 where `dims` has size 1.
 function strides(dims, wanted) {
   const steps = new Array(wanted.length).fill(0);
   for (let axis = dims.length - 1, to = wanted.length - 1, step = 1; axis >= 0; axis--, to--) {
@@ -39,7 +39,7 @@ function eachRow(dims, steps, run) {
   }
 }
 
-// The dims of what several tensors give together.
+// Return the dims that several tensors broadcast to.
 export function common(...all) {
   const rank = Math.max(...all.map((dims) => dims.length));
   return Array.from({ length: rank }, (_, axis) => {
@@ -50,7 +50,7 @@ export function common(...all) {
 
 const same = (dims, others) => dims.length === others.length && dims.every((size, axis) => size === others[axis]);
 
-// Repeat what has size 1, so that the tensor has these dims.
+// Broadcast a tensor to these dims.
 export function spread(x, dims) {
   return same(x.dims, dims) ? x : byStrides(x, dims, strides(x.dims, dims));
 }

@@ -7,8 +7,8 @@ import { described, makeTokenizer } from "./tokenizers.js";
 import { cut, join } from "./windows.js";
 import { wordsBy } from "./words.js";
 
-// What so many tokens reach for sure, and whether that is all of a text. What has no UTF-8 form, half
-// of a pair, becomes "?".
+// Return the start of a text that `tokens` tokens can cover at most, and whether that is the whole
+// text. A lone surrogate becomes "?".
 function written(text, tokens) {
   const bytes = new TextEncoder().encode(text.replace(/\p{Surrogate}/gu, "?"));
   const most = tokens * TOKEN_BYTES;
@@ -24,9 +24,9 @@ export class Translator {
     this.words = wordsBy(this.target);
   }
 
-  // Translate a text; `settings` are those of the model unless they are given. Returns {tokens,
-  // truncated, unknown, words, word_probabilities, hypotheses}: words are those of the first hypothesis, and
-  // each is {text, score, tokens, weights (T, S)}.
+  // Translate a text; `settings` override the model's settings. Returns {tokens, truncated, unknown,
+  // words, word_probabilities, hypotheses}. The words are the first hypothesis's; a hypothesis is
+  // {text, score, tokens, token_probabilities, weights (T, S)}.
   search(text, settings = {}) {
     const asked = { target_bound: [2, 10], ...this.model.settings, ...settings };
     const { beam_width, num_results, length_penalty, max_source_length, target_bound: [factor, more] } = asked;

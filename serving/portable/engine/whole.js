@@ -1,5 +1,5 @@
-// Whether the file of an image is whole: `serving.portable.read.pixels`, which a browser would
-// show as far as it goes.
+// Whether an image file is complete, as in `serving.portable.read.pixels`; a browser would also show
+// an incomplete file.
 
 const PASSES = [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [0, 1, 1, 2]];
 const CHANNELS = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }; // by PNG's colour type
@@ -50,7 +50,7 @@ function checksum(bytes) {
   return ~state >>> 0;
 }
 
-// Segments follow one another up to the end; within a scan, FF before 0 is a byte of its own.
+// Segments must follow one another up to the end; within a scan, FF 00 is a data byte.
 function isWholeJpeg(bytes) {
   let [place, kind] = [2, 0];
   while (kind !== 0xd9) {

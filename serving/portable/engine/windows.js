@@ -1,9 +1,9 @@
-// Words that are longer than nearly all that training saw, by windows: `training.decode.windows`.
+// Windows of words longer than nearly all words of training: `training.decode.windows`.
 
 import { END_ID } from "./rules.js";
 
-// The windows of a word's ids, by the model's `spelling`, or one: each of {ids, start, first, end},
-// of which phones are kept that look at letters from `first` to `end`.
+// Return the windows {ids, start, first, end} of a word's ids, by the model's `spelling`; a short word
+// is one window. A phone is kept if it attends most to a letter from `first` up to `end`.
 export function cut(ids, spelling) {
   const size = ids.length;
   if (!spelling || size <= spelling.whole) return size ? [{ ids, start: 0, first: 0, end: size }] : [];
@@ -16,7 +16,7 @@ export function cut(ids, spelling) {
   });
 }
 
-// The hypotheses of a word, of those that `search` found for its windows: of the n-th of each.
+// Return the hypotheses of a word: hypothesis n joins the n-th hypotheses of all windows.
 export function join(windows, found, penalty) {
   const size = windows.at(-1).end;
   return Array.from({ length: Math.min(...found.map((each) => each.length)) }, (_, rank) => {

@@ -1,8 +1,8 @@
-// The model in a thread of its own, so that typing never waits for it.
+// Runs the model in its own thread, so that typing never waits for the model.
 //
-// It is sent {load: {text}}, a model's file in base64, or {load: {url}}; then questions {id, path,
-// body}, and {cancel: id}. It answers {loaded: share}, {ready: true}, {id, answer} and {id, error};
-// {error} alone says that there is no model.
+// The page sends {load: {text}}, a model's file in base64, or {load: {url}}; then requests {id, path,
+// body}, and {cancel: id}. The worker sends {loaded: share}, {ready: true}, {id, answer} and {id,
+// error}; {error} without an id means that there is no model.
 
 import { answers } from "./answers.js";
 import { readModel } from "./model.js";
@@ -29,7 +29,7 @@ async function start({ text, url }) {
 
 async function answer(id, path, body) {
   const goOn = async () => {
-    await new Promise((resolve) => setTimeout(resolve)); // what was sent meanwhile comes first
+    await new Promise((resolve) => setTimeout(resolve)); // messages that were sent meanwhile come first
     if (cancelled.has(id)) throw new Error("cancelled");
   };
   try {

@@ -22,7 +22,7 @@ from serving.portable.read.tokenizers import Vocabulary
 from serving.portable.read.translator import LocalTranslator
 
 SHERPA = "sherpa"
-_BATCH = 64  # the same always: the last bits of a probability depend on what is in a batch
+_BATCH = 64  # constant: the last bits of a probability depend on the batch
 _MOST_NAMED = 5  # words of a line
 _UNSTRESSED = (
     "warning: AH and ER without marks of stress are written ə and ɚ, as 89 % and 82 % of CMUdict's "
@@ -31,10 +31,10 @@ _UNSTRESSED = (
 
 
 class Pronunciation(NamedTuple):
-    """Phones of a word, and where they are from: the lexicon or the model.
+    """The phones of a word, and their `source`: "lexicon" or "model".
 
-    `probability` is that of the least probable phone, the end included, as everywhere; `log_prob`
-    is the logarithm of the product over all.
+    `probability` is the lowest probability of a phone or of the end. `log_prob` is the sum of all
+    log-probabilities, the end included.
     """
 
     phones: Sequence[str]
@@ -44,9 +44,9 @@ class Pronunciation(NamedTuple):
 
 
 class Pronouncer(LocalTranslator):
-    """A model from letters to phones, of an ONNX export or of the model.
+    """A model from letters to phones; `path` is an ONNX export or the model's directory.
 
-    Raises ValueError if there is no such export, or it does something else.
+    Raises ValueError if there is no such export, or if it is a model of another kind.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -61,7 +61,7 @@ class Pronouncer(LocalTranslator):
         self._letters = letters
 
     def unreadable(self, word: str) -> str:
-        """Return the reason why a word cannot be read, "" where it can."""
+        """Return why the model cannot read a word, "" if it can."""
         if letters := unique_letters(self._letters.unknown(word)):
             return f"training never saw {' '.join(map(printable, letters))}"
         (ids,) = self._letters.encode([word])
@@ -76,12 +76,12 @@ class Pronouncer(LocalTranslator):
         return word
 
     def lowered(self, word: str) -> bool:
-        """Return whether a capital is read as its small letter, the only one that training saw."""
+        """Return whether capitals are read as small letters, because training saw no capitals."""
         small = word.lower()
         return small != word and self._letters.encode([word]) == self._letters.encode([small])
 
     def is_cut(self, word: str, phones: Sequence[str]) -> bool:
-        """Return whether a word has fewer phones for its letters than nearly all of training."""
+        """Return whether a word has fewer phones per letter than nearly all words of training."""
         (ids,) = self._letters.encode([word])
         fewest = self._spelling["fewest"] if self._spelling else 0.0
         return len(phones) + 1 <= fewest * len(ids)  # one is lacking at least, of short ones too
@@ -89,10 +89,10 @@ class Pronouncer(LocalTranslator):
     def pronounce(
         self, words: Sequence[str], count: int = 1, threads: int = 1
     ) -> Iterator[tuple[str, list[Pronunciation]]]:
-        """Yield the words with so many pronunciations, the best first; the longest words first.
+        """Yield each word with up to `count` pronunciations, best first; the longest words first.
 
-        They can be read, see `unreadable`. Threads have a batch of their own; the answers are the
-        same for any number. Raises ValueError for more than the search finds.
+        The model must be able to read the words, see `unreadable`. Each thread runs its own batch;
+        results do not depend on `threads`. Raises ValueError if `count` exceeds the beam's width.
         """
         check_count("--nbest", count, 1, self._width)
 
@@ -125,10 +125,10 @@ class Pronouncer(LocalTranslator):
 
 
 def write_lexicon(arguments: argparse.Namespace) -> int:
-    """Write the lexicon that a command asks for; return 1 where a voice lacks phones, else 0.
+    """Print the lexicon that a command requests; return 1 if a voice lacks phones, else 0.
 
-    With `strict` it is 1 where any word is missing. Raises OSError, or ValueError for files of
-    another form and for a model that is no pronouncer.
+    With `strict`, return 1 also if any word is missing. Raises OSError; or ValueError for a file of
+    another form, or for a model that is no pronouncer.
     """
     listed = voices.read_columns(Path(arguments.lexicon)) if arguments.lexicon else {}
     own = {_plain(word): rows for word, rows in listed.items()}
@@ -143,7 +143,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
         forms = voices.spellings(word)
         keys = map(_plain, [*forms, *(form.lower() for form in forms)])
         found = next(((n, key) for n, key in enumerate(keys) if key in own), None)
-        # Software other than sherpa-onnx has a text's quotes away before it looks words up.
+        # Software other than sherpa-onnx removes a text's quotes before it looks words up.
         name = word
         if arguments.text and arguments.format != SHERPA:
             name = forms[found[0] % len(forms)] if found else forms[-1]
@@ -181,7 +181,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
 
 
 def _plain(word: str) -> str:
-    """Return a word as it is looked up in a list: of equal spellings one."""
+    """Return the form of a word that lists are searched by: NFC, straight apostrophes."""
     return unicodedata.normalize("NFC", word).replace("’", "'")
 
 
@@ -211,9 +211,9 @@ def _read_words(arguments: argparse.Namespace, missing: dict[str, str]) -> list[
 def _ask(
     model: Pronouncer, asked: dict[str, str], arguments: argparse.Namespace, missing: dict[str, str]
 ) -> dict[str, list[Pronunciation]]:
-    """Return the model's pronunciations of words, `asked` with the spelling that it reads.
+    """Return the model's pronunciations of the words in `asked`, which has each word's spelling.
 
-    Words that it cannot read are named.
+    Words that the model cannot read are added to `missing`, with a warning.
     """
     reasons = {word: model.unreadable(spelling) for word, spelling in asked.items()}
     for reason in dict.fromkeys(filter(None, reasons.values())):

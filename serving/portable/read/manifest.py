@@ -1,7 +1,7 @@
-"""The manifest of an ONNX export, and the files that it names: checked before anything is used.
+"""Reads and checks the manifest of an ONNX export, and the files that it names.
 
-An export may be a stranger's: its names are plain names of files in its folder, files have a size,
-and everything that is read has the type and the range that it needs.
+An export may come from an untrusted source. A name must be the plain name of a file in the folder,
+a file has a maximum size, and every value that is read must have the expected type and range.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MOST_DEPTH = 24
 _MOST_NUMBER = 1e6
 _KINDS = frozenset(("sentencepiece", "words", "characters", "letters", "symbols"))
 _COUNT = range(1, 2**31)
-# What a manifest must have: a type, a set of choices, a range of whole numbers, a list of one such,
-# or a dict of them. A key that ends in "?" may be absent; "*" stands for every key.
+# The expected form of a value: a type, a set of choices, a range of integers, a list with the form
+# of its items, or a dict of forms. A key that ends in "?" may be absent; "*" matches every key.
 _TOKENIZER = {"kind": _KINDS, "file": str, "size": range(5, 2**31), "inside": str}
 _GRAPH = {"outputs": dict}
 _CLASSES = dict.fromkeys(("letters", "spaces", "ideographs"), ((range(0x110000),),))
@@ -82,9 +82,9 @@ RANKS = {
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an export; every part that models read is checked.
+    """Return the manifest of an export, after checking every part that models read.
 
-    Raises ValueError, one line that names the file, for anything else.
+    Raises ValueError with a one-line message that names the file if a check fails.
     """
     path = folder / MANIFEST
     manifest = read_json(folder, MANIFEST, MOST_BYTES)
@@ -123,8 +123,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked state of a tokenizer that is a list of tokens.
 
-    `tokenizer` is its entry in the manifest. Raises ValueError, one line that names the file, for
-    anything else.
+    `tokenizer` is its entry in the manifest. Raises ValueError with a one-line message that names
+    the file if a check fails.
     """
     path = folder / tokenizer["file"]
     state = read_json(folder, tokenizer["file"], _MOST_TOKENIZER_BYTES)
@@ -142,10 +142,10 @@ def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any
 
 
 def file_in(folder: Path, name: str, most: int) -> Path:
-    """Return a file of an export by its name, which has no folder in it.
+    """Return the path of a file of an export; `name` must be a plain name, without a folder.
 
-    Raises ValueError, one line that names it, where it is no such file: a link that leads out of
-    the folder, a device, a pipe, or one of more than `most` bytes.
+    Raises ValueError with a one-line message if the file is missing, a link out of the folder, a
+    device, a pipe, or larger than `most` bytes.
     """
     if not name or name in (".", "..") or any(sign in name for sign in "/\\\0"):
         raise ValueError(f"{folder / MANIFEST} expected names of files. Received: {shown(name)}")
@@ -164,7 +164,10 @@ def file_in(folder: Path, name: str, most: int) -> Path:
 
 
 def read_json(folder: Path, name: str, most: int) -> Any:
-    """Return the JSON in a file of an export, which is not too deep; errors as `file_in`."""
+    """Return the JSON value in a file of an export.
+
+    Raises ValueError as `file_in` does, and for text that is not JSON or is nested too deeply.
+    """
     path = file_in(folder, name, most)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -182,7 +185,7 @@ def read_json(folder: Path, name: str, most: int) -> Any:
 
 
 def _check(path: Path, name: str, value: Any, expected: Any) -> None:
-    """Raise ValueError where a part of a file is not what it must be."""
+    """Raise ValueError if the value `name` of a file does not have the form `expected`."""
     match expected:
         case dict():
             if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""An exported folder: manifest, graphs, signatures; searches; and the base of all models."""
+"""The folder of an export, and the base classes of the models that run its graphs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check_running() -> None:
 
 
 class Folder:
-    """A version directory of an ONNX export; of a model's directory, its newest in ONNX.
+    """A version directory of an ONNX export, or the newest such version in a model's directory.
 
     `threads` share an operation. Raises ValueError if there is no such export.
     """
@@ -83,9 +83,9 @@ class Folder:
         self._loading = Lock()
 
     def run(self, graph: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run a graph, which is loaded at its first use, on a batch of at least one row.
+        """Run a graph on a batch of at least one row; return its outputs by name.
 
-        Raises ValueError if it cannot be loaded, or fails.
+        The first use loads the graph. Raises ValueError if loading or running the graph fails.
         """
         with self._loading:
             if graph not in self._sessions:
@@ -110,7 +110,7 @@ class Folder:
         path, options = self.path / f"{graph}.onnx", onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
-        # Threads that wait for work by spinning take the processor from those that have some.
+        # Threads that spin while they wait take the processor from threads that work.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
@@ -143,13 +143,13 @@ class LocalModel:
     """Base class of the models in this process.
 
     Args:
-        path: of a version that was exported with `--format onnx`, or of the model, which stands for
-            its newest in ONNX; or a `Folder`.
-        batch_size: rows that are answered together.
-        threads: that batches share; those of one batch share its operations.
+        path: a version that was exported with `--format onnx`; a model's directory, whose newest
+            ONNX version is used; or a `Folder`.
+        batch_size: the most rows in a batch.
+        threads: the number of batches that run at a time, and of threads that share an operation.
 
-    Raises ValueError if there is no such export, or it does something else than `task`; or for a
-    setting that is not possible.
+    Raises ValueError if there is no such export, if its task is not `task`, or for an invalid
+    setting.
     """
 
     task: ClassVar[str]
@@ -174,7 +174,7 @@ class LocalModel:
         raise NotImplementedError
 
     def _declared(self, names: Iterable[str], **sizes: int) -> Signatures:
-        """Return these signatures of the task; `sizes` are N of results, H and W of regions."""
+        """Return the named signatures of the task; `sizes` are N (results), H and W (regions)."""
         signatures = {}
         for name in names:
             outputs = dict(_OUTPUTS[self.task][name])
@@ -197,7 +197,7 @@ class LocalModel:
     def _each(self, rows: Sequence[int], work: Callable[[Sequence[int]], T]) -> list[T]:
         """Return `work(batch)` for each batch of rows, in the rows' order.
 
-        As many run at a time as there are threads; batches shrink so that each thread has one.
+        Up to `threads` batches run at a time. Batches shrink so that each thread has a batch.
         """
         size = min(self._batch_size, -(-len(rows) // self._threads)) or 1
         batches = [rows[start : start + size] for start in range(0, len(rows), size)]
@@ -218,7 +218,7 @@ class LocalModel:
 class Result(NamedTuple):
     """A source's N results: ids and log-probabilities `(N, T)`, scores `(N,)`, weights `(N, T, S)`.
 
-    `copied` are the tokens that ids beyond the vocabulary stand for.
+    `copied` has the tokens of ids beyond the vocabulary: id `size + i` means `copied[i]`.
     """
 
     ids: np.ndarray
@@ -232,9 +232,10 @@ class LocalSearch(LocalModel):
     """Base class of the models that search for texts by the graph `main`.
 
     Args:
-        path: as of `LocalModel`, with `batch_size` and `threads`.
-        beam_width: the hypotheses of each source; of this and the next two, None is the export's.
-        num_results: of these, at most so many are returned by `nbest`.
+        path: see `LocalModel`, also for `batch_size` and `threads`.
+        beam_width: the hypotheses of each source. None takes the export's setting, as for
+            `num_results` and `length_penalty`.
+        num_results: the most hypotheses that `nbest` returns.
         length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
 
     Raises ValueError or TypeError for a setting that is not possible.
@@ -276,13 +277,14 @@ class LocalSearch(LocalModel):
         self._load()
 
     def _load(self) -> None:
-        """Load the tokenizer of what is said."""
+        """Load the target's tokenizer."""
         self._target = load_tokenizer(self._folder.path, self.manifest["tokenizers"]["target"])
 
     def _run(self, source: dict[str, np.ndarray], results: int, weights: bool) -> Iterator[Result]:
-        """Search for so many results of each row of the graph's own input.
+        """Return a `Result` for each row of `source`, the graph's own input by name.
 
-        Raises ValueError for ids that the vocabulary lacks: files do not fit.
+        Each has `results` results, with attention weights if `weights`. Raises ValueError for an
+        id outside the vocabulary: the files do not fit together.
         """
         settings = {
             "beam_width": np.array([self._width]),
@@ -324,13 +326,13 @@ def tokens_of(
 
 
 def shown_places(ids: np.ndarray) -> list[int]:
-    """Return the places of ids `(T,)` that tokens are shown of: before END, without PAD, START."""
+    """Return the indices of ids `(T,)` whose tokens are shown: before END, not PAD or START."""
     before = itertools.takewhile(lambda place: ids[place] != END_ID, range(len(ids)))
     return [place for place in before if ids[place] not in (PAD_ID, START_ID)]
 
 
 def token_of(tokenizer: Tokenizer, number: int, copied: Sequence[str] | None) -> str:
-    """Return the token of an id, which is one of `copied` if it is beyond the vocabulary."""
+    """Return the token of an id; an id beyond the vocabulary refers to `copied`."""
     if copied is None or number < tokenizer.size:
         return tokenizer.token(number)
     place = number - tokenizer.size
@@ -346,9 +348,10 @@ def padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def replaced(ids: np.ndarray, weights: np.ndarray, size: int) -> np.ndarray:
-    """Let each unknown token be the one of the source with the largest attention weight.
+    """Return ids with each UNK replaced by the source token with the largest attention weight.
 
-    `ids` are `(…, T)`, `weights` `(…, T, S)`: see `training.decode.texts.replace_unknown`.
+    Source token s has the id `size + s`. `ids` is `(…, T)`, `weights` `(…, T, S)`: see
+    `training.decode.texts.replace_unknown`.
     """
     looked = weights.max(-1, initial=0) > 0
     return np.where((ids == UNK_ID) & looked, size + weights.argmax(-1), ids)

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-MOST_PIXELS = 1 << 24  # of an image as it comes, as in training: 16.8 million
-_TAIL = 1024  # bytes at the end of a file among which its end mark is looked for
+MOST_PIXELS = 1 << 24  # of an image before resizing, as in training: 16.8 million
+_TAIL = 1024  # last bytes of a file, which must contain its end mark
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _CUT, _DAMAGED = "is cut off: its end is missing", "cannot be decoded"
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by PNG's colour type
-# First column and row of the passes of an interlaced PNG, and the steps to the next ones.
+# The passes of an interlaced PNG: first column, first row, column step, row step.
 _PASSES = (
     *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
     *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
 )
-# Marks of a JPEG; within a scan, FF before 0 is a byte of its own.
+# A JPEG's markers; within a scan, FF 00 is a data byte, not a marker.
 _MARK = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])")
 _SEGMENTS = frozenset((*range(0xC0, 0xD0), *range(0xDA, 0xF0), 0xFE))
 _TIFF = 4096  # bytes of EXIF data that are read
@@ -33,8 +33,8 @@ _LUMA = np.array([9797, 19234, 3737])  # red, green and blue of ITU-R 601, of 32
 def read_image(contents: bytes, height: int, width: int, channels: int) -> np.ndarray:
     """Return a PNG or JPEG file as uint8 `(height, width, channels)`; channels are 1 or 3.
 
-    It is turned as its EXIF orientation says. Transparent images lie on white. Of 16 bits, as many
-    are left out as no pixel of the image uses, then those below the upper eight.
+    The image is rotated by its EXIF orientation. Transparent images are composited on white. Of 16
+    bits a channel, eight are kept, from the highest bit that a pixel uses.
 
     Raises ValueError for a file that cannot be read; the message says why.
     """
@@ -76,7 +76,7 @@ def _check_size(height: int, width: int) -> None:
 
 
 def check_png(contents: bytes) -> None:
-    """Raise ValueError where a chunk is cut or not as its checksum says, or pixels are missing."""
+    """Raise ValueError if a chunk is cut off or fails its checksum, or if pixels are missing."""
     if b"IEND" not in contents[-_TAIL:]:
         raise ValueError(_CUT)
     place, kind, packed, right, has_palette = 8, b"", b"", True, False
@@ -97,7 +97,7 @@ def check_png(contents: bytes) -> None:
             bits = columns * depth * _CHANNELS.get(color, 1)
             expected += rows * (1 - -bits // 8) if columns > 0 and rows > 0 else 0
         whole = len(stream.decompress(packed, expected)) == expected
-        # After the pixels there is more, or the stream's end, with its checksum.
+        # After the pixels comes more data, or the stream's end with a valid checksum.
         right &= whole and (stream.decompress(stream.unconsumed_tail, 1) != b"" or stream.eof)
     except (struct.error, zlib.error):
         right = False
@@ -106,7 +106,7 @@ def check_png(contents: bytes) -> None:
 
 
 def check_jpeg(contents: bytes) -> None:
-    """Raise ValueError where segments do not follow one another up to the end."""
+    """Raise ValueError unless segments follow one another up to the end."""
     if b"\xff\xd9" not in contents[-_TAIL:]:
         raise ValueError(_CUT)
     place, kind, right = 2, 0, True
@@ -195,7 +195,7 @@ def _sixteen_bits(image: Any, contents: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _composite(colors: np.ndarray, alpha: np.ndarray, channels: int) -> np.ndarray:
-    """Return colours of some opacity on white."""
+    """Return colours `(H, W, 3)` of opacity `(H, W, 1)` on white, uint8 `(H, W, channels)`."""
     colors = (colors * alpha + 255 * (255 - alpha) + 127) // 255
     if channels == 1:
         colors = (colors @ _LUMA[:, None]) >> 15
@@ -229,7 +229,7 @@ def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def _spans(before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each new place the first old one that it is made of, and float32 weights."""
+    """Return the first old row of each new row, `(after,)`, and float32 weights `(after, k)`."""
     one, half = np.float32(1), np.float32(0.5)
     inverse = np.float32(1.0 / np.float64(np.float32(after) / np.float32(before)))
     reach = max(inverse, one)
@@ -247,7 +247,7 @@ def _spans(before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _weighed(values: np.ndarray, first: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sums of rows `(h, …)`, one after the other."""
+    """Return weighted sums `(after, …)` of rows `(h, …)`, added one row at a time."""
     sums = np.zeros((len(first), *values.shape[1:]), "float32")
     for number, column in enumerate(weights.T):
         rows = values[np.minimum(first + number, len(values) - 1)]

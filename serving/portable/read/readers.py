@@ -79,7 +79,7 @@ class LocalReader(LocalSearch):
         results: int = 1,
         with_weights: bool = False,
     ) -> list[T | InvalidRequestError]:
-        """Answer each image by a function of its result."""
+        """Return `answer(result)` for each image; with `keep`, an error for an unreadable image."""
         images = checked_items(images, "images", axes=(1, 4))
 
         def work(rows: Sequence[int]) -> list[T | InvalidRequestError]:
@@ -135,7 +135,7 @@ class LocalPredictor(LocalModel):
         about = self.manifest["source"]
         self._columns = about["columns"]
         self._logged = np.isin(self._columns, about.get("log", []))
-        self._most = about.get("max_events")  # an export of before reads all
+        self._most = about.get("max_events")  # None in older exports, which read all events
 
     def signatures(self) -> Signatures:
         """See the base class."""
@@ -156,9 +156,10 @@ class LocalPredictor(LocalModel):
         return self.predict([np.array([row[name] for name in self._columns]).T for row in rows])
 
     def predict(self, events: Sequence[np.ndarray]) -> list[Prediction]:
-        """Answer histories of events `(T, columns)`, none where the first, the time, is NaN.
+        """Return a prediction for each history of events, `(T, columns)`.
 
-        Raises ValueError for a number below 0 whose logarithm is taken.
+        A row without a time (NaN) is no event. Raises ValueError for a number below 0 whose
+        logarithm is taken.
         """
         rows = [np.asarray(each, "float32") for each in events]
         for row in rows:

@@ -26,7 +26,7 @@ from training.data.rules import (
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back; `kind` is how texts are cut, `size` the number of ids."""
+    """Converts texts to token ids and back; `kind` is how texts are split, `size` the id count."""
 
     kind: str
     size: int
@@ -42,7 +42,7 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(folder: Path, entry: dict[str, Any]) -> Tokenizer:
-    """Read the file of a tokenizer's entry in the manifest; a ValueError for another file."""
+    """Return the tokenizer of a manifest's entry. Raises ValueError if its file does not fit."""
     if entry["kind"] != "sentencepiece":
         return Vocabulary(read_vocabulary(folder, entry))
     path = folder / entry["file"]
@@ -105,7 +105,7 @@ class Vocabulary:
             self._words = re.compile(pattern(WORD, ideograph, letter))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer`; what can be copied is numbered by its first place in the text."""
+        """See `Tokenizer`; if the model copies, an unknown token is `size` + its first place."""
         return [self._encode(self.split(text)) for text in texts]
 
     def _encode(self, tokens: list[str]) -> list[int]:
@@ -160,7 +160,7 @@ def _ranges(runs: Iterable[Sequence[int]]) -> str:
 
 
 class Words:
-    """Joins a vocabulary's tokens to words; characters `inside` of a word go on with it."""
+    """Joins tokens to words; a token that begins with a character of `inside` continues a word."""
 
     def __init__(self, tokenizer: Tokenizer, inside: str) -> None:
         self._kind = tokenizer.kind
@@ -189,7 +189,7 @@ class Words:
         for number, log_prob in zip(ids, log_probs, strict=True):
             if number <= END_ID:
                 continue
-            after_space = text == " "  # a lone one is the next word's
+            after_space = text == " "  # a lone space belongs to the next word
             if copied is None or number < size:
                 text, continues = self._texts[number], self._continues[number]
             else:

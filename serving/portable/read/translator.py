@@ -44,10 +44,10 @@ T = TypeVar("T")
 
 
 class _Read(NamedTuple):
-    """Texts as ids, cut to the length that the model reads, and whether they were cut.
+    """The ids of texts, cut to the length that the model reads, and whether they were cut.
 
-    `tokens` are those of each text as they stand in it, where they may be copied; `unknown` the
-    letters that training never saw.
+    `tokens` are the tokens of each text if the model may copy them, else None. `unknown` are each
+    text's letters that training never saw.
     """
 
     ids: list[list[int]]
@@ -56,7 +56,7 @@ class _Read(NamedTuple):
     unknown: list[str]
 
     def told(self, answer: Any, row: int) -> Any:
-        """Return the answer with whether its text was cut, and the text's unknown letters."""
+        """Return a result with `truncated` and `unknown` set for the text in `row`."""
         return dataclasses.replace(answer, truncated=self.truncated[row], unknown=self.unknown[row])
 
 
@@ -132,7 +132,7 @@ class LocalTranslator(LocalSearch):
             )
         texts, translations = checked_pairs(texts, translations)
         factor, more = self._bound
-        most = factor * self._most + more - 1  # what a search may find, without the end
+        most = factor * self._most + more - 1  # longest result of a search, without END
         read, (targets, too_long) = self._read(texts), _encode(self._target, translations, most)
         scores: list[Any] = [None] * len(targets)
 
@@ -200,7 +200,7 @@ class LocalTranslator(LocalSearch):
         return answers
 
     def _best(self, result: Result) -> Translation:
-        """Return the best translation, as if nothing of its text was cut."""
+        """Return the best translation; `_Read.told` sets whether its text was cut."""
         (best,) = hypotheses(self._target, result)
         return Translation(best.text, best.score, False, *self._words(result))
 
@@ -209,7 +209,7 @@ class LocalTranslator(LocalSearch):
         return self._words_of(result.ids[0].tolist(), result.log_probs[0].tolist(), result.copied)
 
     def _aligned(self, result: Result) -> Callable[[list[int]], Alignment]:
-        """Return the function from a source's ids to its alignment."""
+        """Return a function that takes a source's ids and returns its alignment."""
         ids, copied = result.ids[0], result.copied
         tokens = tokens_of(self._target, ids, copied)
 
@@ -232,7 +232,7 @@ def _by_length(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _written(text: str, tokens: int) -> str:
-    """Return the UTF-8 form of a text, as far as so many tokens reach for sure.
+    """Return the start of a text: as many bytes of UTF-8 as `tokens` tokens can cover at most.
 
     A lone surrogate becomes "?".
     """
@@ -253,10 +253,9 @@ def _encode(
 
 
 def _score_targets(folder: Folder, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the log-probability of each target token after those before it, float32 `(B, T)`.
+    """Return the log-probability of each target token given the tokens before it, float32 `(B, T)`.
 
-    `source` is int64 `(B, S)`, padded with 0; `target` int64 `(B, T)`, END is a token like the
-    others.
+    `source` is int64 `(B, S)`, padded with 0; `target` is int64 `(B, T)` and includes END.
     """
     graphs = folder.manifest["graphs"]
     encoded = folder.run("encoder", {"ids": source})

@@ -45,9 +45,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def read_columns(path: Path) -> dict[str, list[list[str]]]:
     """Return the phones of all pronunciations by word, of `WORD<TAB>PHONES`, in quotes or not.
 
-    Dictionaries of CMUdict, Kaldi, MFA and pocketsphinx lose `word(2)`, probabilities and comments;
-    where no line has a tab, spaces are between the columns. Raises OSError, or ValueError for
-    another line.
+    If no line has a tab, spaces separate the columns. In dictionaries of CMUdict, Kaldi, MFA and
+    pocketsphinx, the number of `word(2)`, probabilities and comments are dropped. Raises OSError;
+    or ValueError for a line of another form.
     """
     rows: dict[str, list[list[str]]] = {}
     lines = dict(_lines(path))
@@ -90,12 +90,12 @@ def read_tokens(path: Path) -> frozenset[str]:
 
 
 class Phones:
-    """Writes phones as a voice does.
+    """Converts phones to the tokens of a voice.
 
     Args:
         maps: files of `PHONE<TAB>PHONES` that rename phones one after another; `arpabet-ipa` and
             `kokoro` are built in.
-        tokens: the voice's `tokens.txt`; None lets every phone be.
+        tokens: the voice's `tokens.txt`; None accepts every phone.
         tones: whether each phone has a tone, as MeloTTS's English voices want it.
 
     Raises OSError, or ValueError for files of another form.
@@ -127,7 +127,7 @@ class Phones:
         return tokens + tones if self._tones else tokens, lacking
 
     def _split(self, phone: str) -> list[str]:
-        """Return the longest token that a phone begins with, and those of its rest; or nothing."""
+        """Return a phone as tokens of the voice, with the longest possible first token; else []."""
         if self._tokens is None or phone in self._tokens:
             return [phone]
         for end in range(len(phone) - 1, 0, -1):
@@ -152,11 +152,13 @@ def small(text: str, voice: str) -> str:
 def words_of(text: str, voice: str = "vits") -> list[str]:
     """Return the words of a text, each once, as a voice of sherpa-onnx 2.0 looks them up.
 
-    Kokoro's end at spaces, commas and such, hyphens, and between Chinese and Japanese letters;
-    quotes and brackets are parts of them. For the others signs but for apostrophes end a word, and
-    so do letters beyond those of French, German and Spanish: each is a word of its own. Marks are
-    joined to their letters. Matcha's are of the first kind where phones are written with several
-    letters, else of the second: they are both here.
+    - Kokoro: spaces, commas and similar signs, and hyphens end a word. Each Chinese or Japanese
+      letter is a word. Quotes and brackets are parts of words.
+    - VITS and MeloTTS: every sign but the apostrophe ends a word. A letter that French, German and
+      Spanish lack is a word of its own.
+    - Matcha: as Kokoro if phones are written with several letters, else as VITS. Both are returned.
+
+    Marks are joined to their letters.
     """
     text = unicodedata.normalize("NFC", text)
     words = []
@@ -169,7 +171,7 @@ def words_of(text: str, voice: str = "vits") -> list[str]:
 
 
 def is_apart(word: str, voice: str) -> bool:
-    """Return whether a voice never looks a word up: it drops it, or reads it letter by letter."""
+    """Return whether a voice never looks up a word, but drops it or reads it letter by letter."""
     others = "" if voice == KOKORO else re.sub(_RUN, "", word)
     return word not in words_of(word, voice) or any(map(str.isalnum, others))
 

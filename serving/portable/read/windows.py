@@ -1,4 +1,4 @@
-"""Words that are longer than nearly all of training, by windows: `training.decode.windows`."""
+"""Windows of words longer than nearly all words of training: `training.decode.windows`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from training.data.rules import END_ID, PAD_ID
 
 
 class Window(NamedTuple):
-    """Letters of a word; of its phones those are kept that look at places `core` of the word."""
+    """Consecutive letters of a word.
+
+    Attributes:
+        ids: of the letters.
+        start: index of the first letter in the word.
+        core: indices in the word; a phone is kept if it attends most to a letter of `core`.
+        is_last: whether the word ends in this window.
+    """
 
     ids: Sequence[int]
     start: int
@@ -22,7 +29,10 @@ class Window(NamedTuple):
 
 
 def cut(ids: Sequence[int], spelling: Mapping[str, Any] | None) -> list[Window]:
-    """Return the windows of a word, by the manifest's entry; of a short one, or of a text, one."""
+    """Return the windows of a word; a short word, or a text without `spelling`, is one window.
+
+    `spelling` is the manifest's entry.
+    """
     size = len(ids)
     if spelling is None or size <= spelling["whole"]:
         return [Window(ids, 0, range(size))]
@@ -42,9 +52,9 @@ def cut(ids: Sequence[int], spelling: Mapping[str, Any] | None) -> list[Window]:
 
 
 def join(windows: Sequence[Window], results: Sequence[Result], penalty: float) -> Result:
-    """Join the results of a word's windows, which have weights, to the result of the word.
+    """Return the result of a word, from the results of its windows, which must have weights.
 
-    The n-th row has the n-th of each window.
+    Row n joins the n-th rows of all windows.
     """
     size, rows = windows[-1].core.stop, []
     for each in zip(*(zip(*result[:4], strict=True) for result in results), strict=True):

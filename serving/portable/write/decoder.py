@@ -1,4 +1,7 @@
-"""The decoders: attention, cells, readout, output; copying; and the decoder of alignments."""
+"""Decoders in ONNX: attention, cells, readout, output; copying; hard monotonic alignment.
+
+In shapes, B counts sentences, n the rows (hypotheses) of each sentence, S places of the source.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from training.model.aligned import TINY as LEAST
 
 
 class Copying:
-    """The mixture of `keras_attention.PointerGenerator`, of a model that copies.
+    """Mixes generating and copying, as `keras_attention.PointerGenerator` does.
 
-    `size` is the number of tokens that have an embedding.
+    `size` is the number of target tokens that have an embedding.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -32,7 +35,10 @@ class Copying:
         self._switch = array(mix.kernel), array(mix.bias)
 
     def prepare(self, g: Graph, source: Value) -> Values:
-        """Return for ids `(B, S)` their words in the extended vocabulary; and which are alike."""
+        """Return the extended vocabulary's id of each source token, and which tokens are equal.
+
+        From ids `(B, S)`: `words` is int64 `(B, S)`, `same` float32 `(B, S, S)`.
+        """
         places = g.range(g.size(source, 1))
         same = g("Equal", g.axis(source, 2), g.axis(source, 1))
         first = g.over("ReduceMin", g("Where", same, places, g.size(source, 1)), 2)
@@ -44,10 +50,17 @@ class Copying:
     def mix(
         self, g: Graph, times: Products, output: Value, log_probs: Value, weights: Value, of: Values
     ) -> Value:
-        """Return log-probabilities `(B·n, V + S)`: see Eq. 9 of See et al. 2017.
+        """Return log-probabilities `(B·n, V + S)` of the extended vocabulary.
 
-        `output` of the decoder is `(B·n, dim)`, `log_probs` of the vocabulary `(B·n, V)`, `weights`
-        `(B, n, S)`, and `of` is the result of `prepare`.
+        See Eq. 9 of See et al. 2017.
+
+        Args:
+            g: the graph.
+            times: multiplies rows by kernels.
+            output: of the decoder, `(B·n, dim)`.
+            log_probs: of the vocabulary, `(B·n, V)`.
+            weights: of the attention, `(B, n, S)`.
+            of: the result of `prepare`.
         """
         kernel, bias = self._switch
         switch = times.exact(output, kernel, bias)
@@ -57,25 +70,25 @@ class Copying:
         generated = g.concat([log_probs + generate, beyond], axis=1)
         words = g.reshape(g.expand(g.axis(of["words"], 1), 1, g.size(weights, 1), 1), -1, length)
         at_words = g("GatherElements", generated, words, axis=1)
-        looked = g.reshape(weights @ of["same"], -1, length)
-        # Scaled by the greater of both; below TINY the logarithm goes on as a line.
+        looked = g.reshape(weights @ of["same"], -1, length)  # (B·n, S)
+        # Both terms are scaled by the greater one; below TINY, a line continues the logarithm.
         highest = g("Max", at_words, copy + g("Log", g("Max", looked, TINY)))
         total = g("Exp", at_words - highest) + looked * g("Exp", copy - highest)
         safe = g("Max", total, 1.0)
         mixed = highest + g("Log", safe) + (total - safe)
-        # A word that stands at several places has the same number at each.
+        # A word at several places of the source has the same value at each place.
         return g("ScatterElements", generated, words, mixed, axis=1)
 
 
 def known_tokens(g: Graph, ids: Value, size: int) -> Value:
-    """Return ids of a vocabulary: unknown ones for words that stand in a source alone."""
+    """Return ids with UNK in place of ids from `size` on, which stand for words of a source."""
     return g("Where", ids < size, ids, UNK_ID)
 
 
 class Step(NamedTuple):
-    """Output `(B·n, readout_units)`, weights `(B, n, S)`, and the next state by name.
+    """A step's output `(B·n, readout_units)`, weights `(B, n, S)`, and next state by name.
 
-    The weights of several heads are their mean.
+    The weights of several heads are averaged.
     """
 
     output: Value
@@ -86,9 +99,9 @@ class Step(NamedTuple):
 class Decoder:
     """The decoder of a model with its embeddings and its output layer.
 
-    A context is an average of the memory, and the product of an average is the average of the
-    products: so the kernels of contexts are multiplied with the whole memory, once. `vocabulary` is
-    the number of tokens.
+    A context is a weighted average of the memory, so the product of a context and a kernel is the
+    same average of the memory's products. `prepare` therefore multiplies the memory by the kernels
+    of contexts once for all steps. `vocabulary` is the number of tokens.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -104,7 +117,7 @@ class Decoder:
         self._gate = (array(layer.gate_kernel), array(layer.gate_bias)) if layer.gate else None
 
         first, readout = self._cells[0], array(layer.output_kernel)
-        # The rows of the first cell's kernel: of the token, of the last output, of the context.
+        # The first cell's kernel has the token's rows, then the last output's, then the context's.
         end = dim + (self.output_size if self._feeds else 0)
         of_token, bias = first.kernel[:dim], first.kernel_bias
         self._of_fed = first.kernel[dim:end]
@@ -112,7 +125,7 @@ class Decoder:
         of_context["readout"] = readout[:size]
         self._of_output = readout[size : size + units]
         self._token_parts = [of_token.shape[1]]
-        if self._deep:  # which sees the token, too
+        if self._deep:  # a deep readout also reads the token
             rest = readout[size + units :]
             of_token = np.concatenate([of_token, rest], 1)
             bias = np.concatenate([bias, np.zeros(rest.shape[1], "float32")])
@@ -123,30 +136,35 @@ class Decoder:
         self._output = _output(model, self._embeddings)
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return tensors that depend on the memory `(B, S, dim)` alone, `(B, …)` by name.
+        """Return the tensors that every step needs from the memory, `(B, …)` by name.
 
-        The mask is boolean `(B, 1, S)`.
+        `memory` is `(B, S, dim)`, `mask` boolean `(B, 1, S)`.
         """
         heads = self._attention.heads
         if heads == 1:
-            values = memory @ self._of_context
-        else:  # of each head its part of the dimensions
+            values = memory @ self._of_context  # (B, S, ·)
+        else:  # each head averages its own part of the dimensions
             kernels = self._of_context.reshape(heads, -1, self._of_context.shape[1])
             apart = self._attention.split_keys(g, memory, self._attention.memory_dim)
-            values = apart @ kernels
+            values = apart @ kernels  # (B, heads, S, ·)
         return {"values": values, "mask": mask, **self._attention.prepare(g, memory, mask)}
 
     def start(self, g: Graph, memory: Value, states: list[Value]) -> Values:
-        """Return the state before the first step, `(B, …)` by name; the cells' are `(B, units)`."""
+        """Return the state before the first step, `(B, …)` by name; `states` are `(B, units)`."""
         state = {f"state_{number}": x for number, x in enumerate(states)}
         if self._feeds:
             state["output"] = g.expand(0.0, g.size(memory, 0), self.output_size)
         return {**state, **self._attention.start(g, memory)}
 
     def step(self, g: Graph, times: Products, tokens: Value, memory: Values, state: Values) -> Step:
-        """Take a step with tokens `(B·n,)` and the state `(B·n, …)` of `start` or the last step.
+        """Return the step that reads tokens.
 
-        `times` makes the products of rows; `memory` is the result of `prepare`.
+        Args:
+            g: the graph.
+            times: multiplies rows by kernels.
+            tokens: ids `(B·n,)`.
+            memory: the result of `prepare`, `(B, …)` by name.
+            state: of `start` or of the step before, `(B·n, …)` by name.
         """
         rows = Rows(g, g.size(memory["mask"], 0))
         of_tokens = times.embedded(self._embeddings, tokens, *self._of_token)
@@ -160,8 +178,8 @@ class Decoder:
         if self._bahdanau:
             states = self._advance(g, times, gates + context["gates"], states)
         hidden = context["readout"] + times(states[-1][0], self._of_output, bounded=True)
-        if self._deep:  # a maxout: of each pair the greater
-            pairs = g.reshape(hidden + of_token[0], 0, self.output_size, 2)
+        if self._deep:  # maxout: the greater number of each pair
+            pairs = g.reshape(hidden + of_token[0], 0, self.output_size, 2)  # (B·n, output_size, 2)
             output = g.over("ReduceMax", pairs, 2)
         else:
             output = g("Tanh", hidden)
@@ -172,9 +190,9 @@ class Decoder:
         return Step(output, weights, {**new, **looked})
 
     def log_probs(self, g: Graph, times: Products, output: Value, part: int) -> Value:
-        """Return log-probabilities `(B·n, V)` of the next token, from the output of a step.
+        """Return log-probabilities `(B·n, V)` of the next token from a step's `output`.
 
-        V is filled up to a multiple of `part` with tokens of probability 0.
+        V is padded to a multiple of `part` with tokens of probability 0.
         """
         kernel, bias = self._output
         missing = -kernel.shape[1] % part
@@ -196,13 +214,16 @@ class Decoder:
     def _look(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Values, Value, Values]:
-        """Return the context times its kernels, the weights, and the mechanism's next state."""
+        """Return the context's products by name, the weights, and the mechanism's next state.
+
+        `query` is `(B·n, units)`. The products are `(B·n, ·)`, the weights `(B, n, S)`.
+        """
         weights, looked = self._attention.weigh(g, times, query, memory, state, rows)
-        context = weights @ memory["values"]
+        context = weights @ memory["values"]  # (B, [heads,] n, ·)
         if self._attention.heads > 1:
             context = g.over("ReduceSum", context, 1)
             weights = g.over("ReduceMean", weights, 1)
-        context = rows.together(context, sum(self._context_parts.values()))
+        context = rows.together(context, sum(self._context_parts.values()))  # (B·n, ·)
         if self._gate:
             kernel, bias = self._gate
             context = context * g("Sigmoid", times.exact(query, kernel, bias))
@@ -212,7 +233,7 @@ class Decoder:
     def _advance(
         self, g: Graph, times: Products, gates: Value, states: list[list[Value]]
     ) -> list[list[Value]]:
-        """Advance the cells, one after the other."""
+        """Return the next states of the cells; each cell reads the output of the cell below."""
         new: list[list[Value]] = []
         for cell, old in zip(self._cells, states, strict=True):
             if new:
@@ -223,7 +244,7 @@ class Decoder:
 
 
 def _output(model: keras.Model, embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the kernel and the bias of the output layer."""
+    """Return the output layer's kernel `(dim, V)` and bias `(V,)`, None with tied embeddings."""
     if "output" not in {layer.name for layer in model.layers}:
         return embeddings.T, None
     layer: Any = model.get_layer("output")
@@ -231,7 +252,7 @@ def _output(model: keras.Model, embeddings: np.ndarray) -> tuple[np.ndarray, np.
 
 
 class Aligned:
-    """An `AlignedDecoder`, with the attributes and methods of `Decoder`."""
+    """An `AlignedDecoder`, with the interface of `Decoder`."""
 
     def __init__(self, model: keras.Model) -> None:
         layer = model.get_layer("decoder")
@@ -244,7 +265,7 @@ class Aligned:
             for dense in (layer.key, layer.of_memory, layer.output_layer)
         )
         self._score = array(layer.score.kernel)
-        # The last weight is for all ways back.
+        # The last weight is for every move to the left.
         self._ways = np.append(array(layer.ways), np.float32(NEVER))
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
@@ -253,14 +274,14 @@ class Aligned:
         return {"keys": keys, "values": values, "mask": mask}
 
     def start(self, g: Graph, memory: Value, states: list[Value]) -> Values:
-        """See `Decoder`."""
+        """See `Decoder`; `said` is the log-probability of each place and token, `(B, S, V)`."""
         places = g.axis(g.range(g.size(memory, 1)), 1)
         first = g("Where", g("Equal", places, 0), 0.0, NEVER)
         said = g.expand(first, g.size(memory, 0), g.size(memory, 1), self.vocabulary)
         return {"said": said, **{f"state_{number}": x for number, x in enumerate(states)}}
 
     def step(self, g: Graph, times: Products, tokens: Value, memory: Values, state: Values) -> Step:
-        """Take a step, see `Decoder`; the output is log-probabilities."""
+        """See `Decoder`; the step's output is log-probabilities `(B·n, V)`."""
         rows = Rows(g, g.size(memory["mask"], 0))
         names = [f"state_{number}" for number in range(self._cell.states)]
         states = [state[name] for name in names]
@@ -285,7 +306,7 @@ class Aligned:
         return Step(_log_sum_exp(g, said, 1), places, {**new, "said": said})
 
     def log_probs(self, g: Graph, times: Products, output: Value, part: int) -> Value:
-        """Return log-probabilities, filled up: see `Decoder`."""
+        """See `Decoder`; return `output`, the log-probabilities, padded to a multiple of `part`."""
         missing = -self.vocabulary % part
         if not missing:
             return output
@@ -293,7 +314,7 @@ class Aligned:
         return g.concat([output, never], axis=1)
 
     def _moves(self, g: Graph, times: Products, query: Value, memory: Values, rows: Rows) -> Value:
-        """Return the probabilities of places after each place, `(B, n, S, S)`."""
+        """Return the probability of a move from each place to each place, `(B, n, S, S)`."""
         asked = rows.apart(times(query, self._query, bounded=True), self._query.shape[1])
         hidden = g("Tanh", g.axis(asked, 2) + g.axis(memory["keys"], 1))
         scores = g("Where", memory["mask"], g.squeeze(hidden @ self._score, -1), NEVER)
@@ -306,6 +327,6 @@ class Aligned:
 
 
 def _log_sum_exp(g: Graph, x: Value, axis: int) -> Value:
-    """Reduce as ReduceLogSumExp, in a fifth of its time for inner axes (onnxruntime 1.32)."""
+    """Return ReduceLogSumExp; an inner axis takes a fifth of its time (onnxruntime 1.32)."""
     most = g.over("ReduceMax", x, axis, keep=True)
     return g("Log", g.over("ReduceSum", g("Exp", x - most), axis)) + g.squeeze(most, axis)

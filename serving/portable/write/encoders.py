@@ -1,4 +1,4 @@
-"""The encoders of texts, images and histories: the memory, the decoder's first states, labels."""
+"""Encoders of texts, images and histories in ONNX, and the classifier of histories."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ from training.sources.events.source import SMALLEST
 
 
 class Encoded(NamedTuple):
-    """Memory `(B, S, dim)`, boolean mask `(B, 1, S)`, summary `(B, ·)` of the whole source.
+    """The result of an encoder.
 
-    `states` are the decoder's first, each `(B, units)`; of a classifier none.
+    Attributes:
+        memory: `(B, S, dim)`.
+        mask: boolean `(B, 1, S)`.
+        summary: a vector for the whole source, `(B, ·)`.
+        states: the decoder's first states, each `(B, units)`; empty for a classifier.
     """
 
     memory: Value
@@ -33,10 +37,10 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """Base class of the encoders of a run; `bits` of products are 32 or 8.
+    """Base class of the encoders; products have 32 or 8 `bits`.
 
-    An encoder has `input`, which adds the graph's input, and is called with it. `attends` says
-    whether the memory is attended to; if not, it is the summary alone.
+    A subclass has `input`, which adds the graph's input. Calling the encoder with that input
+    returns `Encoded`. If `attends` is false, the memory is only the summary.
     """
 
     def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
@@ -67,18 +71,18 @@ class TextEncoder(Encoder):
         self._bound = config.bound
 
     def input(self, g: Graph) -> Value:
-        """Add ids."""
+        """Add the input `ids`, int64 `(B, S)`."""
         return g.input("ids", "int64", "B", "S")
 
     def limits(self, g: Graph, source: Value) -> Value:
-        """Return the most tokens of a translation, float32 `(B, 1)`, by the run's bound."""
+        """Return the most tokens of a translation, float32 `(B, 1)`: factor · length + constant."""
         there = g.cast(~g("Equal", source, PAD_ID), "float32")
         return g.over("ReduceSum", there, 1, keep=True) * float(self._bound[0]) + float(
             self._bound[1]
         )
 
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
-        """Read ids."""
+        """Return the encoding of ids `(B, S)`."""
         if self._copies:
             source = known_tokens(g, source, len(self._embeddings))
         by_time = g("Transpose", source, perm=[1, 0])
@@ -108,7 +112,7 @@ class ImageEncoder(Encoder):
         self._positions = np.asarray(made).reshape(1, height * width, -1)
 
     def input(self, g: Graph) -> Value:
-        """Add pixels."""
+        """Add the input `pixels`, uint8 `(B, H, W, C)`."""
         return g.input("pixels", "uint8", "B", *self._shape)
 
     def limits(self, g: Graph, source: Value) -> Value:
@@ -116,15 +120,15 @@ class ImageEncoder(Encoder):
         return g.expand(self._longest, g.size(source, 0), 1)
 
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
-        """Read pixels."""
+        """Return the encoding of pixels `(B, H, W, C)`, normalised image by image."""
         batch = g.size(source, 0)
         flat = g.reshape(g.cast(source, "float32"), 0, -1)
         flat = flat - g.over("ReduceMean", flat, 1, keep=True)
         deviation = g("Sqrt", g.over("ReduceMean", flat * flat, 1, keep=True))
         x = g.reshape(flat / g("Max", deviation, 1.0), 0, *self._shape)
-        x = g("Transpose", x, perm=[0, 3, 1, 2])
+        x = g("Transpose", x, perm=[0, 3, 1, 2])  # (B, C, H, W)
         for (kernel, bias), pool in zip(self._convolutions, self._pools, strict=True):
-            # Keras pads an even kernel more at the end.
+            # Padding "same": for an even kernel, Keras pads one more at the end.
             pads = [(size - 1) // 2 for size in kernel.shape[2:]]
             pads += [size // 2 for size in kernel.shape[2:]]
             x = g("Relu", g("Conv", x, kernel, bias, pads=pads))
@@ -141,7 +145,7 @@ class ImageEncoder(Encoder):
 def _folded(
     convolution: keras.layers.Conv2D, norm: keras.layers.BatchNormalization
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return kernel `(out, in, h, w)` and bias of a convolution with the normalisation after it."""
+    """Return kernel `(out, in, h, w)` and bias `(out,)` of a convolution and its batch norm."""
     scale = array(norm.gamma) / np.sqrt(array(norm.moving_variance) + norm.epsilon)
     bias = array(norm.beta) - array(norm.moving_mean) * scale
     return (array(convolution.kernel) * scale).transpose(3, 2, 0, 1), bias
@@ -166,15 +170,15 @@ class EventEncoder(Encoder):
         self._layers = read_layers(self._model)
 
     def input(self, g: Graph) -> Value:
-        """Add events, float32 `(B, T, 1 + inputs)`: times, NaN past the end, and numbers."""
+        """Add the input `events`, float32 `(B, T, 1 + inputs)`: a time, NaN in padding; numbers."""
         return g.input("events", "float32", "B", "T", 1 + self._inputs)
 
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
-        """Read events."""
+        """Return the encoding of events `(B, N, 1 + 2 · inputs)`."""
         by_time = g("Transpose", source, perm=[1, 0, 2])
         there = ~g("IsNaN", g.slice(by_time, 0, 1, 2))
         x = g("Tanh", times.exact(self._features(g, by_time, there), *self._event))
-        # Events may be missing anywhere, so there are no lengths.
+        # Padding may stand between events, so lengths are None.
         memory, summary = read_sequence(
             g, times, self._layers, Inputs(x, None, there, None), self._bits
         )
@@ -205,9 +209,10 @@ class EventEncoder(Encoder):
 
 
 def _window(g: Graph, events: Value, most: int) -> Value:
-    """Return the last events of `(B, T, 1 + inputs)`, and the last known numbers at each.
+    """Return the last `most` events, each with the last known number of every input.
 
-    They are `(B, min(T, most), 1 + 2 · inputs)`: see `training.sources.events.source.last_events`.
+    `events` is `(B, T, 1 + inputs)`, the result `(B, min(T, most), 1 + 2 · inputs)`: see
+    `training.sources.events.source.last_events`.
     """
 
     def step(
@@ -232,8 +237,11 @@ def write_predictor(
 ) -> dict[str, Any]:
     """Write `predictor.onnx` and its weights; return the dtypes and shapes of inputs and outputs.
 
-    `parts` are models of `training.model.seq2seq.build_classifier`, whose probabilities and weights
-    are averaged, each with its configuration; `bits` of products are 32 or 8.
+    Args:
+        parts: models of `training.model.seq2seq.build_classifier`, each with its configuration.
+            Their probabilities and weights are averaged.
+        folder: that the files are written to.
+        bits: of products, 32 or 8.
     """
     constants = Constants()
     g = Graph(constants)
@@ -262,7 +270,7 @@ def _head(g: Graph, encoder: Encoder, encoded: Encoded, model: keras.Model) -> t
         pooling = model.get_layer("pooling")
         kernel, bias, scale = map(array, (pooling.kernel, pooling.bias, pooling.scale))
         hidden = g("Tanh", encoded.memory @ kernel + bias)
-        scores = g("Transpose", hidden @ scale[:, None], perm=[0, 2, 1])
+        scores = g("Transpose", hidden @ scale[:, None], perm=[0, 2, 1])  # (B, 1, S)
         weights = BY_NAME[pooling.distribution](g, scores, encoded.mask)
         pooled = g.squeeze(weights @ encoded.memory, 1)
     output: Any = model.get_layer("output")

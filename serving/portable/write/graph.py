@@ -1,4 +1,4 @@
-"""ONNX graphs written as formulas: values with operators, nodes by names."""
+"""Builds ONNX graphs from formulas: Python's operators and calls add nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving.portable.write.constants import Constants
 
 _INLINE_BYTES = 1024  # smaller ones are part of the graph
 OPSET, _IR_VERSION = 21, 10
-# The dtype of a node's first output where it is not that of the first input.
+# The dtype of a node's first output, if it differs from the dtype of the first input.
 _DTYPES = {
     "Shape": "int64",
     "NonZero": "int64",
@@ -40,9 +40,9 @@ class Value:
     """An output of a node, or an input of a graph; its operators add nodes.
 
     Attributes:
-        graph: that it belongs to.
-        name: in the graph.
-        dtype: as NumPy names it.
+        graph: the graph that the value belongs to.
+        name: the value's name in the graph.
+        dtype: NumPy's name of the dtype.
     """
 
     __array_ufunc__ = None  # an array on the left leaves the operator to this class
@@ -69,7 +69,7 @@ Values = dict[str, Value]
 
 
 def without_prefix(values: Values, prefix: str) -> Values:
-    """Return the values whose names begin with a prefix, by the rest of their names."""
+    """Return the values whose names begin with a prefix, by name without the prefix."""
     return {k.removeprefix(prefix): x for k, x in values.items() if k.startswith(prefix)}
 
 
@@ -82,10 +82,10 @@ class _Scope:
 
 
 class Graph:
-    """A graph that is being written. A call adds a node where the graph is being written now.
+    """A graph under construction. A call adds a node to the graph, or to the body of an open loop.
 
-    Operators take values, arrays and Python numbers; these have the dtype of the operator's first
-    value. Graphs of a folder share constants.
+    Operators accept values, arrays and Python numbers. A number gets the dtype of the operator's
+    first value. The graphs of a folder share `constants`.
     """
 
     def __init__(self, constants: Constants) -> None:
@@ -115,9 +115,9 @@ class Graph:
         return Value(self, constants[key].name, str(array.dtype))
 
     def __call__(self, op: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node of one of ONNX's own operators; return its output, or a list of several.
+        """Add a node of an ONNX operator; return its output, or a list of several outputs.
 
-        Inputs are values, arrays or numbers, None for one that is left out.
+        Inputs are values, arrays or numbers, and None for an optional input that is left out.
         """
         typed = inputs[1:] if op == "Where" else inputs
         like = next((x.dtype for x in typed if isinstance(x, Value)), None)
@@ -137,7 +137,7 @@ class Graph:
             return x
         return self.constant(x, like if isinstance(x, (int, float)) else None)
 
-    # Operators that are needed everywhere.
+    # Shorthands for common operators.
 
     def cast(self, x: Value, dtype: str) -> Value:
         """Return the value in another dtype."""
@@ -150,14 +150,14 @@ class Graph:
         return self("Shape", x, start=axis, end=axis + 1)
 
     def shape(self, *sizes: Value | int) -> Value:
-        """Join sizes, each int64 `(1,)` or a number."""
+        """Return a shape, int64 `(rank,)`, of sizes that are int64 `(1,)` or numbers."""
         if all(isinstance(size, int) for size in sizes):
             return self.constant(sizes, "int64")
         each = [s if isinstance(s, Value) else self.constant([s], "int64") for s in sizes]
         return self("Concat", *each, axis=0)
 
     def reshape(self, x: Value, *sizes: Value | int) -> Value:
-        """Reshape: one size may be -1, which the others determine; 0 keeps a size."""
+        """Reshape a value: the other sizes determine a size of -1; 0 keeps an axis's size."""
         return self("Reshape", x, self.shape(*sizes))
 
     def expand(self, x: Any, *sizes: Value | int) -> Value:
@@ -169,7 +169,7 @@ class Graph:
         return self("Unsqueeze", x, self.constant([axis], "int64"))
 
     def squeeze(self, x: Value, axis: int) -> Value:
-        """Take an axis of size 1 away."""
+        """Remove an axis of size 1."""
         return self("Squeeze", x, self.constant([axis], "int64"))
 
     def concat(self, values: Sequence[Value], axis: int) -> Value:
@@ -186,7 +186,7 @@ class Graph:
         return parts
 
     def over(self, op: str, x: Value, axis: int, keep: bool = False) -> Value:
-        """Reduce an axis, by an operator such as ReduceSum."""
+        """Reduce an axis with an operator such as ReduceSum; `keep` leaves the axis with size 1."""
         return self(op, x, self.constant([axis], "int64"), keepdims=int(keep))
 
     def take(self, x: Value | np.ndarray, indices: Value, axis: int = 0) -> Value:
@@ -199,11 +199,11 @@ class Graph:
         return self("Slice", x, *ends, self.constant([axis], "int64"))
 
     def range(self, length: Value) -> Value:
-        """Return the places of an axis of a length, int64 `(1,)`."""
+        """Return 0 … length - 1, int64; `length` is int64 `(1,)`."""
         return self("Range", self.constant(0), self("Squeeze", length), self.constant(1))
 
     def top(self, x: Value, k: Value) -> tuple[Value, Value]:
-        """Return the `k` greatest of the last axis and their places, the greatest first."""
+        """Return the `k` greatest values of the last axis and their indices, greatest first."""
         values, places = self("TopK", x, k, outputs=2)
         places.dtype = "int64"
         return values, places
@@ -219,8 +219,9 @@ class Graph:
     ) -> tuple[dict[str, Value], list[Value]]:
         """Add a loop of at most `most` turns, int64 `()`.
 
-        `body` goes from the state to whether there is another turn, the next state, and so many
-        `outputs`. Returns the last state, and the outputs of all turns, `(turns, …)`.
+        `body` takes the state, and returns whether there is another turn, the next state, and a
+        list of `outputs` outputs. Returns the last state, and the outputs of all turns,
+        `(turns, …)`.
         """
         turn, going = (f"{name}_{next(self._numbers)}" for name in ("turn", "going"))
         inner = self._open(state)
@@ -243,10 +244,16 @@ class Graph:
     ) -> tuple[dict[str, Value], list[Value]]:
         """Add a scan over the first axis of `steps`.
 
-        `body` goes from the state and a slice of each of `steps` to the next state and outputs.
-        `ranks` are the axes of each state, then of each output. A direction of 1 reads a value of
-        `steps`, or writes an output, from its end. Returns the last state, and the outputs of all
-        steps, `(steps, …)`.
+        Args:
+            state: before the first step, by name.
+            steps: values by name; each step reads a slice of each.
+            body: takes the state and the slices, and returns the next state and a list of outputs.
+            ranks: the number of axes of each state, then of each output of a step.
+            directions: of each of `steps`: 1 reads the value from its end.
+            output_directions: of each output: 1 writes the output from its end.
+
+        Returns:
+            The last state, and the outputs of all steps, `(steps, …)`.
         """
         inner = self._open({**state, **steps})
         new, out = body({k: inner[k] for k in state}, {k: inner[k] for k in steps})
@@ -264,7 +271,7 @@ class Graph:
         return _states_and_outputs(state, made, results)
 
     def _open(self, outside: Mapping[str, Value]) -> dict[str, Value]:
-        """Begin the body of a loop; return its inputs for values from outside."""
+        """Begin the body of a loop; return its inputs, by the names of the outer values."""
         self._scopes.append(_Scope())
         return {k: Value(self, f"{k}_{next(self._numbers)}", x.dtype) for k, x in outside.items()}
 
@@ -275,7 +282,7 @@ class Graph:
         results: list[Value],
         ranks: Sequence[int] = (),
     ) -> onnx.GraphProto:
-        """End the body of a loop, whose outputs may not be values from outside of it."""
+        """End and return the body of a loop; it may not output outer values, so it copies them."""
         results = [self("Identity", x) for x in results]
         scope = self._scopes.pop()
         outputs = [
@@ -293,13 +300,16 @@ class Graph:
     def save(
         self, path: Path, outputs: Mapping[str, Value], **shapes: Sequence[str | int]
     ) -> dict[str, Any]:
-        """Write the graph with its outputs by name, beside the shared constants.
+        """Write the graph to a file, next to the shared constants.
 
-        Shapes of outputs that are not given are inferred: of the axes that vary the first is B, of
-        a batch, others are S, the length of a source.
+        Args:
+            path: of the file.
+            outputs: values by the names that the outputs get.
+            **shapes: of outputs. Other shapes are inferred: a first axis that varies is called B
+                (batch), other axes that vary are called S (length of a source).
 
-        Returns inputs and outputs by name: the dtype of each, and its shape, in which axes that
-        vary have names.
+        Returns:
+            The dtype and shape of inputs and outputs, by name. An axis that varies is a name.
         """
         named = []
         for name, x in outputs.items():
@@ -330,7 +340,7 @@ class Graph:
 
 
 def _dtype_of(value: Any) -> str:
-    """Return the dtype of a constant without a declared one: an array's own."""
+    """Return the dtype of a constant: an array's own, else bool, float32 or int64."""
     dtype = np.asarray(value).dtype
     if isinstance(value, np.ndarray) or dtype.kind == "b":
         return str(dtype)

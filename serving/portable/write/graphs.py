@@ -40,9 +40,9 @@ TASKS = {"text": "translate", "image": "read", "events": "predict"}  # by kind o
 
 
 class Model:
-    """A model of `training.model.seq2seq.build_seq2seq`; `bits` and `tables` as of `Products`.
+    """A model of `training.model.seq2seq.build_seq2seq`; for `bits` and `tables` see `Products`.
 
-    `prefix` is put before the names of a step's inputs, for an ensemble's further models.
+    `prefix` begins the names of memory and state, so that the models of an ensemble do not clash.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Model:
         self._bits, self._tables, self._prefix = bits, tables, prefix
 
     def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
-        """Return tensors that depend on the memory alone, and the first state, `(B, …)` by name."""
+        """Return the prepared memory and the state before the first step, `(B, …)` by name."""
         encoded = self.encoder(g, Products(g, self._bits, self._tables), source)
         memory = self.decoder.prepare(g, encoded.memory, encoded.mask)
         if self.copying:
@@ -68,8 +68,8 @@ class Model:
     ) -> tuple[Value, Value, Values]:
         """Return log-probabilities `(B·n, V)`, weights `(B, n, S)` and the next state.
 
-        V is filled up to a multiple of `part_of` the vocabulary, with tokens of probability 0; of
-        a model that copies it is extended for the source instead.
+        V is padded to a multiple of `part_of(vocabulary)` with tokens of probability 0. If the
+        model copies, V is extended by the source's words instead.
         """
         times = Products(g, self._bits, self._tables)
         memory, state = (without_prefix(x, self._prefix) for x in (memory, state))
@@ -88,9 +88,9 @@ class Model:
 
 
 class Ensemble:
-    """Models whose probabilities and attention weights are averaged; one stays as it is.
+    """Averages the probabilities and attention weights of models; a single model is unchanged.
 
-    They have the same vocabularies, and each its configuration.
+    All models have the same vocabularies; each has its own configuration.
     """
 
     def __init__(
@@ -131,10 +131,13 @@ def write_graphs(
 ) -> dict[str, Any]:
     """Write `encoder.onnx`, `step.onnx`, `translator.onnx` or `reader.onnx`, and their weights.
 
-    `parts` are a model of `training.model.seq2seq.build_seq2seq`, or several that are used as an
-    ensemble, each with its configuration. Returns the dtypes and shapes of all inputs and outputs,
-    by graph; and under "memory" and "state" the names of the inputs of every step, and of those
-    that change from step to step. Raises UserError for a part that has no form in ONNX here.
+    `parts` are one or more models of `training.model.seq2seq.build_seq2seq`, each with its
+    configuration; several models form an ensemble. Raises UserError for a part without a form in
+    ONNX.
+
+    Returns:
+        The dtypes and shapes of all inputs and outputs, by graph. "memory" lists the names of the
+        step's inputs that stay the same, "state" those that change at every step.
     """
     model = Ensemble(parts, BITS[settings.weights], settings.tables)
     constants = Constants()

@@ -6,18 +6,22 @@ import numpy as np
 
 from serving.portable.write.graph import Graph, Value
 
-LARGEST = 127  # of a weight in eight bits
-ZERO = 128  # of activations: uint8 times int8 has fast kernels, int8 times int8 has none
-_LEAST = 1e-9  # scale of a row of zeros
-TABLE = 2**25  # the most numbers that a vocabulary's products may be
+LARGEST = 127  # largest int8 weight
+ZERO = 128  # zero point of activations: uint8 times int8 has fast kernels, int8 times int8 has none
+_LEAST = 1e-9  # smallest scale, for a row of zeros
+TABLE = 2**25  # most numbers in a table of a vocabulary's products
 
 
 class Products:
-    """Products with kernels `(m, n)` of rows `(…, m)`, in 32 or in 8 bits.
+    """Multiplies rows `(…, m)` by kernels `(m, n)`, in float32 or in int8.
 
-    In eight bits a kernel has a scale for each column. An activation has a scale for each row, so
-    that no row depends on another, or the same for all where numbers are known to be within -1 and
-    1. `tables` keep the products of a vocabulary: faster, and several times as large.
+    In int8, a kernel has one scale for each column. Activations have one scale for each row, so
+    that no row depends on another; or one fixed scale, if all numbers are within -1 and 1.
+
+    Args:
+        graph: the graph that products are added to.
+        bits: 32 for float32, 8 for int8.
+        tables: whether to store the products of a whole vocabulary: faster, several times as large.
     """
 
     def __init__(self, graph: Graph, bits: int, tables: bool = True) -> None:
@@ -27,9 +31,13 @@ class Products:
     def __call__(
         self, x: Value, kernel: np.ndarray, bias: np.ndarray | None = None, bounded: bool = False
     ) -> Value:
-        """Return the product of `x` `(…, m)` with a kernel, and a bias `(n,)` or none added to it.
+        """Return `x @ kernel + bias`, `(…, n)`.
 
-        `bounded` says that all of `x` is within -1 and 1.
+        Args:
+            x: float32 `(…, m)`.
+            kernel: `(m, n)`.
+            bias: `(n,)`, or None.
+            bounded: whether all numbers of `x` are known to be within -1 and 1.
         """
         if self._bits == 32:
             return self.exact(x, kernel, bias)
@@ -41,12 +49,12 @@ class Products:
         return y if bias is None else y + bias
 
     def exact(self, x: Value, kernel: np.ndarray, bias: np.ndarray | None = None) -> Value:
-        """Return a product in float32, of `x` `(…, m)`."""
+        """Return `x @ kernel + bias`, `(…, n)`, in float32 whatever `bits` is."""
         y = x @ np.asarray(kernel, "float32")
         return y if bias is None else y + np.asarray(bias, "float32")
 
     def look_up(self, table: np.ndarray, rows: Value) -> Value:
-        """Return rows `(…, n)` of a table `(V, n)`, which in eight bits has a scale for each."""
+        """Return rows `(…, n)` of a table `(V, n)`; an int8 table has one scale for each row."""
         g = self._g
         if self._bits == 32:
             return g.take(np.asarray(table, "float32"), rows)
@@ -56,13 +64,13 @@ class Products:
     def embedded(
         self, embeddings: np.ndarray, tokens: Value, kernel: np.ndarray, bias: np.ndarray
     ) -> Value:
-        """Return the products of tokens' embeddings `(V, m)` with a kernel."""
+        """Return `embeddings[tokens] @ kernel + bias`, `(…, n)`; `embeddings` are `(V, m)`."""
         if self._tables and len(embeddings) * kernel.shape[1] <= TABLE:
             return self.look_up(embeddings @ kernel + bias, tokens)
         return self(self.look_up(embeddings, tokens), kernel, bias)
 
     def _rows(self, x: Value, bounded: bool) -> tuple[Value, Value | None]:
-        """Return rows as uint8 around `ZERO`, and each row's scale; None where it is fixed."""
+        """Return `x` as uint8 with zero point `ZERO`, and its scales `(…, 1)`, None if fixed."""
         key = (x.name, bounded)
         if key not in self._quantized:
             g, zero = self._g, self._g.constant(ZERO, "uint8")
@@ -78,10 +86,10 @@ class Products:
 
 
 def quantized(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return int8 numbers and the float32 scale along an axis that they are to be multiplied by.
+    """Return an array as int8, and float32 scales: the array is about int8 times scale.
 
-    A scale for the columns of a kernel (axis 0) is `(n,)`, for the rows of a table (axis 1)
-    `(V, 1)`.
+    Axis 0 gives each column of a kernel `(m, n)` a scale, `(n,)`; axis 1 gives each row of a table
+    `(V, n)` a scale, `(V, 1)`.
     """
     scale = np.maximum(np.abs(array).max(axis, keepdims=axis == 1) / LARGEST, _LEAST)
     return np.round(array / scale).astype("int8"), scale.astype("float32")

@@ -1,4 +1,4 @@
-"""Recurrent cells and layers: a step as a formula; a sequence by ONNX's operators, or by a Scan."""
+"""Recurrent cells and layers in ONNX: a step as formulas; a sequence by an operator or a Scan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = {
 }
 _STATES = {"rnn": 1, "gru": 1, "lstm": 2}
 _OWN = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
-# Where ONNX has the gates of Keras: z, r, candidate; i, o, f, candidate.
+# ONNX's order of gates, as indices into Keras's order: z, r, candidate; i, o, f, candidate.
 _ORDER = {"rnn": [0], "gru": [0, 1, 2], "lstm": [0, 3, 1, 2]}
 
 
@@ -27,8 +27,13 @@ _ORDER = {"rnn": [0], "gru": [0, 1, 2], "lstm": [0, 3, 1, 2]}
 class Cell:
     """A cell's weights, with Keras's order of gates: z, r, candidate; i, f, candidate, o.
 
-    `kernel` of inputs `(dim, gates · units)` and `recurrent` of the state `(units, gates · units)`
-    have biases `(gates · units,)`, which are added to the products.
+    Attributes:
+        kind: "rnn", "gru" or "lstm".
+        units: the width of the state.
+        kernel: multiplies inputs, `(dim, gates · units)`.
+        recurrent: multiplies the state, `(units, gates · units)`.
+        kernel_bias: is added to the product of the inputs, `(gates · units,)`.
+        recurrent_bias: is added to the product of the state, `(gates · units,)`.
     """
 
     kind: str
@@ -96,10 +101,13 @@ _STEPS: dict[str, Any] = {"rnn": _rnn, "gru": _gru, "lstm": _lstm}
 
 
 class Inputs(NamedTuple):
-    """The inputs of a layer: `x` `(S, B, dim)`, or the ids `(S, B)` of `embeddings` `(V, dim)`.
+    """The inputs of a recurrent layer.
 
-    `there` is boolean `(S, B, 1)`, where there is something; `lengths`, int32 `(B,)`, is how much
-    there is, None where it may be missing in between.
+    Attributes:
+        x: vectors `(S, B, dim)`, or ids `(S, B)` of `embeddings`.
+        embeddings: `(V, dim)`, or None if `x` has vectors.
+        there: false for padding, boolean `(S, B, 1)`.
+        lengths: without padding, int32 `(B,)`; None if padding may be in the middle.
     """
 
     x: Value
@@ -109,7 +117,7 @@ class Inputs(NamedTuple):
 
 
 def read_layers(encoder: keras.Model) -> list[list[Cell]]:
-    """Return the cells of an encoder's recurrent layers: of each, one for each direction."""
+    """Return a list for each recurrent layer of an encoder: a cell for each direction."""
     cells = []
     for layer in encoder.layers:
         if isinstance(layer, keras.layers.Bidirectional):
@@ -123,9 +131,10 @@ def read_layers(encoder: keras.Model) -> list[list[Cell]]:
 def read_sequence(
     g: Graph, times: Products, layers: list[list[Cell]], inputs: Inputs, bits: int
 ) -> tuple[Value, Value]:
-    """Read a sequence by the cells of layers.
+    """Return the last layer's outputs `(B, S, ·)`, and its last states in one vector `(B, ·)`.
 
-    Returns the outputs of the last layer, `(B, S, ·)`, and its last states in one vector `(B, ·)`.
+    `layers` is the result of `read_layers`. In float32 and with lengths, an ONNX operator reads the
+    sequence; otherwise a Scan does.
     """
     last: list[Value] = []
     for cells in layers:
@@ -138,7 +147,7 @@ def read_sequence(
 def _by_own(
     g: Graph, times: Products, cells: list[Cell], inputs: Inputs
 ) -> tuple[Value, list[Value]]:
-    """Return outputs `(S, B, ·)` and each direction's last state by ONNX's operators."""
+    """Return outputs `(S, B, ·)` and each direction's last state `(B, units)`, by an operator."""
     (kind,) = {cell.kind for cell in cells}
     x = inputs.x if inputs.embeddings is None else times.look_up(inputs.embeddings, inputs.x)
 
@@ -168,7 +177,7 @@ def _by_own(
 def _by_scan(
     g: Graph, times: Products, cells: list[Cell], inputs: Inputs
 ) -> tuple[Value, list[Value]]:
-    """Return the same by a Scan of all directions at once."""
+    """Return the outputs and last states of `_by_own`, by one Scan over all directions."""
     steps, first = {}, {}
     batch = g.size(inputs.x, 1)
     for number, cell in enumerate(cells):

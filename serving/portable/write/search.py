@@ -1,8 +1,8 @@
-"""Beam search as a loop in the graph, which sentences leave as they end.
+"""Beam search as a loop in the graph; a sentence leaves the batch when its search ends.
 
-Its results are those of `keras_attention.search.beam_search`; with a beam of one, of
-`greedy_search`. The first step reads one hypothesis of each sentence, whose best
-continuations are the beam of the others.
+The results equal those of `keras_attention.search.beam_search`, or of `greedy_search` for a beam of
+one. The first step continues one empty hypothesis for each sentence; its best continuations are the
+beam of the next step. In shapes, B counts sentences, W hypotheses of a beam, N results, T steps.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ _NEVER = -np.inf
 
 
 class GraphSettings(NamedTuple):
-    """The settings of a search; inputs of the graph.
+    """The settings of a search, which are inputs of the graph.
 
-    The width of the beam and the results of each sentence are int64 `(1,)`, the length penalty
-    float32 `()`, and whether weights are wanted is boolean `(1,)`.
+    Attributes:
+        width: of the beam, int64 `(1,)`.
+        results: the number of results for each sentence, int64 `(1,)`.
+        length_penalty: float32 `()`.
+        with_weights: whether to return attention weights, boolean `(1,)`.
     """
 
     width: Value
@@ -35,12 +38,14 @@ class GraphSettings(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a search, the best first.
+    """The results of a search, the best first.
 
-    `found` are ids, int64 `(B, N, T)`, the end token included, padded after it; `lengths` int64
-    `(B, N)`, `scores` float32 `(B, N)`; `weights` float32 `(B, N, T, S)`, S is 0 where they are not
-    wanted;
-    `log_probs` float32 `(B, N, T)`, 0 after the end.
+    Attributes:
+        found: ids, int64 `(B, N, T)`, END included, padded after it.
+        lengths: tokens of each result, int64 `(B, N)`; 0 if there is no result.
+        scores: float32 `(B, N)`.
+        weights: float32 `(B, N, T, S)`, 0 after the end; S is 0 unless weights are requested.
+        log_probs: of each token, float32 `(B, N, T)`, 0 after the end.
     """
 
     found: Value
@@ -51,7 +56,7 @@ class Result(NamedTuple):
 
 
 def part_of(vocabulary: int) -> int:
-    """Return into parts of how many tokens a vocabulary is cut, see `_best_tokens`."""
+    """Return the number of tokens in each part that `_best_tokens` cuts a vocabulary into."""
     return max(1, round(vocabulary**0.5))
 
 
@@ -75,19 +80,20 @@ def search(
     start = turn.start(memory, state, limits)
     most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
     _, (*put_out, ends) = g.loop(g.cast(most, "int64"), start, turn, outputs=4)
-    # The best of all hypotheses that ever ended; at equal scores the first to end.
+    # The best of all hypotheses that have ended; at equal scores, the hypothesis that ended first.
     ends = g("Flatten", g("Transpose", ends, perm=[1, 0, 2]), axis=1)  # (B, T · W)
     fewer = g.expand(_NEVER, g.size(limits, 0), settings.results)
-    scores, index = g.top(g.concat([ends, fewer], 1), settings.results)
+    scores, index = g.top(g.concat([ends, fewer], 1), settings.results)  # (B, N)
     lengths = g("Where", scores > _NEVER, index // settings.width + 1, 0)
     return _follow(g, put_out, lengths, index % settings.width, scores, vocabulary)
 
 
 class _Beam(NamedTuple):
-    """The best continuations, `(B, W)` each.
+    """The best continuations of each remaining sentence; every field is `(B, W)`.
 
-    `parents` are their places in the beam before, `rows` in all beams. `ends` are the scores of
-    hypotheses that end in this turn, -inf for others.
+    `parents` are the parents' indices in the sentence's previous beam, `rows` their indices among
+    the rows of all beams. `said` is the token to output, PAD after the end. `ends` are the scores
+    of hypotheses that end in this turn, -inf for other hypotheses.
     """
 
     scores: Value
@@ -103,7 +109,7 @@ class _Beam(NamedTuple):
 
 
 class _Turn:
-    """A turn of the loop: the beam's best continuations, of the sentences that are still there."""
+    """The body of the loop: continues the beams of the sentences that remain in the batch."""
 
     def __init__(
         self,
@@ -125,7 +131,7 @@ class _Turn:
         self._own = g("Where", first, 0.0, _NEVER)
         self._kept = g.size(memory["mask"], 2) * g.cast(settings.with_weights, "int64")
         self._everyone = g.range(batch)
-        # The outputs of sentences that have left: each hypothesis itself, and no token.
+        # Outputs for sentences that have left: each hypothesis is its own parent, its token is PAD.
         self._stays = g.expand(places * vocabulary, batch, width)
         self._looks_nowhere = g.expand(0.0, batch, width, self._kept)
         self._gains_nothing = g.expand(0.0, batch, width)
@@ -154,7 +160,7 @@ class _Turn:
         return *self._leave(now, beam, new_state), put_out
 
     def _choose(self, now: Values, log_probs: Value) -> _Beam:
-        """Continue each hypothesis by its best tokens; keep the best of each sentence."""
+        """Continue each hypothesis with its W best tokens; keep the W best of each sentence."""
         g, width = self._g, self._settings.width
         values, tokens = _best_tokens(g, log_probs, width, self._vocabulary)
         shape = g.shape(g("Shape", now["total"]), width)
@@ -184,7 +190,10 @@ class _Turn:
         return _Beam(scores, parents, rows, total, gained, length, word, token, finished, now_ended)
 
     def _put_out(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
-        """Return this turn's inputs of `_follow`, with a row for each sentence of the batch."""
+        """Return this turn's codes, weights, log-probabilities and ends, `(B, W, …)`.
+
+        B is the whole batch: a sentence that has left gets the outputs that `__init__` sets.
+        """
         g = self._g
         who = g.axis(now["who"], 1)
         code = g("ScatterND", self._stays, who, beam.parents * self._vocabulary + beam.said)
@@ -195,7 +204,7 @@ class _Turn:
         return [code, looked, gained, ends]
 
     def _leave(self, now: Values, beam: _Beam, state: Values) -> tuple[Value, Values]:
-        """Return whether any sentence is unfinished, and the loop state of those that are."""
+        """Return whether any sentence is unfinished, and the state of the unfinished sentences."""
         g = self._g
         open_ = self._are_open(now, beam)
         stay = g.squeeze(g("NonZero", open_), 0)
@@ -217,9 +226,9 @@ class _Turn:
         return g.cast(g("Squeeze", g.size(stay, 0)), "bool"), new
 
     def _are_open(self, now: Values, beam: _Beam) -> Value:
-        """Return whether an open hypothesis of a sentence can stand among its results, `(B,)`.
+        """Return whether an open hypothesis of each sentence can still be a result, `(B,)`.
 
-        An upper bound: all further tokens have probability 1.
+        An open hypothesis's score is bounded as if all further tokens had probability 1.
         """
         g = self._g
         ended = g("Where", beam.finished, beam.scores, _NEVER)
@@ -227,7 +236,7 @@ class _Turn:
         worst = g("Squeeze", g.take(worst, g.constant([-1]), axis=1), g.constant([1]))
         reach = g("Where", beam.finished, _NEVER, beam.total / self._norm(now["limits"]))
         reach = g.over("ReduceMax", reach, 1)
-        return (reach >= worst) & (reach > _NEVER)  # at a tie the open one may stand first
+        return (reach >= worst) & (reach > _NEVER)  # at a tie, the open hypothesis may rank first
 
 
 def _norm(penalty: Value) -> Callable[[Value], Value]:
@@ -239,19 +248,19 @@ def _norm(penalty: Value) -> Callable[[Value], Value]:
 def _best_tokens(
     g: Graph, log_probs: Value, k: Value, vocabulary: int | Value
 ) -> tuple[Value, Value]:
-    """Return the `k` greatest of rows `(rows, V)` and their places.
+    """Return the `k` greatest log-probabilities of each row `(rows, V)` and their ids, `(rows, k)`.
 
-    They are in the `k` parts of the row with the greatest maxima, which are found faster than the
-    greatest of all. An extended vocabulary is not cut into parts.
+    A row is cut into parts. The `k` greatest are in the `k` parts with the greatest maxima; two
+    small TopK are faster than one over V. An extended vocabulary is not cut into parts.
     """
     if isinstance(vocabulary, Value):
         return g.top(log_probs, k)
     part = part_of(vocabulary)
     count = vocabulary // part
-    parts = g.reshape(log_probs, -1, count, part)
+    parts = g.reshape(log_probs, -1, count, part)  # (rows, count, part)
     some = g("Min", k, g.constant([count], "int64"))
     _, chosen = g.top(g.over("ReduceMax", parts, 2), some)
-    best = g("GatherND", parts, g.axis(chosen, -1), batch_dims=1)
+    best = g("GatherND", parts, g.axis(chosen, -1), batch_dims=1)  # (rows, some, part)
     values, places = g.top(g("Flatten", best, axis=1), k)
     which = g("GatherElements", chosen, places // part, axis=1)
     return values, which * part + places % part
@@ -265,11 +274,16 @@ def _follow(
     scores: Value,
     vocabulary: int | Value,
 ) -> Result:
-    """Rebuild the results by following parents from each hypothesis's end back to its start.
+    """Return the results, by following parents from each hypothesis's end back to its start.
 
-    `said` has three outputs of all T steps: codes, int64 `(T, B, W)`, parent · vocabulary + token;
-    weights `(T, B, W, S)`; and log-probabilities of the tokens `(T, B, W)`. `lengths`, `places` in
-    the beam at the end, int64, and `scores` are `(B, N)`.
+    Args:
+        g: the graph.
+        said: three outputs of all T steps: codes, parent · vocabulary + token, int64 `(T, B, W)`;
+            weights `(T, B, W, S)`; and log-probabilities of the tokens `(T, B, W)`.
+        lengths: tokens of each result, int64 `(B, N)`.
+        places: indices in the beam of the turn in which each result ended, int64 `(B, N)`.
+        scores: `(B, N)`.
+        vocabulary: the number of tokens in a code.
     """
     codes, weights, gains = said
     turns = g.range(g.size(codes, 0))
@@ -278,7 +292,7 @@ def _follow(
         code = g("GatherElements", now["code"], before["beams"], axis=1)
         looked = g("GatherND", now["weights"], g.axis(before["beams"], 2), batch_dims=1)
         gained = g("GatherElements", now["gains"], before["beams"], axis=1)
-        # After its end a hypothesis waits at its place.
+        # In turns after its end, a hypothesis keeps its place in the beam.
         beams = g("Where", g("Less", now["turn"], lengths), code // vocabulary, before["beams"])
         return {"beams": beams}, [code % vocabulary, looked, gained]
 
@@ -292,7 +306,7 @@ def _follow(
     )
     inside = g("Less", turns, g.axis(lengths, 2))  # (B, N, T)
     ids, gained = (g("Transpose", x, perm=[1, 2, 0]) for x in (ids, gained))
-    looked = g("Transpose", looked, perm=[1, 2, 0, 3])
+    looked = g("Transpose", looked, perm=[1, 2, 0, 3])  # (B, N, T, S)
     return Result(
         g("Where", inside, ids, PAD_ID),
         lengths,

@@ -22,11 +22,11 @@ class ExportSettings(SearchSettings):
 
     @property
     def is_rounded(self) -> bool:
-        """Whether the export may answer otherwise than its runs."""
+        """Whether the export's results may differ from the results of its runs."""
         return (self.weights, self.precision) != ("float32", "float32")
 
     def written(self, run: Run, form: str) -> dict[str, Any]:
-        """Return the settings that exports of such a run in such a form have, for a manifest."""
+        """Return the settings, by name, that the manifest of a run's export has in a format."""
         names = [field.name for field in fields(SearchSettings)]
         if not SOURCE_KINDS[run.config.source].tokens:
             names = ["beam_width", "num_results", "length_penalty"]

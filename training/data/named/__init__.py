@@ -1,1 +1,1 @@
-"""The corpora that have names: which there are, how they are read, where they come from."""
+"""The named corpora: which corpora exist, how to read each corpus, and where to download it."""

@@ -1,10 +1,11 @@
-"""The named corpora of sentence pairs: their files, and how each is read.
+"""The named corpora of sentence pairs: their files, and how to read each corpus.
 
-They are looked for in `$KERAS_ATTENTION_DATA`, then in the cache directory, and are downloaded into
-the latter where they are in neither.
+A corpus is searched in `$KERAS_ATTENTION_DATA`, then in the cache directory. If neither has the
+corpus, it is downloaded into the cache directory.
 
-Tatoeba's Chinese mixes two scripts, 44 % of its sentences Traditional. As `tatoeba-en-zh` all of
-it, references too, is read in Simplified characters; as a file it is read as it stands.
+Tatoeba's Chinese mixes two scripts: 44 % of the sentences are Traditional. The corpus
+`tatoeba-en-zh` converts all of them, references too, to Simplified characters. If the same text is
+read as a file, it stays as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MIXED_CHINESE = "tatoeba-en-zh"
 
 
 def load(name: str, split: str) -> Split:
-    """Read a split; a CorpusError where its files are not there."""
+    """Return a split of a corpus. Raises CorpusError if the split's files do not exist."""
     files = split_files(name)
     if split not in files:
         folder = next(iter(files.values()))[0].parent
@@ -35,17 +36,17 @@ def load(name: str, split: str) -> Split:
 
 
 def splits(name: str) -> list[str]:
-    """Return the splits of a corpus."""
+    """Return the names of a corpus's splits."""
     return list(_CORPORA[name].files)
 
 
 def is_here(name: str) -> bool:
-    """Whether a corpus is built in, or in one of `data_folders`."""
+    """Return whether a corpus is built in, or exists in one of `data_folders`."""
     return any((place / _CORPORA[name].folder).is_dir() for place in data_folders())
 
 
 def split_files(name: str) -> dict[str, list[Path]]:
-    """Return the files of each split that is there; a CorpusError where none is."""
+    """Return the files of each complete split. Raises CorpusError if no split is complete."""
     corpus = _CORPORA[name]
     folder = find_folder(name, corpus.folder, corpus.all_files())
     files = {split: [folder / file for file in each] for split, each in corpus.files.items()}
@@ -56,16 +57,16 @@ def split_files(name: str) -> dict[str, list[Path]]:
 
 
 def data_folders() -> list[Path]:
-    """Return the folders in which named corpora are looked for; the last one takes downloads."""
+    """Return the folders to search for named corpora. Downloads go to the last folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     own = os.environ.get(DATA_VARIABLE)
     return [*([Path(own)] if own else []), Path(cache, "keras-attention")]
 
 
 def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
-    """Return the folder of a named set, downloaded where it is not there.
+    """Return the folder of a named set; download the set if no folder exists.
 
-    Raises CorpusError where it is not there and cannot be downloaded.
+    Raises CorpusError if the set does not exist and cannot be downloaded.
     """
     places = [place / folder for place in data_folders()]
     for place in places:
@@ -82,7 +83,7 @@ def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
 
 
 def in_target_script(name: str, split: Split) -> Split:
-    """Return the sentences with their references in the script of a corpus's targets."""
+    """Return a split with its references in the script of a corpus's targets."""
     if name != _MIXED_CHINESE:
         return split
     references = [[simplified(text) for text in texts] for texts in split.references]
@@ -90,11 +91,11 @@ def in_target_script(name: str, split: Split) -> Split:
 
 
 def simplified(text: str) -> str:
-    """Write Traditional Chinese characters as Simplified ones; all other characters stay.
+    """Return a text with Traditional Chinese characters converted to Simplified characters.
 
-    By OpenCC's dictionaries of words and characters, in which 後天 is 后天 and 皇后 stays 皇后. Of
-    the two, `tw2s` alone has the Taiwanese particle 著 (now 着), and `t2s` alone leaves the
-    Simplified particle 么 as it is.
+    OpenCC's dictionaries of words and characters decide: 後天 becomes 后天, and 皇后 stays 皇后.
+    `tw2s` converts texts with the Taiwanese particle 著 (now 着), which `t2s` lacks. `t2s` converts
+    all other texts, because `tw2s` changes the Simplified particle 么.
     """
     return _converter("tw2s" if "著" in text else "t2s").convert(text)
 
@@ -117,7 +118,7 @@ def _read_pronunciations(paths: Sequence[Path]) -> Split:
 
 
 def _read_linked(paths: Sequence[Path]) -> Split:
-    """Read lines `source TAB target`, and the words, sure links and possible links of some."""
+    """Read lines `source TAB target`; some splits also have gold words, sure and possible links."""
     lines = [line.split("\t") for line in read_text(paths[0]).removesuffix("\n").split("\n")]
     sources, targets, *gold = zip(*lines, strict=True)
     split = Split([*sources], [[target] for target in targets])
@@ -135,14 +136,14 @@ def _read_linked(paths: Sequence[Path]) -> Split:
 
 
 def _links(text: str) -> frozenset[tuple[int, int]]:
-    """Read links `i-j` of source word i and target word j."""
+    """Return the links `(i, j)` in a text of links `i-j`, from source word i to target word j."""
     pairs = (link.partition("-") for link in text.split())
     return frozenset((int(source), int(target)) for source, _, target in pairs)
 
 
 class _Corpus(NamedTuple):
-    folder: str  # below each of `data_folders`, or absolute
-    files: Mapping[str, tuple[str, ...]]  # of each split
+    folder: str  # path below each of `data_folders`, or an absolute path
+    files: Mapping[str, tuple[str, ...]]  # file names of each split
     read: Callable[[Sequence[Path]], Split] = _read_pairs
 
     def all_files(self) -> list[str]:

@@ -1,8 +1,9 @@
-"""Download of the named corpora from their public addresses, split by a published rule.
+"""Download of the named corpora from their public addresses, with published rules for splits.
 
-Tatoeba and CMUdict come unsplit: a hash of the English side decides, so that every download of
-every later version gives a sentence the same split. Multi30k and SIGMORPHON 2021 have splits. The
-Mayo Clinic's tables come from the Rdatasets repository; `training.sources.events.data` splits them.
+Tatoeba and CMUdict have no splits. A hash of the English side decides the split, so that a sentence
+has the same split in every download of every later version. Multi30k and SIGMORPHON 2021 have
+splits. The Mayo Clinic's tables come from the Rdatasets repository, and
+`training.sources.events.data` splits these tables.
 """
 
 import gzip
@@ -21,7 +22,8 @@ from training.data.pair_files import number_of, open_data
 from training.data.rules import clean
 
 SPLITS = ("train", "dev", "test")
-# Of each subtask of SIGMORPHON 2021, task 1, as the files are named: 33,344, 8,000 and 800 words.
+# Languages of each subtask of SIGMORPHON 2021, task 1, as in the file names. The subtasks have
+# 33,344, 8,000 and 800 words.
 LANGUAGES: dict[str, tuple[str, ...]] = {
     "high": ("eng_us",),
     "medium": (
@@ -35,7 +37,7 @@ _TATOEBA = "https://www.manythings.org/anki/{}-eng.zip"
 _CODES = {"fr": "fra", "de": "deu", "es": "spa", "zh": "cmn"}
 _CMUDICT = f"{_GITHUB}/cmusphinx/cmudict/HEAD/cmudict.dict"
 _SIGMORPHON = f"{_GITHUB}/sigmorphon/2021-task1/HEAD/data"
-# The files of each corpus that comes as it is, and their addresses.
+# Files, with their addresses, of each corpus that is downloaded unchanged.
 _FILES = {
     "multi30k": {
         (file := f"{stem}.{language}.gz"): f"{_GITHUB}/multi30k/dataset/HEAD/data/task1/raw/{file}"
@@ -55,12 +57,12 @@ _FILES = {
 
 
 def fetch(folder: str, directory: Path) -> None:
-    """Download a corpus into a directory, which appears only when all is there.
+    """Download a corpus into a directory, which appears only when the download is complete.
 
-    A line on standard error names each download, and files that differ from those whose checksums
-    are recorded, as Tatoeba's do from week to week. Raises ValueError where there is no address, or
-    what came is not the corpus, and OSError where the download failed or the directory cannot be
-    written.
+    Each download is printed on standard error, and so is each file that differs from the recorded
+    checksums. Tatoeba's files differ from week to week. Raises ValueError if the corpus has no
+    address, or if the download is not the corpus. Raises OSError if the download fails, or if the
+    directory cannot be written.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with replacing(directory, directory.with_name(f".{folder}-{os.getpid()}")) as aside:
@@ -78,7 +80,7 @@ def fetch(folder: str, directory: Path) -> None:
 
 
 def _contents(folder: str) -> dict[str, bytes]:
-    """Download a corpus; return its files, by their names."""
+    """Download a corpus; return the content of each file, by name."""
     if folder in _FILES:
         return {name: _read_url(url) for name, url in _FILES[folder].items()}
     if folder.startswith("g2p-cmudict"):
@@ -114,8 +116,8 @@ def _files(pattern: str, splits: dict[str, list[str]]) -> dict[str, bytes]:
 def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
     """Return the lines `english TAB translation [TAB attribution]` of each split.
 
-    The split is the same for sentences that differ in case or punctuation. Dev and test pairs whose
-    translation also stands in train are left out.
+    Sentences that differ only in case or punctuation have the same split. A dev or test pair is
+    left out if train has the same translation.
     """
     splits: dict[str, list[list[str]]] = {split: [] for split in SPLITS}
     for line in lines:
@@ -132,9 +134,10 @@ def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[str]]:
-    """Return the lines `word TAB phones ; phones …` of each split; stress is a vowel's digit.
+    """Return the lines `word TAB phones ; phones …` of each split.
 
-    Single letters and words with other characters than a-z and ' are left out.
+    With `stress`, vowels keep their digit of stress. Single letters, and words with other
+    characters than a-z and ', are left out.
     """
     words: dict[str, dict[str, None]] = {}
     for line in lines:
@@ -152,25 +155,25 @@ def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[
 
 
 def _read_url(url: str) -> bytes:
-    import pooch  # it takes long
+    import pooch  # the import takes long
 
     print(f"Downloading {url}", file=sys.stderr)
     file = io.BytesIO()
     try:
         pooch.HTTPDownloader(timeout=60, headers={"User-Agent": "keras-attention"})(url, file, None)
-    except OSError as error:  # requests' errors are
+    except OSError as error:  # the errors of requests are OSErrors
         raise OSError(f"the download of {url} failed ({error})") from None
     return file.getvalue()
 
 
 def recorded_checksums(corpus: str) -> dict[str, str]:
-    """Return the checksums of a corpus's files that the recorded results come from, by name."""
+    """Return the checksums, by file name, of a corpus's files behind the recorded results."""
     text = Path(__file__).with_name("checksums.tsv").read_text(encoding="utf-8")
     lines = (line.split("\t") for line in text.splitlines())
     return {file: checksum for folder, file, checksum in lines if folder == corpus}
 
 
 def content_checksum(path: Path) -> str:
-    """Return the first 32 digits of the SHA-256 of a file's content, decompressed."""
+    """Return the first 32 hexadecimal digits of the SHA-256 of a file's decompressed content."""
     with open_data(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]

@@ -1,1 +1,1 @@
-"""Decoder steps and products with constant kernels, for exports."""
+"""Decoder steps and matrix products with constant kernels, for exports."""

@@ -1,11 +1,11 @@
-"""Products with constant kernels, for graphs that are exported.
+"""Matrix products with constant kernels, for exported graphs.
 
-TensorFlow lays a constant kernel of a product with a bias out for the processor once, one that is a
-variable at every product; and in bfloat16 there are half the bytes to read. 5 rows through kernels
-of 512 x 512, 1024 x 2048, 1024 x 512 and 512 x 8000 took 1.45 ms in float32, 0.95 ms with variables
-in bfloat16, 0.47 ms with constants.
+In a product with a bias, TensorFlow arranges a constant kernel for the processor once; it arranges
+a variable kernel again for every product. And a kernel in bfloat16 has half the bytes to read. 5
+rows through kernels of 512 x 512, 1024 x 2048, 1024 x 512 and 512 x 8000 took 1.45 ms in float32,
+0.95 ms with variables in bfloat16, and 0.47 ms with constants in bfloat16.
 
-TensorFlow alone; processors without instructions for bfloat16 give the same answers, slowly.
+TensorFlow only. Processors without instructions for bfloat16 give the same results, but slowly.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from keras_attention.search.arguments import top_k
 from training.graphs import graph
 
 Tensor = Any
-TINY = 1e-30  # a sum with zeros would be taken out of the graph
-TABLE = 2**25  # the most numbers that a vocabulary's products may be
+TINY = 1e-30  # replaces a bias of 0, whose sum TensorFlow would remove from the graph
+TABLE = 2**25  # most numbers in the table of a vocabulary's products
 
 
 def product(
@@ -34,13 +34,14 @@ def product(
     Args:
         kernel: `(m, n)`, eager.
         bias: `(n,)`, eager, or None for none.
-        dtype: what is multiplied and rounded to, "bfloat16" or "float32".
-        single: whether some calls have a single row and others many. In float32 they want different
-            layouts, of which TensorFlow keeps that of the first call: none is kept then.
+        dtype: dtype of the factors and of the rounded product, "bfloat16" or "float32".
+        single: whether some calls have one row and other calls many. In float32 they need different
+            layouts of the kernel, but TensorFlow keeps the layout of the first call. So the product
+            and the bias are not fused then, and TensorFlow keeps no layout.
 
     Returns:
-        A function from `(rows, m)` to float32 `(rows, n)`. It is one TensorFlow function wherever
-        it is called: a SavedModel holds the kernel once.
+        A function from `(rows, m)` to float32 `(rows, n)`. All its callers share one TensorFlow
+        function, so a SavedModel holds the kernel once.
     """
     import tensorflow as tf
 
@@ -55,7 +56,7 @@ def product(
         if fused:
             y = tf.nn.bias_add(y, tf.constant(bias))
         elif bias is not None:
-            y = y - tf.constant(-bias)  # a sum with a constant would be fused
+            y = y - tf.constant(-bias)  # TensorFlow would fuse a sum
         return tf.cast(y, tf.float32)
 
     return cast("Callable[[Tensor], Tensor]", times_kernel)
@@ -64,38 +65,38 @@ def product(
 def shortlist(
     kernel: Tensor, bias: Tensor | None, k: int
 ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """Return log-probabilities from a vocabulary's constant kernel, of the greatest alone.
+    """Return a function that computes the `k` largest log-probabilities of a vocabulary.
 
-    All of the product in bfloat16 says which elements are the greatest, and what the others add to
-    the normaliser. A product in bfloat16 is rounded to eight bits: those `k` are computed again in
+    The whole product, in bfloat16, determines the `k` largest elements and the other elements'
+    share of the normaliser. bfloat16 rounds to eight bits, so the `k` logits are computed again in
     float32.
 
     Args:
         kernel: `(m, V)`, eager.
         bias: `(V,)`, eager, or None for none.
-        k: how many, at most V.
+        k: number of log-probabilities, at most V.
 
     Returns:
         A function from `(rows, m)` to float32 log-probabilities `(rows, k)` and int32 ids
-        `(rows, k)`; one TensorFlow function, as that of `product`.
+        `(rows, k)`. As in `product`, it is one TensorFlow function.
     """
     import tensorflow as tf
 
     kernel, bias = _array(kernel, "bfloat16"), _bias(bias, kernel.shape[1], "float32")
-    kernel = np.ascontiguousarray(kernel.T)  # a token's weights next to one another
+    kernel = np.ascontiguousarray(kernel.T)  # (V, m): a token's weights are adjacent
 
     @graph(tf.TensorSpec([None, kernel.shape[1]]))
     def listed(x: Tensor) -> tuple[Tensor, Tensor]:
         rows = tf.constant(kernel)
         rough = tf.matmul(tf.cast(x, tf.bfloat16), rows, transpose_b=True)
         rough = tf.nn.bias_add(rough, tf.constant(bias.astype(kernel.dtype)))
-        rough = tf.cast(rough, tf.float32)
+        rough = tf.cast(rough, tf.float32)  # (rows, V)
         values, ids = top_k(rough, k)
         rows = tf.cast(tf.gather(rows, ids), tf.float32)  # (rows, k, m)
         logits = tf.reduce_sum(rows * x[:, None], -1) + tf.gather(tf.constant(bias), ids)
         rough_log_probs = tf.gather(tf.nn.log_softmax(rough), ids, batch_dims=1)
         log_probs = logits - (values - rough_log_probs)
-        # The normaliser with these logits instead of the rough ones.
+        # Correct the normaliser: replace the rough logits by these logits.
         more = tf.reduce_sum(tf.exp(log_probs) - tf.exp(rough_log_probs), -1, keepdims=True)
         return log_probs - tf.math.log1p(more), ids
 
@@ -105,10 +106,20 @@ def shortlist(
 def lookup(
     embeddings: keras.Variable, kernel: Tensor, bias: Tensor, dtype: str, single: bool
 ) -> tuple[Callable[[Tensor], Tensor], bool]:
-    """Return the products of embeddings `(V, m)` with a constant kernel `(m, n)`, see `product`.
+    """Return a function that computes the products of tokens' embeddings with a constant kernel.
 
-    Where they are not too many they are a table, rounded once. Return a function from int32 ids
-    `(rows,)` to float32 `(rows, n)`, and whether it has the table, and needs no embeddings.
+    If there are at most TABLE products, the function reads them from a table, rounded once.
+
+    Args:
+        embeddings: `(V, m)`.
+        kernel: `(m, n)`, eager.
+        bias: `(n,)`, eager.
+        dtype: see `product`.
+        single: see `product`.
+
+    Returns:
+        A function from int32 ids `(rows,)` to float32 `(rows, n)`, and whether the function has the
+        table and so does not read the embeddings.
     """
     import tensorflow as tf
 
@@ -129,7 +140,7 @@ def _bias(bias: Tensor | None, size: int, dtype: str) -> np.ndarray:
 
 
 def _array(x: Tensor, dtype: str) -> np.ndarray:
-    """An array: a function captures tensors as arguments, of arrays it makes constants."""
+    """Return a NumPy array: in a graph, arrays become constants, but tensors become captures."""
     import tensorflow as tf
 
     return np.asarray(tf.cast(x, dtype).numpy())

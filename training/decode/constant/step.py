@@ -1,11 +1,11 @@
-"""A step of an attention cell with constant kernels, for searches that are exported.
+"""A step of an attention cell with constant kernels, for exported searches.
 
-A context is an average of the memory, and the product of an average is the average of the
-products. So the kernel for contexts is multiplied with the whole memory once, before the first
-step, and a step averages the products. The kernel for embeddings is multiplied with the whole
-vocabulary when the step is made, and a step looks its row up.
+A context is an average of the memory, and the product of an average equals the average of the
+products. So the context's kernel is multiplied by the whole memory once, before the first step, and
+a step averages the products. The embeddings' kernel is multiplied by the whole vocabulary when the
+step is built, and a step reads a row of the result.
 
-On TensorFlow alone: see `training.decode.constant.products`.
+TensorFlow only: see `training.decode.constant.products`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tensor = Any
 
 
 def has_constant_step(layer: AttentionCell) -> bool:
-    """Whether `ConstantStep` stands in for the `step` of an `AttentionCell`."""
+    """Whether `ConstantStep` can replace the `step` of an `AttentionCell`."""
     attention = layer.attention
     if layer.gate or layer.readout == "deep" or attention.num_heads > 1:
         return False
@@ -39,20 +39,20 @@ def has_constant_step(layer: AttentionCell) -> bool:
 
 
 class ConstantStep:
-    """A step of a built `AttentionCell` or `AttentionRNN` as its weights are now.
+    """A step of a built `AttentionCell` or `AttentionRNN` with its current weights as constants.
 
     Scores, distributions, averages, states and the state's part of the attentional vector are in
-    float32 whatever the dtype of the other products is.
+    float32, whatever the dtype of the other products.
 
     Args:
-        layer: one for which `has_constant_step` is true.
-        embeddings: `(V, dim)`, of the tokens.
-        beams: how many rows share a row of the memory, next to one another.
-        dtype: of the products, "bfloat16" or "float32".
-        recurrent_dtype: of those that cells and keys are computed by.
+        layer: a layer for which `has_constant_step` is true.
+        embeddings: the tokens' embeddings, `(V, dim)`.
+        beams: number of adjacent rows that share a row of the memory.
+        dtype: dtype of the products, "bfloat16" or "float32".
+        recurrent_dtype: dtype of the products that compute cells and keys.
 
     Attributes:
-        taken: the weights that are constants now, and needed no more.
+        taken: the weights that are constants now; the step no longer reads their variables.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class ConstantStep:
         recurrent_dtype: str = "bfloat16",
     ) -> None:
         self._layer, self._beams, size = layer, beams, layer.context_size
-        single = beams == 1  # without beams, one sentence is one row and a batch is many
+        single = beams == 1  # without beams, a sentence is one row, and a batch many rows
         times = functools.partial(product, dtype=dtype, single=single)
         recurrent_times = functools.partial(times, dtype=recurrent_dtype)
         cell = self._cell = cast("Gates", keras_cells.gates(layer.cell))
         bias, recurrent = cell.bias.value, cell.recurrent_kernel.value
         of_token, kernel = ops.split(cell.kernel.value, [embeddings.shape[1]])
-        of_context = {}  # kernels of contexts alone
+        of_context = {}  # kernels that multiply contexts, `(size, ·)`
         if layer.order == "bahdanau":
             kernel, of_context["gates"] = kernel[:-size], kernel[-size:]
-        if cell.kind == "gru":  # whose reset gate is between the products of input and state
+        if cell.kind == "gru":  # its reset gate keeps the products of input and state apart
             self._of_state = recurrent_times(recurrent, bias[1])
             bias = bias[0]
         else:
@@ -97,28 +97,33 @@ class ConstantStep:
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
             kernel = ops.concatenate(list(of_context.values()), axis=-1)
-            self._of_context = times(kernel, single=True)  # a source may be of one token
+            self._of_context = times(kernel, single=True)  # a source may have one token
         if self._vector is None:
             self._sizes["context"] = size
 
     def with_beams(self, beams: int) -> ConstantStep:
-        """Return the step, with the same constants, where so many rows share one of the memory."""
+        """Return this step, with the same constants, for `beams` rows to a row of the memory."""
         step = copy.copy(self)
         step._beams = beams
         return step
 
     def prepare(self, value: Tensor, mask: Tensor | None = None) -> Memory:
-        """Prepare a memory as the layer does, with products of the value in its place."""
+        """Prepare a memory as the layer does, but with products of the value instead of the value.
+
+        Args:
+            value: the encoder's outputs, `(B, S, size)` or a grid.
+            mask: True where there is something to attend to, without the last axis of `value`.
+        """
         if self._key is None:
             memory = self._layer.prepare(value, mask=mask)
-        else:  # the layer would read the kernel that is taken
+        else:  # the layer would read a key kernel that is in `taken`
             value = flat_memory(ops.cast(value, self._layer.compute_dtype))
             mask = None if mask is None else ops.cast(flat_mask(mask), "bool")
             memory = Memory(value, None, mask)
         batch, length, size = ops.shape(memory.value)
-        rows = ops.reshape(memory.value, (-1, size))
+        rows = ops.reshape(memory.value, (-1, size))  # (B·S, size)
 
-        def sequences(parts: list[Tensor]) -> Tensor:
+        def sequences(parts: list[Tensor]) -> Tensor:  # of (B·S, ·) to (B, S, ·)
             joined = ops.cast(ops.concatenate(parts, axis=-1), memory.value.dtype)
             return ops.reshape(joined, (batch, length, joined.shape[-1]))
 
@@ -131,7 +136,11 @@ class ConstantStep:
     def __call__(
         self, tokens: Tensor, memory: Memory, state: State
     ) -> tuple[Tensor, Tensor, State]:
-        """Take one step, see `AttentionCell.step`, from tokens int32 `(B·beams,)`."""
+        """Take one step from tokens, int32 `(B·beams,)`: see `AttentionCell.step`.
+
+        Returns:
+            The output `(B·beams, ·)`, the attention weights `(B·beams, S)` and the next state.
+        """
         layer = self._layer
         gates = self._of_tokens(tokens)
         fed = [state.output] if layer.input_feeding else []
@@ -157,16 +166,22 @@ class ConstantStep:
             context, weights, state = attention.step(query, memory, state)
         else:
             query = ops.cast(self._query(query), attention.compute_dtype)
-            query = ops.reshape(query, (-1, self._beams, query.shape[-1]))
+            query = ops.reshape(query, (-1, self._beams, query.shape[-1]))  # (B, beams, ·)
             context, weights, state = attention.attend(query, memory, state, None, None)
-            context = ops.reshape(context, (-1, context.shape[-1]))
+            context = ops.reshape(context, (-1, context.shape[-1]))  # (B·beams, ·)
             weights = ops.reshape(weights, (-1, ops.shape(weights)[-1]))
         *ends, _ = itertools.accumulate(self._sizes.values())
         parts = ops.split(context, ends, axis=-1) if ends else [context]
         return dict(zip(self._sizes, parts, strict=True)), weights, state
 
     def _advance(self, rows: list[Tensor], state: Any, gates: Tensor) -> tuple[Tensor, Any]:
-        """Call the cell: `gates` holds products of token and context, `rows` its other inputs."""
+        """Call the cell; return its output and next state.
+
+        Args:
+            rows: the cell's inputs that are not in `gates` yet, each `(rows, ·)`.
+            state: the cell's state.
+            gates: the products of token and context with the cell's kernel, `(rows, ·)`.
+        """
         cell, old = self._cell, keras.tree.flatten(state)
         if cell.kind != "gru":
             rows = [*rows, old[0]]
@@ -181,5 +196,5 @@ class ConstantStep:
 
 
 def _answer(layer: AttentionCell, question: str) -> Any:
-    """Return the attention layer's answer; None from a layer without this method."""
+    """Return the result of a method of the attention layer; None if there is no such method."""
     return getattr(layer.attention, question, lambda: None)()

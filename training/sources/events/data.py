@@ -1,10 +1,10 @@
 """Histories of events: two cohorts of the Mayo Clinic by name, or a table, `events:PATH`.
 
-The cohorts are of R's package `survival`. `pbcseq` (primary biliary cirrhosis, 312 patients, 1,945
-visits; Murtaugh et al. 1994): at each visit, whether death or a transplant follows within two
-years. `nafld` (fatty liver disease and controls, 17,549 people, 400,123 laboratory values; Allen et
-al. 2018): at the index date, whether death follows within five years. Where somebody is lost to
-follow-up before, there is no example.
+The cohorts come from R's package `survival`. `pbcseq` (primary biliary cirrhosis, 312 patients,
+1,945 visits; Murtaugh et al. 1994) predicts at each visit whether death or a transplant follows
+within two years. `nafld` (fatty liver disease and controls, 17,549 people, 400,123 laboratory
+values; Allen et al. 2018) predicts at the index date whether death follows within five years. If a
+person is lost to follow-up before the end of this period, there is no example.
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ def load(
 ) -> Histories:
     """Read one split, or a random sample of at most `limit` of its examples.
 
-    A name has the splits `train`, `dev`, `test`, of which a patient is in one alone, and `all`; a
-    table, `events:PATH`, is read whole. `schema` has the columns that a run was trained on. Raises
-    CorpusError where there is no such set or split, or the table cannot be read as one.
+    Args:
+        spec: name of a cohort, or `events:PATH` for a table.
+        split: of a cohort `train`, `dev`, `test` or `all`; each patient is in exactly one of the
+            first three. A table is read whole, whatever the split.
+        schema: the columns that a run was trained on, which the data must have.
+        limit: most examples; all if not given.
+        seed: seed of the sample.
+
+    Raises CorpusError if there is no such cohort or split, or the table cannot be read.
     """
     if spec.startswith("events:"):
         histories = read_table(Path(spec.removeprefix("events:")).expanduser(), schema)
@@ -49,9 +55,9 @@ def load(
 def load_training(
     spec: str, limit: int = 0, seed: int = 0, schema: Schema | None = None
 ) -> tuple[Histories, Histories]:
-    """Read the examples to train on and those of dev, as `load` does.
+    """Read the training set and the dev set, as `load` does.
 
-    Of a table a fixed 1 in 10 of the ids is held out, which depends on the id alone.
+    Of a table, about one tenth of the ids form the dev set. The choice depends only on the id.
     """
     if ":" not in spec:
         train = load(spec, "train", schema=schema, limit=limit, seed=seed)
@@ -77,7 +83,7 @@ _NAFLD_TESTS = ("hdl", "chol", "sbp", "dbp", "smoke", "fib4")
 
 
 def load_cohort(name: str) -> Histories:
-    """Read a cohort whole; a CorpusError where its files cannot be had."""
+    """Read a whole cohort; raise a CorpusError if its files cannot be found or downloaded."""
     files = ("pbcseq",) if name == "pbcseq" else ("nafld1", "nafld2", "nafld3")
     folder = find_folder(name, FOLDER, [f"{file}.csv.gz" for file in files])
     tables = [_read(folder / f"{file}.csv.gz") for file in files]

@@ -15,11 +15,14 @@ from training.data.rules import input_name
 class Schema:
     """The columns of a table."""
 
-    columns: dict[str, list[str] | None]  # of each its categories, or None where it holds numbers
-    log: list[str] = field(default_factory=list)  # columns of numbers whose logarithm is taken
+    columns: dict[str, list[str] | None]  # the categories of each column; None for numbers
+    log: list[str] = field(default_factory=list)  # columns of numbers that become logarithms
 
     def inputs(self) -> list[str]:
-        """Return the names of the numbers that are read: see `input_name`."""
+        """Return the names of the model's inputs: see `input_name`.
+
+        A column of numbers is one input; a column of categories has one input for each category.
+        """
         return [
             input_name(name, category)
             for name, categories in self.columns.items()
@@ -27,26 +30,26 @@ class Schema:
         ]
 
     def logged(self) -> np.ndarray:
-        """Return of which inputs the logarithm is taken, boolean `(inputs,)`."""
+        """Return for each input whether its logarithm is taken, boolean `(inputs,)`."""
         widths = [1 if each is None else len(each) for each in self.columns.values()]
         return np.repeat([name in self.log for name in self.columns], widths)
 
 
 @dataclass(frozen=True)
 class Histories:
-    """Examples with a label, each with the events up to its time."""
+    """Examples: a label, and the events up to the time of the label."""
 
-    schema: Schema  # of the columns
-    times: np.ndarray  # float64 `(events,)`, which never go back within a history
+    schema: Schema  # the columns
+    times: np.ndarray  # float64 `(events,)`, never decreasing within a history
     values: np.ndarray  # float32 `(events, inputs)`, NaN where missing
-    starts: np.ndarray  # int64 `(examples,)`, where each history begins
-    ends: np.ndarray  # int64 `(examples,)`, where it ends
+    starts: np.ndarray  # int64 `(examples,)`, the first event of each history
+    ends: np.ndarray  # int64 `(examples,)`, the event after the last of each history
     labels: np.ndarray  # float32 `(examples,)`, 0 or 1
-    people: np.ndarray  # whose each history is; examples of one id are not independent
+    people: np.ndarray  # `(examples,)`, the id of each; examples of one id are not independent
 
     @classmethod
     def of(cls, schema: Schema, times: list, values: list, examples: list[tuple]) -> Histories:
-        """Make histories of all events, and of start, end, label and person of each example."""
+        """Return histories from the events, and from `(start, end, label, id)` of each example."""
         numbers = np.array(values, np.float32).reshape(len(times), -1)
         starts, ends, labels, people = map(np.array, zip(*examples, strict=True))
         labels = labels.astype(np.float32)
@@ -64,15 +67,15 @@ class Histories:
         return [self.inputs(example) for example in range(len(self.labels))]
 
     def inputs(self, example: int) -> dict[str, list[float]]:
-        """Return the events of an example: `time`, and each input, NaN where missing."""
+        """Return the events of an example: lists of `time` and of each input, NaN if missing."""
         events = slice(self.starts[example], self.ends[example])
         columns = zip(self.schema.inputs(), self.values[events].T.tolist(), strict=True)
         return {"time": self.times[events].tolist(), **dict(columns)}
 
     def last_known(self) -> np.ndarray:
-        """Return the last number of each input up to each event, `(events, inputs)`, NaN for none.
+        """Return each input's last known number up to each event, `(events, inputs)`, NaN if none.
 
-        Events are of the histories of some example.
+        Only the rows of events that belong to the history of an example are meaningful.
         """
         events = np.arange(len(self.times))[:, None]
         begins = np.zeros_like(events)
@@ -82,6 +85,6 @@ class Histories:
         return np.where(known, np.take_along_axis(self.values, last, axis=0), np.nan)
 
     def of_people(self, bucket: range, buckets: int) -> Histories:
-        """Return the examples of those whose id falls into some of so many buckets."""
+        """Return the examples whose id, hashed into `buckets` buckets, falls into `bucket`."""
         inside = [number_of(str(person)) % buckets in bucket for person in self.people]
         return self.select(np.flatnonzero(inside))

@@ -22,16 +22,21 @@ from training.sources.events.histories import Histories, Schema
 from training.sources.source import Source, encoded, read_sequence
 
 Tensor = Any
-SMALLEST = 1e-6  # the least number that a logarithm is taken of
-_PEOPLE = 3  # whose histories are shown
-OUTLYING = 0.001  # share of numbers at either end that are taken as the next less extreme one
+SMALLEST = 1e-6  # logarithms are taken of at least this number
+_PEOPLE = 3  # histories of so many people are shown
+OUTLYING = 0.001  # share of numbers at either end that are clipped
 
 
 def statistics_of(data: Histories) -> dict[str, np.ndarray]:
-    """Return the weights of `EventFeatures` for the events in the histories of some examples.
+    """Return the weights of `EventFeatures`, computed from the events of all examples.
 
-    Of each number one in a thousand lies below `lowest`, one above `highest`, after its logarithm
-    if any: a pressure of 13,682 is a slip of the pen, beside which all others would be alike.
+    For each input, after the logarithm if any, one number in a thousand lies below `lowest` and one
+    above `highest`. Numbers are clipped to this range, because a typing error, such as a pressure
+    of 13,682, would make all other numbers look equal.
+
+    Returns:
+        "lowest", "highest", "mean", "deviation" and "log", `(inputs,)` each, and "time" `(3,)`: see
+        `EventFeatures`.
     """
     spans = zip(data.starts, data.ends, strict=True)
     rows = np.unique(np.concatenate([np.arange(*span) for span in spans]))
@@ -54,10 +59,10 @@ def statistics_of(data: Histories) -> dict[str, np.ndarray]:
 
 
 def last_events(data: Histories, most: int) -> Sequences:
-    """Return at most `most` last events of each history, with the last known numbers.
+    """Return the last events of each history, at most `most`, with the last known numbers.
 
-    An event is float32 `(1 + 2 * inputs,)`: its time, its numbers as they came, NaN where missing,
-    and the last known up to it, see `Histories.last_known`. Past the end of a history all is NaN.
+    An event is float32 `(1 + 2 * inputs,)`: its time; its numbers, NaN if missing; and the last
+    known numbers up to the event, see `Histories.last_known`. Padding is NaN.
     """
     values = np.column_stack([data.times, data.values, data.last_known()]).astype(np.float32)
     lengths = np.minimum(data.ends - data.starts, most)
@@ -65,7 +70,7 @@ def last_events(data: Histories, most: int) -> Sequences:
 
 
 def print_histories(config: Config, data: Histories) -> None:
-    """Print what histories to learn from are: the head of the block of choices."""
+    """Print facts about the training histories, above the choices of the run."""
     ids, share = len(np.unique(data.people)), data.labels.mean()
     print(f"{config.data}: {len(data.labels):,} examples of {ids:,} ids, {share:.0%} came true")
     columns, way_out = data.schema.columns, "of the TOML file" * config.data.startswith("events:")
@@ -85,7 +90,7 @@ def print_histories(config: Config, data: Histories) -> None:
 
 
 class EventSource(Source):
-    """Tables of events: numbers in columns, with times, of which the last `most` are read."""
+    """Histories of events: times and columns of numbers; the last `most` events are read."""
 
     files = ("source.events",)
 
@@ -102,21 +107,21 @@ class EventSource(Source):
     def load_split(
         self, config: Config, spec: str, split: str, limit: int | None = None
     ) -> Histories:
-        """Read histories of the same columns."""
+        """Read histories with the same columns."""
         return events.load(spec, split, schema=self.schema, limit=limit)
 
     @classmethod
     def make(cls, config: Config, data: Histories) -> EventSource:
-        """Return the source of the columns of these histories, whose statistics a model gets.
+        """Return the source for the columns of `data`; `begin` gives a model their statistics.
 
-        The columns and the length of the histories are printed.
+        Prints the columns and the lengths of the histories.
         """
         print_histories(config, data)
         return cls(data.schema, config.max_events, data)
 
     @classmethod
     def fingerprint(cls, train: Histories, dev: Histories) -> str:
-        """Hash all events and labels."""
+        """Return the SHA-256 of all events and labels."""
         digest = hashlib.sha256()
         for part in (train, dev):
             for array in (part.times, part.values, part.starts, part.ends, part.labels):
@@ -125,7 +130,7 @@ class EventSource(Source):
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> EventSource:
-        """Load the columns; the statistics are weights of the model."""
+        """Load the columns; the statistics are weights of the model, not of the source."""
         return cls(Schema(**read_json(folder / cls.files[0])), config.max_events)
 
     def save(self, folder: Path) -> None:
@@ -133,23 +138,23 @@ class EventSource(Source):
         write_json(folder / self.files[0], vars(self.schema))
 
     def begin(self, model: keras.Model) -> None:
-        """Give the model the statistics of the data that the source was made of."""
+        """Set the model's statistics to the statistics of the data that made the source."""
         if self._data is not None:
             model.get_layer("encoder").get_layer("features").adapt(self._data)
 
     def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
-        """Return the inputs of an export: times and columns."""
+        """Return the inputs of an export: `time` and each input, float32 `(B, T)`."""
         return dict.fromkeys(("time", *self.schema.inputs()), ((None, None), "float32"))
 
     def examples(self, count: int) -> dict[str, Any]:
-        """Return histories of several events; a single one has one event."""
+        """Return `count` histories of 8 events; a single history has one event."""
         times = np.arange(1 if count == 1 else 8, dtype="float32")
         return dict.fromkeys(self.inputs(), np.tile(times, (count, 1)))
 
     def shown(self, config: Config, count: int) -> list[str]:
-        """Return a table in CSV: whole histories, with the names that the served model has.
+        """Return one CSV table of whole histories, with the input names of the served model.
 
-        They are of data sets that are published, not of a table of one's own.
+        The list is empty for the user's own tables: only published data are shown.
         """
         if ":" in config.data:
             return []
@@ -165,21 +170,24 @@ class EventSource(Source):
         return [file.getvalue()]
 
     def read(self, **columns: Tensor) -> Tensor:
-        """Return the events that a model reads of columns: see `window`."""
+        """Return the events that a model reads from columns: see `window`."""
         return self.window(**columns)[0]
 
     def window(self, **columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Read the last events of columns, as `last_events` does, in TensorFlow's graph.
+        """Return the last events of columns, as `last_events` does, in TensorFlow's graph.
 
-        Columns are `time` and each of `schema.inputs()`, float `(B, T)`, NaN where missing; there
-        is no event where the time is missing. Memory is linear in T.
+        Memory is linear in T.
+
+        Args:
+            **columns: `time` and each of `schema.inputs()`, float `(B, T)`, NaN if missing. Without
+                a time there is no event.
 
         Returns:
-            Events float32 `(B, min(T, most), 1 + 2 * inputs)`, their places in the columns, int32
-            `(B, min(T, most))`, and whether a history has more, boolean `(B,)`.
+            Events float32 `(B, min(T, most), 1 + 2 * inputs)`, their positions in the columns,
+            int32 `(B, min(T, most))`, and whether a history has more events, boolean `(B,)`.
 
-        Raises InvalidArgumentError, which names the column, for a number below 0 whose logarithm is
-        taken.
+        Raises InvalidArgumentError with the name of the column for a number below 0 whose logarithm
+        is taken.
         """
         import tensorflow as tf
 
@@ -192,7 +200,8 @@ class EventSource(Source):
         right = tf.debugging.Assert(tf.size(below) == 0, [tf.strings.join(words, " ")])
         with tf.control_dependencies([right]):
             values = tf.transpose(events[:, :, 1:], [0, 2, 1])  # (B, inputs, T)
-        # All known numbers in one row, of which each place has the last one or, from NaN, none.
+        # Put all known numbers into one vector, after a NaN at index 0. `place`, (B, inputs, T), is
+        # the index of the last known number up to each event; 0 if none is known yet.
         seen = ~tf.math.is_nan(values) & there[:, None]
         count = tf.cast(seen, tf.int32)
         place = tf.reshape(tf.cumsum(tf.reshape(count, [-1])), tf.shape(count))
@@ -201,6 +210,7 @@ class EventSource(Source):
         events = tf.concat([events, tf.transpose(known, [0, 2, 1])], axis=-1)
         number = tf.reduce_sum(tf.cast(there, tf.int32), axis=1)
         steps = tf.range(tf.minimum(tf.shape(events)[1], self.most))
+        # Positions of the real events first, in order: (B, T).
         order = tf.argsort(tf.cast(~there, tf.int32), axis=1, stable=True)
         first = tf.maximum(number - self.most, 0)[:, None]
         places = tf.gather(order, first + steps, axis=1, batch_dims=1)
@@ -211,7 +221,7 @@ class EventSource(Source):
         return last_events(raw, self.most)
 
     def tell_cut(self, data: Histories) -> None:
-        """Print how many histories are longer than the model reads."""
+        """Print how many histories have more events than the model reads."""
         if cut := np.count_nonzero(data.ends - data.starts > self.most):
             print(
                 f"{cut:,} of {len(data.labels):,} histories have more than {self.most} events "
@@ -220,7 +230,7 @@ class EventSource(Source):
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
-        """Build the encoder: from histories `(B, T, 1 + 2 * size)` to the outputs of `encoded`."""
+        """Build the encoder from events `(B, T, 1 + 2 * size)` to the outputs of `encoded`."""
         source = keras.Input((None, 1 + 2 * size), dtype="float32", name="source")
         mask = ops.logical_not(ops.isnan(source[:, :, 0]))
         x = EventFeatures(dtype="float32", name="features")(source)
@@ -233,18 +243,23 @@ class EventSource(Source):
 class EventFeatures(keras.layers.Layer):
     """Features `(B, T, 3 * inputs + 3)` of events `(B, T, 1 + 2 * inputs)`: see `last_events`.
 
-    For each input the last known number up to each event, standardised, 0 where none is known yet;
-    whether one is known yet, and whether it is missing at this event, so that nothing is filled in
-    silently. Then the time, standardised, and the logarithms of one plus the time since the event
-    before, of those that are read, and the time up to the last event, in mean gaps. Times are NaN
-    past the end of a history.
+    The features of an event are, in this order:
 
-    Weights, which are not trained: `lowest`, `highest`, `mean`, `deviation` and `log` of each
-    input, and `time`: mean and deviation of times, and the mean gap.
+    - for each input, the last known number up to the event, standardised; 0 if none is known yet;
+    - for each input, 1 if a number is known yet, else 0;
+    - for each input, 1 if the number is missing at this event, else 0;
+    - the time, standardised;
+    - `log(1 + gap)` of the time since the previous event that is read, in mean gaps;
+    - `log(1 + gap)` of the time until the last event, in mean gaps.
+
+    The flags ensure that no number is filled in silently. Padding has the time NaN and features 0.
+
+    Weights, which are not trained: `lowest`, `highest`, `mean`, `deviation` and `log`, `(inputs,)`
+    each, and `time` `(3,)`: the mean and the deviation of times, and the mean gap.
     """
 
     def build(self, events_shape: tuple) -> None:
-        """Make the weights."""
+        """Make the weights, with neutral values."""
         size = events_shape[-1] // 2
 
         def statistic(name: str, shape: tuple, initializer: str) -> Any:
@@ -263,8 +278,9 @@ class EventFeatures(keras.layers.Layer):
             getattr(self, name).assign(value)
 
     def call(self, events: Tensor) -> Tensor:
-        """Make the features."""
+        """Return the features of events: see the class."""
         size = self.lowest.shape[0]
+        # (B, T, 1), (B, T, inputs) and (B, T, inputs)
         times, values, known = ops.split(events, [1, 1 + size], axis=2)
         times = times[:, :, 0]
         present = ops.logical_not(ops.isnan(times))

@@ -1,15 +1,15 @@
-"""Histories from a table in CSV (.gz allowed), with a small TOML file beside it.
+"""Reads histories from a CSV table (.gz allowed) with a small TOML file next to it.
 
 A table of visits has a row for each visit and a column for each value:
 
     id = "patient"
     time = "day"                 # a number, in any unit
-    outcome = "died"             # 0 or 1; a row without it is history alone
-    columns = ["bili", "sex"]    # all others if not given
+    outcome = "died"             # 0 or 1; a row without an outcome is only history
+    columns = ["bili", "sex"]    # default: all other columns
     log = ["bili"]               # columns whose logarithm is taken, if any
     categories = ["stage"]       # columns of categories that look like numbers, if any
 
-A table of events has a row for each value, and names the columns that hold its name and itself:
+A table of events has a row for each value, with one column for names and one for values:
 
     id = "patient"
     time = "day"
@@ -17,8 +17,9 @@ A table of events has a row for each value, and names the columns that hold its 
     value = "result"
     outcome = "died"             # one of the names; its value is 0 or 1
 
-Each outcome is an example: all that is known of the id up to its time, and whether it came true.
-A column of numbers stays one: cells that say "missing" are counted and printed, others refused.
+Each outcome is an example: all events of the id up to the outcome's time, and whether it came true.
+In a column of numbers, cells that mean "missing" are counted and printed; other cells that are not
+numbers are rejected with an error.
 """
 
 from __future__ import annotations
@@ -40,28 +41,28 @@ from training.data.rules import MISSING, PLACEHOLDERS, SILENT, category_of, inpu
 from training.sources.events.histories import Histories, Schema
 
 _EXAMPLE = 'id = "patient", time = "day" and outcome = "died", a line each'
-MOST_CATEGORIES = 50  # of a column that is not declared as one of categories
+MOST_CATEGORIES = 50  # in a column that `categories` does not list
 _LIKE_NUMBER = re.compile(r"[-+<>=≤≥~]*\s*[.,]?\d[\d.,_' ]*(e[-+]?\d+)?\s*%?", re.IGNORECASE)
-Rows = list[tuple[int, dict[str, str]]]  # the line of each, and its cells by column
+Rows = list[tuple[int, dict[str, str]]]  # line number and cells by column, for each row
 
 
 @dataclass(frozen=True)
 class About:
-    """A table, and the TOML file beside it."""
+    """The content of a TOML file: the roles of a table's columns."""
 
     table: Path
     file: Path
     id: str
     time: str
     outcome: str
-    name: str = ""  # of a table of events alone, as `value`
+    name: str = ""  # like `value`, only in a table of events
     value: str = ""
     columns: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
 
     def wrong(self, line: int, message: str) -> CorpusError:
-        """Return the error of a line of the table."""
+        """Return a CorpusError about a line of the table."""
         return CorpusError(f"{self.table}, line {line}: {message}")
 
 
@@ -71,7 +72,7 @@ class _Cell(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """A row of a table of visits, or the rows of one time: its line, its time and its cells."""
+    """A row of a table of visits, or all rows of an id's time in a table of events."""
 
     line: int
     time: float
@@ -82,10 +83,13 @@ class _Event(NamedTuple):
 
 
 def read_table(path: Path, schema: Schema | None = None) -> Histories:
-    """Read a table with the TOML file beside it.
+    """Read a table and the TOML file next to it.
 
-    It must have the columns of `schema`, that a run was trained on. Raises CorpusError, which names
-    the line, where it cannot be read.
+    Args:
+        path: the table.
+        schema: the columns that a run was trained on, which the table must have.
+
+    Raises CorpusError, with the number of the line, if the table cannot be read.
     """
     about = _read_about(path)
     header, rows = _read_rows(path)
@@ -137,7 +141,7 @@ def _read_about(path: Path) -> About:
         if isinstance(value, list) != (key in lists) or not all(isinstance(t, str) for t in texts):
             wanted = "names" if key in lists else "a name"
             raise CorpusError(f"{file}: {key} expected {wanted}. Received: {value}")
-    # The outcome of a table of events is one of the names there, not a column.
+    # In a table of events, the outcome is a name in the rows, not a column.
     named = [about[key] for key in needed if key != "outcome" or "name" not in about]
     named += [] if "name" in about else about.get("columns", [])
     if twice := [name for name in named if named.count(name) > 1]:
@@ -146,7 +150,7 @@ def _read_about(path: Path) -> About:
 
 
 def _read_rows(path: Path) -> tuple[list[str], Rows]:
-    """Return the columns that have names, and each row that is not blank with its line."""
+    """Return the named columns, and the rows that are not blank, with their line numbers."""
     rows = rules.table_rows(io.StringIO(read_text(path), newline=""), str(path))
     try:
         _, header = next(rows, (0, []))
@@ -162,7 +166,7 @@ def _read_rows(path: Path) -> tuple[list[str], Rows]:
 
 
 def _check_columns(about: About, header: list[str], rows: Rows, schema: Schema | None) -> None:
-    """Raise a CorpusError where a column, or a name of a table of events, is not there."""
+    """Raise a CorpusError if a column, or a name in a table of events, is missing."""
     path, outcome = about.table, about.outcome
     for key in ("id", "time", *(("name", "value") if about.name else ("outcome",))):
         if (column := getattr(about, key)) not in header:
@@ -186,17 +190,17 @@ def _check_columns(about: About, header: list[str], rows: Rows, schema: Schema |
     for name in sorted(columns):
         served = input_name(name)
         alike = [each for each in sorted(names) if each != name and input_name(each) == served]
-        if alike and served != name:  # else it is the one that is meant
+        if alike and served != name:  # else the name itself is meant
             raise CorpusError(
                 f"{path} has {name!r} and {alike[0]!r}, both {served} to a served model: rename one"
             )
 
 
 def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
-    """Return the events of each id; in a table of events the rows of one time are one event.
+    """Return the events of each id; in a table of events, all rows of one time are one event.
 
-    Of two values of one name and time, one that is missing gives way; of two others the later one
-    holds, which is printed.
+    If a name has two values at one time, a known value replaces a missing value. Of two different
+    known values, the later value is used, and a note is printed.
     """
     people: dict[str, list[_Event]] = {}
     clashes = []
@@ -226,7 +230,7 @@ def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
 
 
 def _schema_of(about: About, people: dict[str, list[_Event]]) -> Schema:
-    """Return the columns: numbers where more cells look like one than do not."""
+    """Return the columns; a column has numbers if most of its cells look like numbers."""
     cells: dict[str, list[_Cell]] = {}
     for event in itertools.chain.from_iterable(people.values()):
         for name, cell in event.cells.items():
@@ -244,9 +248,9 @@ def _schema_of(about: About, people: dict[str, list[_Event]]) -> Schema:
 
 
 def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None:
-    """Return the categories of a column, None for one of numbers.
+    """Return the categories of a column; None if it has numbers.
 
-    Two that differ in form alone, such as F and f, are printed.
+    Print a note on categories that differ only in form, such as F and f.
     """
     categories = sorted({category_of(c.text) for c in cells if c.text.lower() not in MISSING})
     if name not in about.categories:
@@ -275,7 +279,7 @@ def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None
 def _numbers(
     about: About, event: _Event, schema: Schema, missing: dict[str, list[_Cell]]
 ) -> Iterator[float]:
-    """Yield the numbers of an event, NaN where missing; `missing` gets the cells to print."""
+    """Yield an event's input numbers, NaN if missing; add missing cells to `missing`."""
     for name, categories in schema.columns.items():
         cell = event.cell(name)
         if cell.text.lower() in (PLACEHOLDERS if categories is None else MISSING):
@@ -292,7 +296,7 @@ def _numbers(
 
 
 def _found(text: str, categories: list[str]) -> str | None:
-    """Return the category that a cell names, in its very form or in another."""
+    """Return the category of a cell, in the same form or another; None if unknown."""
     alike = (category for category in categories if category_of(category) == category_of(text))
     return text if text in categories else next(alike, None)
 

@@ -1,4 +1,4 @@
-"""CAPTCHAs of the PyPI package `captcha`, the same ones for the same seed, with boxes."""
+"""CAPTCHAs with character boxes, from the PyPI package `captcha`; a seed determines them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from training.data.pair_files import Split
 CHARACTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without 0 and O, 1 and I
 LENGTHS = (4, 6)
 WIDTH, HEIGHT = 160, 60
-_CHUNK = 250  # made with one seed
+_CHUNK = 250  # CAPTCHAs made with one seed
 
 
 def make(count: int, seed: int) -> Split:
-    """Make CAPTCHAs of 4 to 6 characters: PNG, the text, and where each character is."""
+    """Make CAPTCHAs of 4 to 6 characters: PNG files, their texts, and each character's box."""
     try:
         import captcha.image  # noqa: F401
     except ImportError:
@@ -29,7 +29,7 @@ def make(count: int, seed: int) -> Split:
     starts = range(0, count, _CHUNK)
     counts, seeds = [min(_CHUNK, count - start) for start in starts], [[seed, i] for i in starts]
     with ProcessPoolExecutor(min(os.cpu_count() or 1, len(starts))) as pool:
-        run: Any = pool.map if len(starts) > 1 else map  # a few need no process
+        run: Any = pool.map if len(starts) > 1 else map  # one chunk needs no process
         made = [each for part in run(_make_chunk, counts, seeds) for each in part]
     files, texts, boxes = map(list, zip(*made, strict=True))
     return Split(files, [[text] for text in texts], boxes=boxes)
@@ -64,7 +64,7 @@ def package_with(rng: random.Random) -> Any:
 
 
 def _generator(rng: random.Random) -> Any:
-    """Return an `ImageCaptcha` that has the boxes of the last image's characters."""
+    """Return an `ImageCaptcha` whose `boxes` has the character boxes of its last image."""
     from PIL.Image import new
     from PIL.ImageDraw import Draw
 
@@ -73,7 +73,7 @@ def _generator(rng: random.Random) -> Any:
 
     class WithBoxes(base):
         def create_captcha_image(self, chars: str, color: Any, background: Any) -> Any:
-            """Do what the package does, with the same draws, and note where each mask went."""
+            """Do the same as the package, with the same random draws, and record the boxes."""
             secrets = package.secrets
             image = new("RGB", (self._width, self._height), background)
             draw = Draw(image)

@@ -1,8 +1,8 @@
 """Images and their texts: by name, or from a folder.
 
-A SPEC is `images:PATH`, a folder with images and a file `labels.tsv` of lines `file TAB text`, or
-`labels.csv` of lines `file,text`; or a name in `_MADE`, whose images are made as they are asked
-for. A folder has no splits: it is read whole whichever split is asked for.
+A SPEC is `images:PATH` or a name in `_MADE`. PATH is a folder with images and a file `labels.tsv`
+with lines `file TAB text`, or `labels.csv` with lines `file,text`. A folder has no splits: it is
+read whole, whatever the split. The images of a name are generated on demand.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from training.data.rules import clean
 from training.sources.image import captchas, digits
 from training.sources.kinds import check_data
 
-LABELS = ("labels.tsv", "labels.csv")  # the first that is there
+LABELS = ("labels.tsv", "labels.csv")  # the first existing file is read
 _ENDINGS = (".png", ".jpg", ".jpeg")
-# Of each split, the number of examples and the seed.
+# The number of examples and the seed of each split.
 _MADE = {
     "digits": {"train": (30_000, 1), "dev": (500, 2), "test": (2_000, 3)},
     "captcha": {"train": (20_000, 1), "dev": (500, 2), "test": (2_000, 3)},
@@ -32,8 +32,8 @@ _MADE = {
 def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
     """Read one split of a set of images, as bytes or paths, with their texts and boxes if known.
 
-    At most `limit` are read: of a folder a random sample, of what is made the first ones. Raises
-    CorpusError where there is no such set or split, or the folder cannot be read as one.
+    At most `limit` images are read: a random sample of a folder, or the first generated images.
+    Raises CorpusError if there is no such data set or split, or the folder cannot be read.
     """
     if spec.startswith("images:"):
         return sample(_read_folder(_folder(spec)), limit, seed)
@@ -46,10 +46,10 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
 
 
 def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Split]:
-    """Read the images to train on, `limit` or with 0 all, and those of dev.
+    """Read the training set, at most `limit` images or with 0 all, and the dev set.
 
-    Of a folder a fixed 1 in 20 of the images, at most 1,000 and at least one, is held out: it
-    depends on each file's name within the folder alone.
+    Of a folder, about 1 in 20 of the images, at least one and at most 1,000, form the dev set. The
+    choice depends only on the path of each file within the folder.
     """
     if ":" not in spec:
         return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
@@ -61,7 +61,7 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     held_out = held_out or [numbers.index(min(numbers))]
     trained = [i for i in range(len(numbers)) if i not in {*held_out}]
     train = sample(everything.select(trained), limit or None, seed)
-    return train, replace(everything.select(held_out[:1000]), unusable=0)  # counted once
+    return train, replace(everything.select(held_out[:1000]), unusable=0)  # counted in `train`
 
 
 def _folder(spec: str) -> Path:
@@ -78,7 +78,7 @@ def _read_folder(folder: Path) -> Split:
         others = [f", and {path.name}" for path in folder.glob("*abels.*") if path.is_file()]
         raise CorpusError(
             f"{folder} has no {LABELS[0]}, a line `file TAB text` for each image, which "
-            f"docs/sources.md shows how to write; it has {images}{''.join(others)}"
+            f"docs/guides/images.md shows how to write; it has {images}{''.join(others)}"
         )
     stats = labels.stat(), folder.stat()
     return _read_labels(labels.absolute(), *((each.st_size, each.st_mtime_ns) for each in stats))
@@ -90,7 +90,10 @@ def _images(folder: Path) -> set[Path]:
 
 @functools.lru_cache(1)
 def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
-    """Read labels, remembered until they or the folder change; what is left out is printed."""
+    """Read a file of labels, and print what is left out.
+
+    The result is cached until the file or its folder changes, which `stamps` shows.
+    """
     folder, split, skipped = labels.parent, Split([], []), Skipped()
     content, quotes = read_text(labels), Quotes()
     by_commas = labels.suffix == ".csv"
@@ -100,7 +103,7 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
             print(f"{labels}: {QUOTED}", flush=True)
         lines = unquoted(io.BytesIO(content.encode()), labels, "," if by_commas else "\t")
         content = b"".join(lines).decode()
-    # Other separators, such as U+2028, are parts of a text.
+    # Only "\n" ends a line: other separators, such as U+2028, are part of a text.
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue

@@ -1,6 +1,6 @@
-"""PNG and JPEG files to pixels, in TensorFlow's graph.
+"""Decodes PNG and JPEG files to pixels, in TensorFlow's graph.
 
-`serving.portable.read.pixels` does the same with NumPy and Pillow, which a test holds together.
+`serving.portable.read.pixels` does the same with NumPy and Pillow; a test compares the two.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import tensorflow as tf
 
 Tensor = Any
 _TIFF = 4096  # bytes of EXIF data that are read
-_LUMA = [9797, 19234, 3737]  # red, green and blue of ITU-R 601, of 32768
+_LUMA = [9797, 19234, 3737]  # weights of red, green and blue in ITU-R 601, times 32768
 
 
 def decode(contents: Tensor, channels: int) -> Tensor:
-    """Return an image file as uint8 `(h, w, channels)`, turned as its EXIF orientation says.
+    """Return the pixels of an image file, uint8 `(h, w, channels)`, in its EXIF orientation.
 
-    Transparent images lie on white. Images of 16 bits lose the high bits that no pixel uses, then
-    all but the upper eight.
+    Transparent images are drawn on white. Of 16-bit images, the bits above the highest bit in use
+    are dropped; the next eight bits are kept.
     """
     is_png = tf.strings.substr(contents, 0, 4) == b"\x89PNG"
     image = tf.cond(
@@ -66,7 +66,7 @@ def _decode_png(contents: Tensor, channels: int) -> Tensor:
 
 
 def _orientation(contents: Tensor, is_png: Tensor) -> Tensor:
-    """Return the EXIF orientation of a file, 1 to 8; 1 where it has none."""
+    """Return the EXIF orientation of a file, 1 to 8; 1 if it has none."""
     mark = tf.where(is_png, b"eXIf", b"Exif\0\0")
     before, after = _split(contents, mark)
     # A JPEG's segment begins with a marker and two bytes of length.
@@ -78,7 +78,7 @@ def _orientation(contents: Tensor, is_png: Tensor) -> Tensor:
     is_tiff = little | (tf.strings.substr(tiff, 0, 4) == b"MM\0*")
 
     def numbers(starts: Tensor, size: int) -> Tensor:
-        """Return the numbers of so many bytes at some places."""
+        """Return the unsigned numbers of `size` bytes at the offsets `starts`, int64."""
         digits = tf.gather(raw, starts[:, None] + tf.range(size, dtype=tf.int64))
         weights = np.array([256**n for n in range(size)])  # int64
         return tf.reduce_sum(digits * tf.where(little, weights, weights[::-1]), axis=1)
@@ -92,6 +92,6 @@ def _orientation(contents: Tensor, is_png: Tensor) -> Tensor:
 
 
 def _split(contents: Tensor, mark: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the bytes before and after the first mark in a file."""
+    """Return the bytes before and after the first occurrence of `mark`; "" if there are none."""
     parts = tf.concat([tf.strings.split(contents, mark, 1), [b""]], 0)
     return parts[0], parts[1]

@@ -1,9 +1,9 @@
 """Strings of scikit-learn's handwritten digits on a canvas, with the box of each digit.
 
-The 1,797 digits of `load_digits` (8 x 8 pixels, real ones, Alpaydin and Kaynak 1998) are split:
-from the first 70 % training strings are made, from the last 30 % test strings, so that no digit of
-a test string is in a training string. Dev strings are other strings of the digits of training.
-Those are few, 1,257: each time one is drawn it is turned, slanted, stretched and moved a little.
+The 1,797 real digits of `load_digits` (8 x 8 pixels, Alpaydin and Kaynak 1998) are split. Training
+strings use the first 70 % of the digits, test strings the last 30 %, so no digit of a test string
+is in a training string. Dev strings are other strings of training digits. There are only 1,257
+training digits, so each drawn digit is rotated, slanted, stretched and moved a little.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from training.data.pair_files import Split
 
 HEIGHT, WIDTH = 32, 72
 SHORTEST, LONGEST = 5, 9
-_SIZE = 8  # pixels of a digit, each way
+_SIZE = 8  # width and height of a digit, in pixels
 _TRAINING_SHARE = 0.7
 _NOISE = 0.5  # standard deviation, of 16 levels
 # Standard deviations: radians, shear, logarithms of both widths, pixels across and down.
@@ -27,7 +27,7 @@ _DISTORTION = np.array([0.1, 0.1, 0.08, 0.08, 0.3, 0.3])
 def make(count: int, seed: int, *, test: bool = False) -> Split:
     """Make strings of 5 to 9 digits, in one row or two, with random gaps and heights.
 
-    Those for a test are made of the digits kept for it.
+    With `test`, they use the digits that are reserved for test strings, undistorted.
     """
     from PIL import Image
 
@@ -53,7 +53,7 @@ def make(count: int, seed: int, *, test: bool = False) -> Split:
 
 
 def _pool(test: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the digits to make strings of, `(n, 8, 8)` from 0 to 16, and which each is."""
+    """Return images of digits, `(n, 8, 8)` from 0 to 16, and their classes, `(n,)`."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -65,7 +65,7 @@ def _pool(test: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _distorted(digit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return a digit that is turned, slanted, stretched and moved a little."""
+    """Return a digit `(8, 8)`, rotated, slanted, stretched and moved a little."""
     from PIL import Image
 
     turn, slant, wide, high, *moved = rng.normal(0, _DISTORTION)
@@ -84,7 +84,7 @@ def _distorted(digit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _places(rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Return left and top of each digit, in reading order."""
+    """Return `(left, top)` of each digit, in pixels, in reading order."""
     count = int(rng.integers(SHORTEST, LONGEST + 1))
     rows = [count]
     if rng.integers(2):

@@ -1,4 +1,4 @@
-"""How images of one's own are read: as lines of text or not, their size, and that of the grid."""
+"""How the user's own images are read: as lines of text or not, image size and grid size."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from training.command.progress import print_choice
 from training.config.schema import PRESETS, Config, load_config, with_values
 from training.data.pair_files import Split
 
-SURVEYED = 500  # images
-ENOUGH = 1.5  # columns of the grid for a character
-MOST_PIXELS = 1 << 17  # at which images are read unless somebody says so
-SQUEEZED = 1.5  # times that a side is shortened against the other, beyond which it is told
-# A line of text is wide, and has room for each character: Latin ones are 0.35 of their line's
-# height and more, strings of digits in two rows have 0.25 of the image's.
+SURVEYED = 500  # images in the sample
+ENOUGH = 1.5  # columns of the grid for each character
+MOST_PIXELS = 1 << 17  # most pixels of a chosen image size
+SQUEEZED = 1.5  # a greater change of the aspect ratio is printed
+# A line of text is wide and has room for each character. Latin characters have a width of 0.35 of
+# the line's height and more; in strings of digits in two rows it is 0.25 of the image's height.
 NEARLY_ALL = 0.95
 LINE_SHAPE, LINE_ROOM = 2.5, 0.3
-FEWEST_IN_LINE = 4  # characters, of labels that are read in line
-FEW_IMAGES = 3_000  # as of texts, whose batches are small
+FEWEST_IN_LINE = 4  # labels of lines have at least so many characters
+FEW_IMAGES = 3_000  # fewer images are trained in small batches, as few texts are
 MOST_CHARACTERS = 300
 MOST_ALIGNED = 1 << 19  # columns of the characters of a batch: 2 GiB of memory
 LINES = PRESETS / "own" / "lines.toml"
-_ORIENTATION = 0x0112  # EXIF's tag; from 5 to 8 the image lies on its side
+_ORIENTATION = 0x0112  # the EXIF tag; values 5 to 8 swap width and height
 
 
 def parse_convolutions(config: Config) -> list[tuple[int, int, int, int]]:
-    """Return filters and kernel of each convolution, and the pooling after it, down and across.
+    """Return `(filters, kernel size, pooling down, pooling across)` of each convolution.
 
-    `convolutions` says them as `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`.
+    The key `convolutions` has `FILTERS:DOWNxACROSS` or `FILTERSkKERNEL:DOWNxACROSS` for each.
     """
     layers = []
     for word in config.convolutions.split() or [""]:
@@ -54,7 +54,7 @@ def parse_convolutions(config: Config) -> list[tuple[int, int, int, int]]:
 
 
 def grid_size(config: Config) -> tuple[int, int]:
-    """Return height and width of the grid that is attended to."""
+    """Return height and width of the grid that the model attends to."""
     height, width = config.image_height, config.image_width
     for _, _, down, across in parse_convolutions(config):
         height, width = height // down, width // across
@@ -69,7 +69,7 @@ def grid_size(config: Config) -> tuple[int, int]:
 
 
 def size_of(file: bytes | Path) -> tuple[int, int]:
-    """Return width and height of an image file, upright, (0, 0) where they are not found."""
+    """Return width and height of an upright image file; (0, 0) if they are not found."""
     size, orientation = (0, 0), 1
     opened = file if isinstance(file, Path) else io.BytesIO(file)
     wrong = OSError, SyntaxError, ValueError, Image.DecompressionBombError
@@ -80,17 +80,17 @@ def size_of(file: bytes | Path) -> tuple[int, int]:
 
 
 class Survey(NamedTuple):
-    """Images and their labels, measured on a sample."""
+    """Sizes of images and labels, measured on a sample."""
 
-    width: int  # the median, 0 where there is none
-    height: int
-    characters: int  # at most, in nearly all labels
-    room: float  # at least, in nearly all images: of a character's width, in heights of the image
-    leftward: bool  # whether labels are of a script that is written from right to left
+    width: int  # at the median aspect ratio; 0 if no size is known
+    height: int  # the median; 0 if no size is known
+    characters: int  # nearly all labels have at most so many
+    room: float  # nearly all images have at least this width a character, in heights of the image
+    leftward: bool  # whether a label has letters of a script that is written from right to left
 
     @property
     def in_line(self) -> bool:
-        """Whether images are lines of text, which their labels follow."""
+        """Whether the images are lines of text, with labels in the same order."""
         return (
             self.width >= LINE_SHAPE * self.height
             and self.room >= LINE_ROOM
@@ -100,12 +100,19 @@ class Survey(NamedTuple):
 
 
 def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
-    """Return the configuration that fits images of one's own, whose choices are printed.
+    """Return the configuration that fits the user's own images, and print its choices.
 
-    Lines of text have the settings of `training/presets/own/lines.toml`, unless the user's `own`
-    settings do not go with them. Images have their median shape, the height that they had and,
-    where that leaves too few columns for the characters of the labels, as much more as the images
-    have; and at most MOST_PIXELS. Few images make small batches, and no label is too long.
+    - Lines of text get the settings of `training/presets/own/lines.toml`, if these are compatible
+      with the user's settings.
+    - The image size has the median aspect ratio. The height stays, unless the grid has too few
+      columns for the labels. Then it grows, at most to the images' own height and MOST_PIXELS.
+    - Few images are trained in small batches.
+    - `max_target_length` grows to fit the labels, up to MOST_CHARACTERS.
+
+    Args:
+        config: the configuration to adapt.
+        split: the images and labels.
+        own: the settings that the user chose, which do not change.
     """
     survey, count = _survey(split), len(split.sources)
     width, height, characters = survey[:3]
@@ -130,7 +137,7 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
         print_choice("images", read, "--set image_width=N --set image_height=N")
     if "batch_size" not in own:
         batch = 16 if count < FEW_IMAGES else config.batch_size
-        if file == "lines":  # a step holds a vector for each column of each character
+        if file == "lines":  # a step has a vector for each column and character
             batch = min(batch, MOST_ALIGNED // (config.max_target_length * grid_size(config)[1]))
         config = replace(config, batch_size=max(1, batch))
     room = f", each {survey.room:.2f} of the height wide or more" if width else ""
@@ -141,10 +148,10 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
 
 
 def _lines(own: Mapping[str, Any]) -> Config | None:
-    """Return the settings for lines of text with the user's `own`; None where these do not go."""
+    """Return the settings for lines of text with the user's `own`; None if they conflict."""
     try:
         lines = with_values(load_config(LINES), own)
-        if "convolutions" not in own:  # those of a line leave one row
+        if "convolutions" not in own:  # pooling must leave one row
             rows = f"{max(1, lines.image_height // 8)}x1"
             lines = replace(lines, convolutions=re.sub(r"\d+x1$", rows, lines.convolutions))
         grid_size(lines)
@@ -154,7 +161,7 @@ def _lines(own: Mapping[str, Any]) -> Config | None:
 
 
 def tell_squeezed(config: Config, split: Split) -> None:
-    """Print what is lost at the size at which images are read, where that is much."""
+    """Print a note if the image size distorts the images or has too few columns for labels."""
     width, height, characters, *_ = _survey(split)
     columns = config.image_width // _pooled_across(config)
     ratio = width * config.image_height / (height * config.image_width) if height else 1.0
@@ -188,5 +195,5 @@ def _survey(split: Split) -> Survey:
 
 
 def _pooled_across(config: Config) -> int:
-    """Return by how much convolutions shorten an image's width."""
+    """Return the factor by which convolutions divide an image's width."""
     return math.prod(across for *_, across in parse_convolutions(config))

@@ -1,4 +1,4 @@
-"""Images as sources: decoded, resized and encoded by convolutions into a grid to attend to."""
+"""Images as sources: decoded, resized, and encoded by convolutions into a grid."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from training.sources.image.size import grid_size, parse_convolutions, tell_sque
 from training.sources.source import Source, encoded
 
 Tensor = Any
-_TOGETHER = 1 << 26  # pixels of the images of a request
+_TOGETHER = 1 << 26  # most pixels of all images of a request
 _CHUNK = 256  # images read together
-_MOST_NAMED = 20  # files that cannot be read, in a message
-_MOST_SHOWN = 20_000  # bytes of an image
+_MOST_NAMED = 20  # most unreadable files in a message
+_MOST_SHOWN = 20_000  # most bytes of an image on the demo page
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,18 @@ class Images:
     """Images of one size."""
 
     values: np.ndarray  # uint8 `(N, H, W, C)`
-    shift: int = 0  # pixels by which each is moved at most, both ways, anew each time
+    shift: int = 0  # most pixels by which `read` moves an image along each axis
 
     @property
     def lengths(self) -> np.ndarray:
-        """1 for each."""
+        """The length 1 of each image, int32 `(N,)`."""
         return np.ones(len(self.values), np.int32)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Return the images of these rows, moved; what comes into view is as the edge is."""
+        """Return the images of rows `(B,)`, moved at random, uint8 `(B, H, W, C)`.
+
+        Pixels that come into view repeat the edge.
+        """
         if not self.shift:
             return self.values[rows]
         rng = np.random.default_rng([rows[0], rows[-1]])
@@ -56,7 +59,7 @@ class Images:
 
 
 class ImageSource(Source):
-    """PNG or JPEG files, brought to one size."""
+    """PNG or JPEG files, resized to one size."""
 
     def __init__(self, config: Config) -> None:
         self.height, self.width = config.image_height, config.image_width
@@ -74,18 +77,18 @@ class ImageSource(Source):
 
     @classmethod
     def make(cls, config: Config, data: Split) -> ImageSource:
-        """Return the source; nothing is learned from data."""
+        """Return the source, which learns nothing from data; print what its image size loses."""
         tell_squeezed(config, data)
         return cls(config)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> ImageSource:
-        """Return the source; a run keeps nothing but its configuration."""
+        """Return the source; it needs only the run's configuration."""
         return cls(config)
 
     @classmethod
     def fingerprint(cls, train: Split, dev: Split) -> str:
-        """Hash all files and texts."""
+        """Return the SHA-256 of all files and texts."""
         digest = hashlib.sha256()
         for part in (train, dev):
             for file, text in part.pairs():
@@ -95,11 +98,11 @@ class ImageSource(Source):
         return digest.hexdigest()
 
     def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
-        """Return what an export reads: PNG or JPEG files."""
+        """Return the input of an export: PNG or JPEG files, string `(B,)`."""
         return {"image_bytes": ((None,), "string")}
 
     def examples(self, count: int) -> dict[str, Any]:
-        """Return blank images, PNG and JPEG in turn."""
+        """Return `count` blank images, PNG and JPEG in turn."""
         import tensorflow as tf
 
         blank = tf.zeros([self.height, self.width, self.channels], tf.uint8)
@@ -107,7 +110,7 @@ class ImageSource(Source):
         return {"image_bytes": tf.stack([files[number % 2] for number in range(count)])}
 
     def shown(self, config: Config, count: int) -> list[str]:
-        """Return small images of the dev split, files in base64."""
+        """Return small image files of the dev split, in base64."""
         sources = self.load_split(config, config.data, "dev", limit=count).sources
         files = [file.read_bytes() if isinstance(file, Path) else file for file in sources]
         return [base64.b64encode(file).decode() for file in files if len(file) <= _MOST_SHOWN]
@@ -119,13 +122,15 @@ class ImageSource(Source):
 
         Args:
             image_bytes: string `(B,)`.
-            most_pixels: of all together, if more than one; None for any number. An image of few
-                bytes may have millions.
+            most_pixels: most pixels of all images together, if there are several; None for no
+                limit. An image of few bytes may have millions of pixels.
 
         Returns:
-            uint8 `(B, H, W, C)`. For files that cannot be read, an InvalidArgumentError that says
-            which, from 0, and why; for too many pixels together, how many images to send, in
-            TensorFlow Serving's words for a batch that is too large, which clients know.
+            uint8 `(B, H, W, C)`.
+
+        Raises InvalidArgumentError for files that cannot be read, with their numbers, from 0, and
+        the reasons. For too many pixels, the error has the number of images to send, in the words
+        of TensorFlow Serving for a batch that is too large, which clients understand.
         """
         import tensorflow as tf
 
@@ -167,7 +172,7 @@ class ImageSource(Source):
         return graph(spec)(read)
 
     def rows(self, raw: Sequence[bytes | Path], training: bool = False) -> Images:
-        """Read files, given as paths or as their content; a UserError names those that are none."""
+        """Read image files, given as paths or bytes; raise a UserError for unreadable files."""
         import tensorflow as tf
 
         read = self._compiled
@@ -188,7 +193,7 @@ class ImageSource(Source):
         return Images(values, self.shift if training else 0)
 
     def _faults(self, read: Any, chunk: Sequence, files: list[bytes], first: int) -> Iterator[str]:
-        """Yield the name of each file that cannot be read, with the reason."""
+        """Yield a message for each file that cannot be read: its name and the reason."""
         import tensorflow as tf
 
         for number, (each, contents) in enumerate(zip(chunk, files, strict=True), first):
@@ -201,21 +206,22 @@ class ImageSource(Source):
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
-        """Build the encoder: from images, uint8 `(B, H, W, C)`, to what `encoded` returns.
+        """Build the encoder from images, uint8 `(B, H, W, C)`, to the outputs of `encoded`.
 
-        Convolutions of 3 x 3 with pooling (Xu et al. 2015, arXiv 1502.03044, attend to such a
-        grid), to whose places sines of their row and column are added.
+        Convolutions with pooling make a grid (Xu et al. 2015, arXiv 1502.03044, attend to such a
+        grid). `GridPositions` appends row, column and their sines to the vectors of the grid.
         """
         shape = (config.image_height, config.image_width, config.image_channels)
         source = keras.Input(shape, dtype="uint8", name="source")
-        # Each by its own mean and deviation. Batch normalisation's running means of a light
-        # background are large beside its deviations, and wrong once the weights have moved on.
+        # Standardise each image by its own mean and deviation. On a light background, batch
+        # normalisation's running means are large compared with its deviations, and become wrong
+        # when the weights change.
         x, axes = ops.cast(source, "float32"), (1, 2, 3)
         deviation = ops.std(x, axis=axes, keepdims=True)
         x = (x - ops.mean(x, axis=axes, keepdims=True)) / ops.maximum(deviation, 1.0)
         for filters, kernel, down, across in parse_convolutions(config):
             x = keras.layers.Conv2D(filters, kernel, padding="same", use_bias=False)(x)
-            # With a momentum of 0.99 the statistics are not there yet when a short run ends.
+            # With a momentum of 0.99, a short run ends before the statistics have converged.
             x = keras.layers.BatchNormalization(momentum=0.9)(x)
             x = keras.layers.Activation("relu")(x)
             if (down, across) != (1, 1):
@@ -223,17 +229,17 @@ class ImageSource(Source):
         x = GridPositions(name="positions")(x)
         mask = ops.ones_like(x[..., 0], dtype="bool")
         summary = ops.mean(x, axis=(1, 2))
-        if config.attention == "hard_monotonic":  # along the columns of the one row
+        if config.attention == "hard_monotonic":  # the grid has one row: (B, W, dim)
             x, mask = x[:, 0], mask[:, 0]
         outputs = encoded(config, x, mask, summary)
         return keras.Model(source, outputs, name="encoder")
 
 
 class GridPositions(keras.layers.Layer):
-    """Joins to a grid `(B, H, W, dim)` 16 positions: row and column, and sines of them."""
+    """Appends 16 position features to a grid `(B, H, W, dim)`: row, column and their sines."""
 
     def call(self, grid: Tensor) -> Tensor:
-        """Join the positions to the grid."""
+        """Return the grid with positions, `(B, H, W, dim + 16)`."""
         positions = ops.convert_to_tensor(self._positions(*grid.shape[1:3]), self.compute_dtype)
         tiled = ops.broadcast_to(positions, (ops.shape(grid)[0], *positions.shape))
         return ops.concatenate([grid, tiled], axis=-1)

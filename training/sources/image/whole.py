@@ -1,4 +1,4 @@
-"""Whether an image file is whole, and small enough to be decoded, in TensorFlow's graph."""
+"""Checks that an image file is complete and small enough to decode, in TensorFlow's graph."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 Tensor = Any
-MOST_PIXELS = 1 << 24  # of an image as it comes, before it is resized: 16.8 million
-_TAIL = 1024  # bytes at the end of a file among which its end mark is looked for
+MOST_PIXELS = 1 << 24  # most pixels of an image before it is resized: 16.8 million
+_TAIL = 1024  # the end mark must be in the last bytes of a file, at most so many
 
 
 def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the reason not to decode a file, "" for none, and its number of pixels."""
+    """Return the reason not to decode a file, or "", and its number of pixels."""
     png = tf.strings.substr(contents, 0, 8) == b"\x89PNG\r\n\x1a\n"
     jpeg = tf.strings.substr(contents, 0, 3) == b"\xff\xd8\xff"
     length = tf.strings.length(contents)
@@ -25,7 +25,7 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
     tail = tf.io.decode_raw(tf.strings.substr(contents, length - size, size), tf.uint8)
 
     def ends_with(mark: bytes, sound: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the fault of a file that must end with a mark, "" where it has none."""
+        """Return the fault of a file that must end with `mark`; "" if it has none."""
         starts = tf.maximum(size - len(mark) + 1, 0)
         equal = [tail[i : starts + i] == byte for i, byte in enumerate(mark)]
         ends = tf.reduce_any(tf.reduce_all(equal, axis=0))
@@ -41,7 +41,7 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
         return reason, pixels
 
     def check_jpeg() -> tuple[Tensor, Tensor]:
-        # Where the size is cut off, too, reading it fails without saying which image.
+        # First, because TensorFlow's error about a missing size does not name the image.
         reason = ends_with(b"\xff\xd9", _is_sound_jpeg)
         return tf.cond(reason == "", check_jpeg_sizes, lambda: (reason, none))
 
@@ -62,15 +62,16 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _number(raw: Tensor) -> Tensor:
-    """Return the number of some bytes, the highest first."""
+    """Return the big-endian number of bytes `(n,)`, int64."""
     weights = tf.bitwise.left_shift(1, 8 * tf.range(tf.size(raw) - 1, -1, -1))
     return tf.reduce_sum(tf.cast(raw, tf.int64) * tf.cast(weights, tf.int64))
 
 
 def _is_sound_png(contents: Tensor) -> Tensor:
-    """Whether a PNG's chunks follow one another, those of lower case with right checksums.
+    """Whether a PNG's chunks follow one another, and ancillary chunks have right checksums.
 
-    Decoders check all others; of lower case are tRNS, gAMA and eXIf, which are read.
+    Ancillary chunks have names that begin in lower case, such as tRNS, gAMA and eXIf, which are
+    read. Decoders check the checksums of all other chunks.
     """
     raw, length = tf.io.decode_raw(contents, tf.uint8), tf.strings.length(contents)
 
@@ -94,11 +95,14 @@ def _is_sound_png(contents: Tensor) -> Tensor:
 
 
 def checksum(raw: Tensor) -> Tensor:
-    """Return the CRC-32 of 4 bytes or more, int64, by joining halves: it is linear."""
+    """Return the CRC-32 of 4 or more bytes, int64.
+
+    CRC-32 is linear, so the states of neighbouring parts are combined in pairs, in parallel.
+    """
     table = np.arange(256)
     for _ in range(8):
         table = np.where(table & 1, table >> 1 ^ 0xEDB88320, table >> 1)
-    # The state after a zero byte, by each of the four bytes of the state before.
+    # For each of the four bytes of a state, its part of the state after a zero byte: (4, 256).
     after = np.stack([table, *(np.arange(256) << shift for shift in (0, 8, 16))])
 
     def moved(after: Tensor, states: Tensor) -> Tensor:
@@ -107,7 +111,7 @@ def checksum(raw: Tensor) -> Tensor:
         return functools.reduce(tf.bitwise.bitwise_xor, parts)
 
     def join(states: Tensor, after: Tensor) -> list[Tensor]:
-        states = tf.pad(states, [[tf.size(states) % 2, 0]])  # zeros before change nothing
+        states = tf.pad(states, [[tf.size(states) % 2, 0]])  # leading zeros change nothing
         halves = moved(after, states[::2]), states[1::2]
         return [tf.bitwise.bitwise_xor(*halves), moved(after, after)]
 
@@ -124,7 +128,7 @@ def _is_sound_jpeg(contents: Tensor) -> Tensor:
     """Whether a JPEG's segments follow one another up to its end."""
     raw = tf.cast(tf.io.decode_raw(contents, tf.uint8), tf.int32)
     size, after = tf.size(raw), raw[1:]
-    # Within a scan, FF before 0 is a byte of its own, and marks from D0 to D7 divide it.
+    # Within a scan, FF 00 is a data byte FF, and the marks FF D0 to FF D7 only divide the scan.
     is_mark = (raw[:-1] == 255) & (after > 0) & (after < 255) & ((after < 0xD0) | (after > 0xD7))
     marks = tf.concat([tf.cast(tf.where(is_mark)[:, 0], tf.int32), [size]], 0)
     raw = tf.concat([raw, [0] * 4], 0)
@@ -133,7 +137,7 @@ def _is_sound_jpeg(contents: Tensor) -> Tensor:
         mark = marks[tf.searchsorted(marks, [tf.minimum(place, size)])[0]]
         filled = tf.reduce_all(raw[place:mark] == 255) | (kind == 0xDA)
         kind, step = raw[mark + 1], tf.cast(_number(raw[mark + 2 : mark + 4]), tf.int32)
-        known = ((kind >= 0xC0) & (kind < 0xF0)) | (kind == 0xFE)  # at the end it is 0
+        known = ((kind >= 0xC0) & (kind < 0xF0)) | (kind == 0xFE)  # 0 at the end of the file
         return [mark + 2 + step, kind, filled & known & ((step > 1) | (kind == 0xD9))]
 
     return tf.while_loop(
@@ -144,6 +148,6 @@ def _is_sound_jpeg(contents: Tensor) -> Tensor:
 
 
 def joined(*parts: Tensor) -> Tensor:
-    """Return strings and numbers as one string, with spaces between them."""
+    """Return strings and numbers, joined by spaces, as one string."""
     texts = [part if isinstance(part, str) else tf.strings.as_string(part) for part in parts]
     return tf.strings.join(texts, " ")

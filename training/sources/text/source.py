@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from training.data.pair_files import Split
     from training.data.tokenizers import Tokenizer
 
-# Of normal distributions. With Keras's default, a fifth of it, the tied output layer starts so flat
-# that the phrasebook's loss after 300 steps is 5.3 instead of 1.0.
+# Standard deviation of the embeddings' normal distribution. With Keras's default, a fifth of this
+# value, the tied output layer starts so flat that the phrasebook's loss after 300 steps is 5.3
+# instead of 1.0.
 EMBEDDING_STDDEV = 0.3
 
 Tensor = Any
 
 
 def known_tokens(ids: Tensor, vocab_size: int) -> Tensor:
-    """Return ids of a vocabulary: UNK_ID for words that stand in a source alone."""
+    """Return ids with UNK_ID for ids beyond the vocabulary: words that only a source has."""
     return ops.where(ids < vocab_size, ids, UNK_ID)
 
 
 class TextSource(Source):
-    """Texts, read by a tokenizer."""
+    """Texts, split into tokens by a tokenizer."""
 
     files = ("source.tokenizer",)
 
@@ -40,7 +41,7 @@ class TextSource(Source):
         self.size = tokenizer.vocab_size
 
     def load_split(self, config: Config, spec: str, split: str, limit: int | None = None) -> Split:
-        """Read sentence pairs, their targets in the script of the run's training data."""
+        """Read sentence pairs; their targets have the script of the run's training data."""
         from training.data import corpus
 
         return corpus.load(spec, split, limit=limit, script_of=config.data)
@@ -57,7 +58,7 @@ class TextSource(Source):
         self.tokenizer.save(folder / self.files[0])
 
     def rows(self, raw: Sequence[str], training: bool = False) -> Sequences:
-        """Return the token ids of all texts; a UserError for anything else than a list of them."""
+        """Return the token ids of all texts; raise a UserError unless `raw` is a list of texts."""
         from training.data.token_ids import tokenize
 
         wrong = [raw] if isinstance(raw, str) else [t for t in raw if not isinstance(t, str)]
@@ -67,7 +68,7 @@ class TextSource(Source):
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
-        """Build the encoder: from token ids, int32 `(B, S)`, to the outputs of `encoded`."""
+        """Build the encoder from token ids, int32 `(B, S)`, to the outputs of `encoded`."""
         source = keras.Input((None,), dtype="int32", name="source")
         mask = ops.not_equal(source, PAD_ID)
         x = keras.layers.Embedding(

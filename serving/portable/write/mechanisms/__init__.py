@@ -1,6 +1,6 @@
-"""Attention mechanisms: each prepares a memory once, and weighs it at every step.
+"""Attention mechanisms in ONNX: each prepares the memory once, and returns weights at every step.
 
-A new one is a file with a class that `form_of` names the layer of, and its import here.
+To add a mechanism, write a class in a file, decorate it with `@form_of(Layer)`, and import it here.
 """
 
 from serving.portable.write.mechanisms.borrowing import Chunkwise, Local, Monotonic

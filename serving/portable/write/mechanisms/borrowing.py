@@ -1,4 +1,4 @@
-"""Mechanisms that take the scores of others: windows and walks."""
+"""Mechanisms that use another mechanism's scores: local and monotonic attention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving.portable.write.recurrent import array
 
 
 class _Borrowing(Mechanism):
-    """Base class of mechanisms that take the scores of another, the layer's `attention`."""
+    """Base class of mechanisms that use the scores of the layer's `attention`."""
 
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
@@ -25,7 +25,7 @@ class _Borrowing(Mechanism):
 
 @form_of(LocalAttention)
 class Local(_Borrowing):
-    """Scores in a window around `t`, or around a predicted place.
+    """Local attention: a window around step `t` (local-m) or around a predicted place (local-p).
 
     Luong et al. 2015 (arXiv 1508.04025, section 3.2).
     """
@@ -38,20 +38,20 @@ class Local(_Borrowing):
             self._position = array(attention.position_kernel), array(attention.position_scale)
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return the prepared tensors of the scores; local-p adds the valid places, `(B, 1, 1)`."""
+        """Return the scores' tensors; local-p adds `size`, the count of places, `(B, 1, 1)`."""
         prepared = super().prepare(g, memory, mask)
         if self._position:
             prepared["size"] = g.over("ReduceSum", g.cast(mask, "float32"), 2, keep=True)
         return prepared
 
     def start(self, g: Graph, memory: Value) -> Values:
-        """Return, for local-m, the number of queries so far, `(B, 1)`."""
+        """Return the state: for local-m `time`, the number of queries so far, `(B, 1)`."""
         return {} if self._position else {"time": g.expand(0.0, g.size(memory, 0), 1)}
 
     def weigh(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Value, Values]:
-        """Return the weights in the window."""
+        """See `Mechanism`; weights outside the window are 0."""
         places = g.cast(g.range(g.size(memory["mask"], 2)), "float32")
         if self._position:
             kernel, scale = self._position
@@ -65,7 +65,7 @@ class Local(_Borrowing):
         near = self.mask(g, memory["mask"] & ~(g("Abs", distance) > float(self._half_width)))
         scores = self._inner.score(g, times, query, memory, rows)
         weights = self._distribution(g, scores, near)
-        if self._position:  # a normal distribution of deviation D/2
+        if self._position:  # times a Gaussian with standard deviation D/2
             distance = distance if self.heads == 1 else g.axis(distance, 1)
             weights = weights * g("Exp", distance * distance * (-2.0 / self._half_width**2))
         return weights, state
@@ -73,21 +73,24 @@ class Local(_Borrowing):
 
 @form_of(MonotonicAttention)
 class Monotonic(_Borrowing):
-    """A walk to the right that stops at `sigmoid(e + r)` (Raffel et al. 2017, arXiv 1704.00784)."""
+    """Monotonic attention: moves right, and stops with probability `sigmoid(e + r)`.
+
+    Raffel et al. 2017 (arXiv 1704.00784).
+    """
 
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
         self._bias, self._hard = float(array(attention.score_bias)), attention.mode == "hard"
 
     def start(self, g: Graph, memory: Value) -> Values:
-        """Return a weight of 1 at the first place, `(B, S)`."""
+        """Return the state `stopped`: a weight of 1 at the first place, `(B, S)`."""
         first = g.cast(g("Equal", g.range(g.size(memory, 1)), 0), "float32")
         return {"stopped": g.expand(first, g("Shape", memory, start=0, end=2))}
 
     def weigh(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Value, Values]:
-        """Return the probabilities to stop at each place."""
+        """See `Mechanism`; a weight is the probability of stopping at a place."""
         scores = self._inner.score(g, times, query, memory, rows) + self._bias
         stop = g.cast(scores > 0.0, "float32") if self._hard else g("Sigmoid", scores)
         stop = g("Where", memory["mask"], stop, 0.0)
@@ -97,7 +100,7 @@ class Monotonic(_Borrowing):
         return rows.apart(weights, length), {"stopped": weights}
 
     def _arrived(self, g: Graph, stop: Value, previous: Value) -> Value:
-        """Return `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`, `(B·n, S)`."""
+        """Return the probabilities `(B·n, S)` of arriving: `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`."""
 
         def arrive(before: Values, now: Values) -> tuple[Values, list[Value]]:
             q = before["go_on"] + now["previous"]
@@ -112,7 +115,10 @@ class Monotonic(_Borrowing):
 
 @form_of(MonotonicChunkwiseAttention)
 class Chunkwise(Monotonic):
-    """Softmax over the chunk that ends there (Chiu and Raffel 2018, arXiv 1712.05382)."""
+    """Monotonic attention with softmax over the chunk that ends at the stop.
+
+    Chiu and Raffel 2018 (arXiv 1712.05382).
+    """
 
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
@@ -120,7 +126,7 @@ class Chunkwise(Monotonic):
         self._chunk = make(attention.chunk_attention, *dims)
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return the prepared tensors of both scores."""
+        """Return the tensors of both scores; names of the chunk's tensors begin with `chunk_`."""
         chunk = self._chunk.prepare(g, memory, mask)
         return {
             **super().prepare(g, memory, mask),
@@ -146,12 +152,12 @@ class Chunkwise(Monotonic):
         return g("Sum", *moved), state
 
     def _chunks(self, g: Graph, x: Value) -> Value:
-        """Return `(…, S, w)`: at place k the values of k-w+1 … k."""
+        """Return `(…, S, w)`: at place k, the values of `x` at places k-w+1 … k."""
         moved = [self._moved(g, x, self._size - 1 - o) for o in range(self._size)]
         return g.concat([g.axis(x, -1) for x in moved], axis=-1)
 
     def _moved(self, g: Graph, x: Value, distance: int) -> Value:
-        """Return `x` `(B, n, S)` moved to the right, or to the left, with zeros."""
+        """Return `x` `(B, n, S)` shifted right by `distance`, left if negative, with zeros."""
         if not distance:
             return x
         length = g.size(x, 2)

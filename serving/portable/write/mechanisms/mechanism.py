@@ -1,6 +1,6 @@
-"""Attention mechanisms with scores of their own, their distributions, and their base class.
+"""Attention mechanisms with their own scores, the distributions, and the base class.
 
-Formulas and papers of the distributions are those of `keras_attention.distributions`.
+`keras_attention.distributions` has the distributions' formulas and papers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOWEST = float(np.finfo("float32").min)
 
 
 def softmax(g: Graph, scores: Value, mask: Value) -> Value:
-    """Return softmax over the last axis."""
+    """Return softmax over the last axis, 0 where `mask` is false."""
     hidden = g("Where", mask, scores, _LOWEST)
     return _visible(g, g("Softmax", hidden, axis=-1), mask)
 
@@ -63,7 +63,7 @@ BY_NAME: dict[str, Callable[[Graph, Value, Value], Value]] = {
 
 
 def _ordered(g: Graph, scores: Value, mask: Value) -> tuple[Value, Value, Value]:
-    """Return scores − max, the same sorted descending, and ranks 1…K."""
+    """Return `z` = scores − max, at least −2, `(…, K)`; `z` in descending order; and ranks 1…K."""
     hidden = g("Where", mask, scores, -1e30)
     z = g("Max", hidden - g.over("ReduceMax", hidden, -1, keep=True), -2.0)
     length = g("Shape", z, start=-1)
@@ -72,7 +72,7 @@ def _ordered(g: Graph, scores: Value, mask: Value) -> tuple[Value, Value, Value]
 
 
 def _running(g: Graph, x: Value) -> Value:
-    """Return the sums up to each place of the last axis."""
+    """Return cumulative sums along the last axis."""
     return g("CumSum", x, g.constant(-1))
 
 
@@ -81,13 +81,13 @@ def _visible(g: Graph, weights: Value, mask: Value) -> Value:
 
 
 class Rows:
-    """Rows of a search: `n` for each sentence of a batch, int64 `(1,)`, next to one another."""
+    """Reshapes a search's rows: n adjacent rows for each of `batch` sentences, int64 `(1,)`."""
 
     def __init__(self, g: Graph, batch: Value) -> None:
         self._g, self.batch = g, batch
 
     def apart(self, x: Value, *sizes: Value | int) -> Value:
-        """Reshape `(B·n, …)` to `(B, n, …)`; `sizes` are of the axes after these two."""
+        """Reshape `(B·n, …)` to `(B, n, …)`; `sizes` are the sizes of the other axes."""
         return self._g.reshape(x, self.batch, -1, *sizes)
 
     def together(self, x: Value, *sizes: Value | int) -> Value:
@@ -107,9 +107,9 @@ class Mechanism:
         self._distribution = BY_NAME[attention.distribution]
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return tensors that depend on the memory `(B, S, dim)` alone, `(B, …)` by name.
+        """Return the tensors that every step needs from the memory, `(B, …)` by name.
 
-        The mask is boolean `(B, 1, S)`.
+        `memory` is `(B, S, dim)`, `mask` boolean `(B, 1, S)`.
         """
         return {}
 
@@ -127,27 +127,27 @@ class Mechanism:
     def weigh(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Value, Values]:
-        """Return weights of the scores' shape, and the next state.
+        """Return weights of the scores' shape, and the next state `(B·n, …)` by name.
 
-        Arguments as of `score`; `memory` has `mask`, too, and `state` is that of the step before,
-        `(B·n, …)`.
+        The arguments are those of `score`, but `memory` also has `mask`. `state` is the result of
+        `start` or of the step before, `(B·n, …)` by name.
         """
         scores = self.score(g, times, query, memory, rows)
         return self._distribution(g, scores, self.mask(g, memory["mask"])), {}
 
     def mask(self, g: Graph, mask: Value) -> Value:
-        """Return a mask `(B, n | 1, S)` for all heads."""
+        """Return a mask `(B, n or 1, S)`, for several heads `(B, 1, n or 1, S)`."""
         return mask if self.heads == 1 else g.axis(mask, 1)
 
     def split_keys(self, g: Graph, keys: Value, width: int) -> Value:
-        """Reshape keys `(B, S, width)` to `(B, heads, S, ·)`; with one head they stay."""
+        """Reshape keys `(B, S, width)` to `(B, heads, S, width / heads)`, unless heads is 1."""
         if self.heads == 1:
             return keys
         apart = g.reshape(keys, 0, 0, self.heads, width // self.heads)
         return g("Transpose", apart, perm=[0, 2, 1, 3])
 
     def split_queries(self, g: Graph, query: Value, width: int, rows: Rows) -> Value:
-        """Reshape queries `(B·n, width)` to `(B, n, width)`, or `(B, heads, n, ·)`."""
+        """Reshape queries `(B·n, width)` to `(B, n, width)`, or `(B, heads, n, width / heads)`."""
         if self.heads == 1:
             return rows.apart(query, width)
         apart = rows.apart(query, self.heads, width // self.heads)
@@ -169,9 +169,9 @@ def form_of(*layers: type) -> Callable[[type[M]], type[M]]:
 
 
 def make(attention: Any, query_dim: int, memory_dim: int) -> Mechanism:
-    """Return the form in ONNX of a built attention layer for queries and memories of these widths.
+    """Return the ONNX form of a built attention layer, for queries and memories of these widths.
 
-    Raises UserError for one that has none.
+    Raises UserError for a layer that has none.
     """
     form = _FORMS.get(type(attention))
     if form is None:
@@ -182,12 +182,12 @@ def make(attention: Any, query_dim: int, memory_dim: int) -> Mechanism:
 
 @form_of(FixedContext)
 class Nothing(Mechanism):
-    """A weight of 1 for the one vector that there is."""
+    """A model without attention: its memory is one vector, with weight 1."""
 
     def weigh(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
     ) -> tuple[Value, Values]:
-        """Return the weight."""
+        """Return the weight 1, `(B, n, 1)`, and no state."""
         first = g.slice(rows.apart(query, self.query_dim), 0, 1, 2)
         return first * 0.0 + 1.0, {}
 
@@ -208,13 +208,13 @@ class Additive(Mechanism):
         self.scale = scale.astype("float32")  # (heads, units / heads)
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return `U k + b`."""
+        """Return `keys`: `U k + b`, in the shape of `split_keys`."""
         keys = memory @ self._key
         keys = keys if self._bias is None else keys + self._bias
         return {"keys": self.split_keys(g, keys, self.units)}
 
     def project(self, g: Graph, times: Products, query: Value, rows: Rows) -> Value:
-        """Return `W q`, as `split_queries` does."""
+        """Return `W q`, in the shape of `split_queries`."""
         projected = times(query, self._query, bounded=True)
         return self.split_queries(g, projected, self.units, rows)
 
@@ -231,10 +231,10 @@ class Additive(Mechanism):
 
 @form_of(LocationSensitiveAttention, CoverageAttention)
 class History(Additive):
-    """`vᵀ tanh(W q + U k + f + b)`, where `f` is made of the weights so far.
+    """`vᵀ tanh(W q + U k + f + b)`, where `f` depends on the weights of earlier steps.
 
-    With location (Chorowski et al. 2015, arXiv 1506.07503) it is `V (F * a')`, with coverage (See
-    et al. 2017, arXiv 1704.04368) `w_c Σ a`.
+    With location (Chorowski et al. 2015, arXiv 1506.07503), `f` is `V (F * a')`; with coverage (See
+    et al. 2017, arXiv 1704.04368), `f` is `w_c Σ a`.
     """
 
     def __init__(self, attention: Any, *dims: int) -> None:
@@ -248,7 +248,7 @@ class History(Additive):
             self._kernel = array(attention.location_kernel)
 
     def start(self, g: Graph, memory: Value) -> Values:
-        """Return weights of 0, `(B, S)`."""
+        """Return the state `history`: weights of 0, `(B, S)`."""
         return {"history": g.expand(0.0, g("Shape", memory, start=0, end=2))}
 
     def weigh(
@@ -288,7 +288,7 @@ class Multiplicative(Mechanism):
             self._factor *= (self.query_dim // self.heads) ** -0.5
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """Return `W k` times all factors, transposed."""
+        """Return `keys`: scaled `W k`, `(B, dq, S)` or `(B, heads, dq / heads, S)`."""
         keys = memory if self._kernel is None else memory @ self._kernel
         if self._factor != 1.0:
             keys = keys * self._factor
@@ -303,14 +303,14 @@ class Multiplicative(Mechanism):
 
 @form_of(LocationAttention)
 class Location(Mechanism):
-    """`W q`: a score for each place, whatever stands there; of Luong et al. 2015, too."""
+    """`W q`: a score for each place, independent of its content (also Luong et al. 2015)."""
 
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
         self._kernel = array(attention.kernel)
 
     def score(self, g: Graph, times: Products, query: Value, memory: Values, rows: Rows) -> Value:
-        """Return the scores of the places that there are."""
+        """Return the scores `(B, n, S)` of the source's places; `W` may have more places."""
         length = g.size(memory["mask"], 2)
         scores = g.slice(times(query, self._kernel, bounded=True), 0, length, 1)
         return rows.apart(scores, length)
