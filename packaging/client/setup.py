@@ -16,7 +16,8 @@ SERVING = "../../serving"
 IS_SDIST = (HERE / PACKAGE).is_dir()
 FOLDERS = {"": "client", ".api": "api", ".portable": "portable", ".portable.read": "portable/read"}
 # In place of modules of the repository that find them where they are.
-TAKEN = {"heat_map.py": "keras_attention/plot.py", "rules.py": "training/data/rules.py"}
+TAKEN = {"heat_map.py": "keras_attention/plot.py"}
+TAKEN |= {f"{name}.py": f"training/data/{name}.py" for name in ("columns", "lists", "rules")}
 
 
 def renamed(source: str) -> str:
@@ -24,7 +25,7 @@ def renamed(source: str) -> str:
     source = source.replace("python -m serving.client", "keras-attention-client")
     source = source.replace("-e '.[", "'./packaging/client[")
     source = re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
-    source = source.replace("training.data.rules", f"{PACKAGE}.rules")
+    source = re.sub(r"\btraining\.data\.(columns|lists|rules)\b", rf"{PACKAGE}.\1", source)
     return re.sub(r"(?<![\w./-])serving(?=\.(?:api|portable)\b)", PACKAGE, source)
 
 

@@ -1,16 +1,18 @@
-"""The form of a file's columns, found from all of its lines, with notes on parts left unread.
+"""The form of a file's columns, found from all of its lines, and the columns of its lines.
 
-Quotes are the quotes of spreadsheets. A pronouncing dictionary of CMUdict, Kaldi, MFA or
-pocketsphinx has notes that are not learned: `word(2)`, probabilities, comments.
+Training and the client read with this module; the client has a copy. Quotes are the quotes of
+spreadsheets. A pronouncing dictionary has notes that are not read: see `training.data.lists`.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from training.data.rules import Notes, split_entry
+from training.data.lists import Notes, separator_of, split_entry
 
 NEARLY_ALL = 0.99
 WHOLE = "two files, as parallel:SOURCE,TARGET, are read as they are"
@@ -47,21 +49,32 @@ class Form(NamedTuple):
     notes: tuple[str, ...] = ()  # messages for people: the parts that are not read
 
 
-def form_of(blocks: Iterator[bytes], name: str) -> Form:
-    """Return the form of a file, given as blocks of whole lines; `name` names the file in notes."""
+def form_of(blocks: Iterable[bytes], name: str, is_list: bool = False) -> Form:
+    """Return the form of a file.
+
+    Args:
+        blocks: the file's bytes, in blocks of whole lines.
+        name: of the file, for notes.
+        is_list: whether the file is known to be a list of words with their phones.
+    """
     quotes, lines, form, notes = Quotes(), list[str](), Form(), list[str]()
     returns = 0
     for data in blocks:
         quotes.add(data)
         returns += data.count(b"\r") - data.count(b"\r\n")
         if len(lines) < _HEAD:
-            lines += data[:_HEAD_BYTES].decode(errors="replace").replace('"', "").split("\n")
+            text = normal(data[:_HEAD_BYTES].decode(errors="replace"))
+            lines += text.replace('"', "").split("\n")
     lines = [line for line in lines[:_HEAD] if line.strip()]
     tabless = [line for line in lines if "\t" not in line.strip()]
-    if dictionary := _dictionary(lines):
+    dictionary = Notes.of(lines) if is_list else _dictionary(lines)
+    if dictionary and len(tabless) > MOST_OTHERWISE * len(lines):
+        form = Form(separator=separator_of(tabless))
+        dictionary = None if form.separator else dictionary
+    if dictionary:
         if any(dictionary.entry(line) != split_entry(line) for line in lines):
             notes.append(f"{name}: a pronouncing dictionary, {UNREAD}; {WHOLE}")
-    elif len(tabless) > MOST_OTHERWISE * len(lines):
+    elif len(tabless) > MOST_OTHERWISE * len(lines) and not form.separator:
         for separator, sign in _SEPARATORS.items():
             if sum(bool(re.search(sign, line.rstrip())) for line in tabless) > 0.9 * len(tabless):
                 form = Form(separator=separator)
@@ -72,6 +85,33 @@ def form_of(blocks: Iterator[bytes], name: str) -> Form:
         notes.append(f"{name}: {returns:,} CR within lines end none, and are read as spaces")
     header = _is_other(lines, dictionary is not None)
     return form._replace(quoted=quoted, dictionary=dictionary, header=header, notes=tuple(notes))
+
+
+def normal(text: str) -> str:
+    """Return a text of several lines in NFC, without the byte order marks of joined files."""
+    return unicodedata.normalize("NFC", text.replace("\ufeff", ""))
+
+
+def unquoted_rows(lines: Iterable[str], delimiter: str = "\t") -> Iterator[str]:
+    """Yield the unquoted rows of a spreadsheet, with tabs between columns and single spaces.
+
+    Each row ends with as many line feeds as it has in the file, so that line numbers stay correct.
+    Raises ValueError, with the line's number, for a row that is too long.
+    """
+    reader, before = csv.reader(lines, delimiter=delimiter), 0
+    try:
+        for columns in reader:
+            row = "\t".join(" ".join(text.split()) for text in columns)
+            yield row + "\n" * (reader.line_num - before)
+            before = reader.line_num
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None
+
+
+def columns_in(line: str, form: Form, width: int | None = None) -> list[str]:
+    """Return at most `width` columns of a line in NFC, with single spaces."""
+    line = "\t".join(form.dictionary.entry(line)) if form.dictionary else line
+    return [" ".join(column.split()) for column in line.split("\t")[:width]]
 
 
 class Quotes:

@@ -8,12 +8,10 @@ the quotes of spreadsheets, which may enclose tabs and line ends. Files may be c
 
 from __future__ import annotations
 
-import csv
 import functools
 import io
 import itertools
 import random
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -21,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.columns import Form, form_of, is_header
+from training.data.columns import Form, columns_in, form_of, is_header, normal, unquoted_rows
 from training.data.pair_files import CorpusError, Split, open_data
 from training.data.rules import LATIN1, NO_TEXT, NUL, encoding_hint
 from training.data.specs import Spec
@@ -242,15 +240,11 @@ def unquoted(file: io.BufferedIOBase, path: Path, delimiter: str = "\t") -> Iter
     Each row ends with as many line feeds as it has in the file, so that line numbers stay correct.
     """
     lines = (line.decode(errors="surrogateescape").replace("\ufeff", "") for line in _lines(file))
-    reader, before = csv.reader(lines, delimiter=delimiter), 0
     try:
-        for columns in reader:
-            line = "\t".join(" ".join(text.split()) for text in columns)
-            line += "\n" * (reader.line_num - before)
-            before = reader.line_num
-            yield line.encode(errors="surrogateescape")
-    except csv.Error as error:
-        raise CorpusError(f"{path}, line {reader.line_num}: {error}") from None
+        for row in unquoted_rows(lines, delimiter):
+            yield row.encode(errors="surrogateescape")
+    except ValueError as error:
+        raise CorpusError(f"{path}, {error}") from None
 
 
 def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
@@ -273,23 +267,20 @@ def columns_of(
         if place in bad:
             skipped.add(bad[place], block.first + place)
         else:
-            notes = block.form.dictionary
-            columns = ("\t".join(notes.entry(text)) if notes else text).split("\t")[:width]
-            yield block.first + place, [" ".join(column.split()) for column in columns]
+            yield block.first + place, columns_in(text, block.form, width)
 
 
 def _decoded(data: bytes, bad: dict[int, str]) -> list[str]:
     """Return lines as NFC text; add the position and reason of each unreadable line to `bad`."""
     if b"\0" not in data:
         with suppress(UnicodeDecodeError):
-            text = unicodedata.normalize("NFC", data.decode().replace("\ufeff", ""))
-            lines = text[:-1].split("\n")
+            lines = normal(data.decode())[:-1].split("\n")
             if max(map(len, lines)) < LINE_BYTES // 4:  # a character has at most four bytes
                 return lines
     lines = []
     for place, line in enumerate(data[:-1].split(b"\n")):
         text = line.decode(errors="replace")
-        lines.append(unicodedata.normalize("NFC", text.replace("\ufeff", "")))
+        lines.append(normal(text))
         if len(line) >= LINE_BYTES - 1:
             bad[place] = "line too long"
         elif b"\0" in line:

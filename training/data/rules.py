@@ -14,7 +14,6 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 # Tokens
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
@@ -82,13 +81,6 @@ NO_TEXT = {
     b"\xd0\xcf\x11\xe0": ": it is of an office program: save it as text in UTF-8",
 }
 
-# Notes of pronouncing dictionaries, which are not part of words and phones.
-COMMENT = re.compile(r"^(?:;;;|##|(?:#|;|//) ).*|\s+(?:#|//)(?=\s*\S).*")
-VARIANT = re.compile(r"(?<=\S)\s*(?:\(\d+\)|\[[^\[\]]*\])$")  # word(2), word[en]
-APART = re.compile(r"^\(\d+\)\s+")  # in WORD  (2), the part after the space
-PROBABILITIES = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|[01]\t)+")
-_NUMBERS = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s+)*")
-
 
 def pattern(rule: str, ideograph: str, letter: str) -> str:
     """Return the pattern of a rule, WORD or GOES_ON, with these character classes filled in."""
@@ -118,39 +110,6 @@ def encoding_hint(data: bytes) -> str:
 def clean(text: str) -> str:
     """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
     return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
-
-
-class Notes(NamedTuple):
-    """The notes of a pronouncing dictionary."""
-
-    comments: bool = True  # whether "#" and "//" begin comments; otherwise "#" and "//" are phones
-    numbers: int = 0  # how many numbers nearly all entries have before the phones
-
-    @classmethod
-    def of(cls, lines: Sequence[str]) -> Notes:
-        """Return the notes of a dictionary with these lines, none of them blank."""
-        said = [match[0].split() for line in lines if (match := COMMENT.search(line))]
-        most = max((len(token) for _, *tokens in said for token in tokens), default=0)
-        comments = 2 * len(said) <= len(lines) or most > 3
-        phones = [split_entry(COMMENT.sub("", line) if comments else line)[1] for line in lines]
-        found = [(_NUMBERS.match(each) or [""])[0].split() for each in phones if each]
-        number = sorted(map(len, found))[len(found) // 20] if found else 0
-        decimals = any("." in each for row in found for each in row[:number])
-        return cls(comments, number if decimals else 0)
-
-    def entry(self, line: str) -> tuple[str, str]:
-        """Return the word and the phones of a line; both are empty if the line is a comment."""
-        word, phones = split_entry(COMMENT.sub("", line) if self.comments else line)
-        phones, numbers = APART.sub("", phones), _NUMBERS.match(phones)
-        if self.numbers and numbers and len(numbers[0].split()) >= self.numbers:
-            phones = phones.split(None, self.numbers)[self.numbers]
-        return VARIANT.sub("", word) if phones else word, PROBABILITIES.sub("", phones)
-
-
-def split_entry(line: str) -> tuple[str, str]:
-    """Return the text before the first tab, or else the first space, and the text after it."""
-    word, _, rest = line.partition("\t" if "\t" in line else " ")
-    return word.strip(), rest.strip()
 
 
 def parse_number(cell: str) -> float | None:

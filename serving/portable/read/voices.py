@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import re
 import string
 import unicodedata
@@ -10,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from serving.api.arguments import shown
-from training.data.rules import Notes, encoding_hint
+from training.data.columns import columns_in, form_of, normal, unquoted_rows
+from training.data.lists import SEPARATORS
+from training.data.rules import encoding_hint
 
 ARPABET_IPA, KOKORO = "arpabet-ipa", "kokoro"
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -22,7 +25,6 @@ _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}-]+")
 _INSIDE = "'’\u200c\u200d"  # of words, beside letters; Persian and Indic ones have joiners
 APOSTROPHES = "'’ʼ‘`´′"
-_SEPARATORS = {"commas": ",", "semicolons": ";", "bars": "|"}  # that are no tabs
 _TONE = 7  # of MeloTTS's English: of a phone without stress; 8 to 10 are those of stress 0 to 2
 
 
@@ -45,27 +47,29 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def read_columns(path: Path) -> dict[str, list[list[str]]]:
     """Return the phones of all pronunciations by word, of `WORD<TAB>PHONES`, in quotes or not.
 
-    If no line has a tab, spaces separate the columns. In dictionaries of CMUdict, Kaldi, MFA and
-    pocketsphinx, the number of `word(2)`, probabilities and comments are dropped. Raises OSError;
-    or ValueError for a line of another form.
+    The file is read as training reads it: see `training.data.columns`. In dictionaries of CMUdict,
+    Kaldi, MFA and pocketsphinx, the number of `word(2)`, probabilities and comments are dropped.
+    Raises OSError; or ValueError for a line of another form.
     """
+    data = path.read_bytes()
+    text = normal(decoded(gzip.decompress(data) if path.suffix == ".gz" else data, path))
+    form = form_of([text.encode()], str(path), is_list=True)
+    lines = text.split("\n")
+    if form.separator:
+        line = shown(next(filter(str.strip, lines)).strip())
+        command = f"sed -E 's/ *[{SEPARATORS[form.separator]}] */\\t/' {path} > new.tsv"
+        raise ValueError(
+            f"{path}: {form.separator} stand where tabs should: {line}. Try: {command}"
+        )
+    if form.quoted:
+        try:
+            lines = "".join(unquoted_rows(f"{line}\n" for line in lines)).split("\n")
+        except ValueError as error:
+            raise ValueError(f"{path}, {error}") from None
     rows: dict[str, list[list[str]]] = {}
-    lines = dict(_lines(path))
-    tab = "\t" if any("\t" in line for line in lines.values()) else " "
-    for separator, sign in _SEPARATORS.items() if tab == " " else ():
-        found = [
-            line for line in lines.values() if re.match(rf"[^\s{sign}]+\s*[{sign}]\s*\S", line)
-        ]
-        if len(found) > 0.9 * len(lines):
-            raise ValueError(f"{path}: {separator} stand where tabs should: {shown(found[0])}")
-    plain = [
-        tab.join(re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in line.split(tab, 1))
-        for line in lines.values()
-    ]
-    notes = Notes.of(plain)
-    for (number, line), entry in zip(lines.items(), plain, strict=True):
-        word, phones = notes.entry(entry)
-        if word and (not phones or "\t" in phones or tab not in entry):
+    for number, line in enumerate(lines, 1):
+        word, phones = columns_in(line, form, 2)
+        if bool(word) != bool(phones):
             expected = "two columns with a tab between them, the second of phones"
             raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
         if word:

@@ -8,10 +8,12 @@ import lzma
 import os
 import random
 import re
+import subprocess
 import zipfile
 
 import pytest
 
+from serving.portable.read import read_columns
 from tests.training.data.files import DICTIONARIES, LEXICON, write
 from training.data import lines
 from training.data.corpus import sample_pairs
@@ -313,3 +315,16 @@ def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
     write(path, "Hello.\tSalut.\n" + rows)
     read_split(f"tsv:{path}")
     assert "line 1" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sign", [",", ", ", ";", " ; ", "|", " | ", "=", ": "])
+def test_a_list_with_another_sign_between_word_and_phones_is_refused(tmp_path, sign):
+    rows = [(a + b + c, f"{a} {b} {c}".upper()) for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
+    path = write(tmp_path / "list.txt", "".join(f"{a}{sign}{b}\n" for a, b in rows))
+    with pytest.raises(CorpusError, match="stand where tabs should"):
+        read_split(f"tsv:{path}")
+    with pytest.raises(ValueError, match=r"stand where tabs should.* Try: sed") as error:
+        read_columns(path)
+    command = str(error.value).partition("Try: ")[2]
+    subprocess.run(["bash", "-c", command.replace("new.tsv", f"{path}.tsv")], check=True)
+    assert read_split(f"tsv:{path}.tsv").pairs() == rows

@@ -338,7 +338,7 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
     ],
 )
 def test_a_mistake_is_one_line(words, status, message, run, tmp_path):
-    contents = {"wrong": b"cat\tK AE T\ncat K AE T\n", "empty": b"\n", "latin": b"a\tA\n\xe9\tE\n"}
+    contents = {"wrong": b"cat\tK AE T\ncat\n", "empty": b"\n", "latin": b"a\tA\n\xe9\tE\n"}
     contents |= {"commas": b"cat,K AE T\ndog,D AO G\n", "bars": b"K | k\nAE | a\n"}
     contents["wide"] = "cat\tK AE T\n".encode("utf-16")
     for name, content in contents.items():
