@@ -28,8 +28,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import psutil
 from parts.local_server import server
 
+from serving.api.versions import find_versions
 from serving.client import AsyncTranslator, ServingError, Translation
-from serving.server.models import find_versions
 from training.data import corpus
 
 BATCHING = """

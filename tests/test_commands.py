@@ -70,7 +70,7 @@ MISTAKES = [
     ("serving.export", [*EXPORT, "--format", "onnx", *BFLOAT16], "--precision float32. Received"),
     ("serving.export", [*EXPORT, "--format", "onnx", *COVERING], "penalty 0.0. Received"),
     ("serving.export", [*EXPORT, "--run", "RUN", *BFLOAT16], "bfloat16 expected one --run"),
-    ("serving.check", ["NEW"], "NEW holds no saved_model.pb"),
+    ("serving.check", ["NEW"], "NEW is not a version"),
     ("serving.check", ["ONNX", "--run", "NEW"], "NEW is not a run"),
     ("serving.check", ["RUN", "--run", "RUN"], "--run expected an "),
     ("serving.check", ["ONNX", "--against", "a:1"], "--against expected a SavedModel. Received"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from training.command.errors import UserError
-from training.command.files import naming
+from training.command.files import name_path_in_oserror
 from training.command.options import Parser, count, folder_to_write, main_guard, positive_int
 
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
         made = digits.make(options.count, options.seed, test=True)
     else:
         made = captchas.make(options.count, options.seed)
-    with naming(options.output):
+    with name_path_in_oserror(options.output):
         options.output.mkdir(parents=True, exist_ok=True)
         lines = []
         for number, (image, text) in enumerate(made.pairs()):

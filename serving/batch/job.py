@@ -88,9 +88,19 @@ def answer_input(job: BatchJob, model: Answers, files: Sequence[Path]) -> Done:
     - each of them: `model_version`; an item that cannot be read has `error` instead of an answer
     """
     final = target(files[0], job.output)
-    done = Done(were_there=int(final.exists()))
-    if done.were_there:
-        return done
+    if final.exists():
+        return Done(were_there=1)
+    try:
+        return _write_answers(job, model, files, final)
+    except FileNotFoundError:  # another job wrote the output, and swept this job's temporary file
+        if not final.exists():
+            raise
+        return Done(were_there=1)
+
+
+def _write_answers(job: BatchJob, model: Answers, files: Sequence[Path], final: Path) -> Done:
+    """Write the answers of an input to the file `final`; return the report."""
+    done = Done()
     with (
         replacing(final, _aside_of(final)) as aside,
         open_file(aside, "wb", final.suffix == ".gz") as written,

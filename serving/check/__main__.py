@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from serving.api.printing import printable
-from serving.api.versions import newest_version
+from serving.api.versions import newest_version, version_number
 from training.command.errors import UserError
 from training.command.native import need, start_tensorflow
 from training.command.options import Parser, main_guard
@@ -33,17 +33,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--run expected an ONNX export. Received: {version_dir}")
     if options.against and onnx:
         parser.error(f"--against expected a SavedModel. Received: {version_dir}")
-    if options.against and not version_dir.name.isdecimal():
+    if options.against and version_number(version_dir.name) is None:
         parser.error(f"expected the directory of a version. Received: {version_dir}")
     if options.run:
         RunFiles(options.run).trained()
     if not onnx and not (version_dir / "saved_model.pb").is_file():
         below = newest_version(version_dir, "saved_model.pb")
         below = below or newest_version(version_dir, "manifest.json")
-        hint = f". Did you mean {below}?" if below else ""
-        raise UserError(
-            f"{version_dir} holds no saved_model.pb: expected a version directory{hint}"
-        )
+        if below:
+            hint = f"Check its numbered directory: python -m serving.check {below}"
+        else:
+            hint = "Give a directory that python -m serving.export made, such as models/NAME/1"
+        raise UserError(f"{version_dir} is not a version. {hint}")
     need("serving")
     good = f"{options.version_dir}: ready to {'use' if onnx else 'serve'}"
     with stages("starting the runtime") as tell:

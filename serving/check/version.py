@@ -12,6 +12,7 @@ from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.api.printing import first_line
+from serving.api.versions import version_number
 from serving.check.answers import ROW_TOLERANCE, Arrays, check_answers
 from serving.check.graph import check_graph, check_weights, nodes_of, read_meta_graph
 from serving.check.questions import predicting
@@ -33,8 +34,11 @@ def check_version(
     if isinstance(meta_graph, str):
         return [meta_graph]
     findings = check_graph(meta_graph)
-    if not version_dir.name.isdecimal():
-        findings.append(f"a server would not find it: {version_dir.name} is not a number")
+    if version_number(version_dir.name) is None:
+        findings.append(
+            "Servers only find directories with a number as name. Rename "
+            f"{version_dir.name}, for example to 1"
+        )
     if findings:
         # A run would only report the same faults again.
         return findings

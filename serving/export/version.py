@@ -23,10 +23,11 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import exporting
+from serving.api.versions import LARGEST_VERSION, version_number
 from serving.export.modules import WARMUP_TEXTS, Exported, ExportedPredictor, ExportedReader, traced
 from serving.portable.write.settings import ExportSettings
 from training.command.errors import UserError
-from training.command.files import LOCK, locked_folder, move, remove, remove_empty
+from training.command.files import locked_aside, locked_folder, move, remove
 from training.command.progress import ReportStage
 from training.data.splits import Texts, load_split
 from training.decode.search import check_search
@@ -202,7 +203,6 @@ def _number(aside: Path, name: str, manifest: dict[str, Any]) -> Path:
     The manifest, a file called `name`, gets the SHA-256 of every other file. Returns the version's
     directory.
     """
-    (aside / LOCK).unlink()
     (aside / name).unlink(missing_ok=True)
     files = {}
     for path in sorted(each for each in aside.rglob("*") if each.is_file()):
@@ -210,31 +210,37 @@ def _number(aside: Path, name: str, manifest: dict[str, Any]) -> Path:
             files[path.relative_to(aside).as_posix()] = file_digest(file, "sha256").hexdigest()
     text = json.dumps({**manifest, "files": files}, ensure_ascii=False, indent=1)
     (aside / name).write_text(text + "\n", encoding="utf-8")
-    output = aside.parent
+    output = aside.parent.parent
     while True:
-        version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
         try:
-            return move(aside, output / str(version))
+            return move(aside, output / str(_next_number(output)))
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
+
+
+def _next_number(output: Path) -> int:
+    """Return the number after the largest version in a folder. Raises UserError."""
+    numbers = (version_number(path.name) for path in output.iterdir())
+    largest = max((number for number in numbers if number is not None), default=0)
+    if largest == LARGEST_VERSION:
+        raise UserError(
+            f"{output} has version {largest}, the largest that servers find. Choose another "
+            "--output, or remove that version"
+        )
+    return largest + 1
 
 
 @contextlib.contextmanager
 def _aside(output: Path) -> Iterator[Path]:
-    """Yield a locked directory next to the versions; at the end, remove it if it is still there."""
+    """Yield an empty folder within a locked folder next to the versions, which is removed later."""
     for left in output.glob("writing-*"):  # leftovers of killed exports, which hold no lock
-        if left.name.removeprefix("writing-").isdecimal():
+        if left.name.removeprefix("writing-").isdecimal() and not left.is_symlink():
             with contextlib.suppress(UserError), locked_folder(left, left):
                 remove(left)
     # Not a process id: processes in two containers may have the same one.
-    aside = output / f"writing-{uuid.uuid4().int}"
-    with locked_folder(aside, output) as missing:
-        try:
-            yield aside
-        finally:
-            remove(aside)
-            remove_empty(missing[1:])
+    with locked_aside(output / f"writing-{uuid.uuid4().int}", output, wait=True) as aside:
+        yield aside
 
 
 def _exported(

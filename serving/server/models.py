@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 from serving.api.image_files import image_file
 from serving.api.printing import first_line
+from serving.api.versions import find_versions
 from serving.client import serving_pb2
 from serving.client.protobuf import DTYPES
 from serving.savedmodel.status import Code, StatusError, invalid
@@ -35,19 +36,6 @@ Fingerprint = tuple[tuple[str, int, int, int, int], ...]
 _STOP_SECONDS = 5  # to wait for runs that were stopped
 State = serving_pb2.ModelVersionStatus.State
 log = logging.getLogger(__name__)
-
-
-def find_versions(base_path: Path) -> dict[int, Path]:
-    """Return the version directories in `base_path` by number. Raises OSError.
-
-    As in TensorFlow Serving, a number that exceeds int64 is not a version.
-    """
-    return {
-        int(child.name): child
-        for child in base_path.iterdir()
-        if child.name.isascii() and child.name.isdecimal() and len(child.name) < 100
-        if int(child.name) < 2**63 and child.is_dir()
-    }
 
 
 def _lack(base_path: Path, pinned: Collection[int]) -> str:

@@ -2,6 +2,7 @@ import json
 import math
 import os
 import resource
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -185,7 +186,8 @@ def test_an_export_removes_what_killed_exports_left(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "saved_model.pb").touch()
     with writer._aside(tmp_path) as first, writer._aside(tmp_path) as second:
-        assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name, "writing-it"}
+        folders = {path.parent.name for path in (first, second)}
+        assert {path.name for path in tmp_path.iterdir()} == {*folders, "writing-it"}
     assert {path.name for path in tmp_path.iterdir()} == {"writing-it"}
 
 
@@ -203,6 +205,62 @@ def test_exports_that_end_together_have_numbers_of_their_own(tmp_path, monkeypat
     assert files == {  # of NIST's example
         "weights.bin": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     }
+
+
+def test_exports_do_not_remove_each_other(tmp_path):
+    def one(name):
+        for _ in range(15):
+            with writer._aside(tmp_path) as aside:
+                (aside / name).write_bytes(b"abc")
+                exported.append((writer._number(aside, "manifest.json", {}), name))
+
+    exported = []
+    with ThreadPoolExecutor(4) as threads:
+        for future in [threads.submit(one, name) for name in "abcd"]:
+            future.result(60)
+    assert sorted(int(version.name) for version, _ in exported) == [*range(1, 61)]
+    assert len(list(tmp_path.iterdir())) == 60
+    for version, name in exported:
+        assert {path.name for path in version.iterdir()} == {name, "manifest.json"}
+
+
+def test_an_export_is_locked_until_it_has_its_name(tmp_path, monkeypatch):
+    def late(aside, path):
+        with writer._aside(tmp_path):  # which removes what killed exports left
+            return move(aside, path)
+
+    monkeypatch.setattr(writer, "move", late)
+    with writer._aside(tmp_path) as aside:
+        (aside / "weights.bin").touch()
+        version = writer._number(aside, "manifest.json", {})
+    assert sorted(path.name for path in version.iterdir()) == ["manifest.json", "weights.bin"]
+
+
+def test_an_export_never_enters_a_link(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "writing-7").symlink_to(outside)
+    with writer._aside(tmp_path / "models"):
+        pass
+    assert not any(outside.iterdir())
+
+
+@pytest.mark.parametrize(("there", "number"), [("007", 8), (str(2**63), 1), ("-5", 1), ("9", 10)])
+def test_the_next_version_follows_those_that_servers_find(tmp_path, there, number):
+    (tmp_path / there).mkdir()
+    with writer._aside(tmp_path) as aside:
+        assert writer._number(aside, "manifest.json", {}) == tmp_path / str(number)
+
+
+def test_no_version_follows_the_largest(tmp_path):
+    (tmp_path / str(2**63 - 1)).mkdir()
+    with (
+        pytest.raises(UserError, match="has version 9223372036854775807, the largest that servers"),
+        writer._aside(tmp_path) as aside,
+    ):
+        writer._number(aside, "manifest.json", {})
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])

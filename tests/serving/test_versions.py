@@ -15,10 +15,11 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2
 
+from serving.api.versions import find_versions, newest_version
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code as StatusCode
 from serving.savedmodel.status import StatusError
-from serving.server.models import Model, find_versions
+from serving.server.models import Model
 from serving.server.settings import read_models
 from tests.serving import test_protocol
 from tests.serving.conftest import add_version, error_of, models_config, serving
@@ -146,6 +147,13 @@ def test_numbers_beyond_int64_are_no_versions(base):
         (base / number).mkdir()
     add_version(base / "1", base, 2**63 - 1)
     assert sorted(find_versions(base)) == [1, 2**63 - 1]
+    assert newest_version(base, "saved_model.pb") == base / str(2**63 - 1)
+
+
+def test_of_several_names_of_one_version_the_shortest_counts(tmp_path):
+    for name in ("007", "07", "0007", "-8", "+9"):
+        (tmp_path / name).mkdir()
+    assert find_versions(tmp_path) == {7: tmp_path / "07"}
 
 
 def test_a_saved_model_whose_file_has_changed_is_refused(base):

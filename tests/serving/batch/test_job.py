@@ -195,6 +195,21 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
     assert len(read(job.output / "a.jsonl")) == 50
 
 
+def test_an_input_that_two_jobs_answer_is_no_error_of_either(job, tmp_path):
+    source, done = tmp_path / "a.txt", []
+    source.write_text("one\n" * 9)
+
+    def slow(texts):
+        if not done:
+            done.append(answer_input(job, upper, [source]))
+            sweep(job)
+        return upper(texts)
+
+    assert answer_input(dataclasses.replace(job, batch_size=1), slow, [source]).were_there == 1
+    assert done[0].lines == len(read(job.output / "a.jsonl")) == 9
+    assert not [path for path in job.output.iterdir() if path.name.startswith(".")]
+
+
 def test_another_model_does_not_mix_with_what_is_there(job, tmp_path):
     start(job)
     other = tmp_path / "model" / "8"

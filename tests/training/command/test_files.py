@@ -1,13 +1,28 @@
 import errno
+import fcntl
 import math
 import os
 import re
+import threading
+import time
 
 import pytest
 
 from training import pictures
+from training.command import files as command_files
 from training.command.errors import UserError
-from training.command.files import aside_of, move, read_json, replacing, write_json, written_aside
+from training.command.files import (
+    LOCK,
+    aside_of,
+    locked_folder,
+    move,
+    read_json,
+    remove,
+    replacing,
+    sync,
+    write_json,
+    written_aside,
+)
 from training.command.options import main_guard
 from training.runs.files import RunFiles
 
@@ -112,6 +127,76 @@ def test_a_second_process_is_refused_until_the_first_is_done(tmp_path):
         files.config.write_text("")
     with files.locked():
         pass
+
+
+def test_a_folder_is_locked_until_it_has_its_name(tmp_path, monkeypatch):
+    def rival(path):  # prepares the same corpus
+        refused = pytest.raises(UserError, match=r"c is in use by process \d+$")
+        with refused, written_aside(tmp_path / "c"):
+            pass
+        sync(path)
+
+    monkeypatch.setattr(command_files, "sync", rival)
+    with written_aside(tmp_path / "c") as aside:
+        (aside / "a").write_text("a")
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_whoever_waits_for_a_folder_that_is_removed_creates_it_again(tmp_path):
+    def wait():
+        with locked_folder(tmp_path / "a", tmp_path / "a", wait=True):
+            assert (tmp_path / "a" / LOCK).is_file()
+            held.append((tmp_path / "a" / LOCK).read_text())
+
+    held = []
+    with locked_folder(tmp_path / "a", tmp_path / "a"):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        time.sleep(0.1)
+        remove(tmp_path / "a")
+    waiting.join(30)
+    assert held == [f"{os.getpid()}\n"]
+
+
+@pytest.mark.parametrize("lock", ["symlink_to", "hardlink_to", "pipe", "dangling"])
+def test_what_is_no_lock_is_not_written_to(tmp_path, lock):
+    """An archive from elsewhere may hold such a run."""
+    run, own = tmp_path / "run", tmp_path / "own.txt"
+    run.mkdir()
+    own.write_text("precious")
+    if lock == "pipe":
+        os.mkfifo(run / LOCK)
+    elif lock == "dangling":
+        (run / LOCK).symlink_to(tmp_path / "new")
+    else:
+        getattr(run / LOCK, lock)(own)
+    refused = pytest.raises(UserError, match=r"run/\.lock is .*not a lock\. Remove it")
+    with refused, RunFiles(run).locked():
+        pass
+    assert own.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own.txt", "run"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_one_line_that_names_the_folder(
+    tmp_path, monkeypatch, number
+):
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    reason = re.escape(f"cannot lock {tmp_path / 'run'}: {os.strerror(number)}. Choose a folder on")
+    with pytest.raises(UserError, match=reason), RunFiles(tmp_path / "run").locked():
+        pass
+
+
+def test_removing_a_link_leaves_its_target(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    remove(tmp_path / "link")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a" / "b").is_dir()
 
 
 def test_a_directory_that_did_not_become_a_run_is_removed(tmp_path):
