@@ -1,13 +1,16 @@
 """The results of models, their metadata, and the division of texts into sentences."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from serving.api.printing import printable
-from training.data.rules import FULL_WIDTH_END, SENTENCE_END
+from training.data.rules import ENDED, FULL_WIDTH_END, LINE_END, SENTENCE_END
 
-_SENTENCE_END, _FULL_WIDTH_END = re.compile(SENTENCE_END), re.compile(FULL_WIDTH_END)
+_SENTENCE_END, _LINE_END = re.compile(f"({SENTENCE_END})"), re.compile(f"({LINE_END})")
+_FULL_WIDTH_END, _ENDED = re.compile(FULL_WIDTH_END), re.compile(ENDED)
+# A signature like `translate`. Models have it if their sources are no sentences, such as dates.
+TRANSLATE_LINES = "translate_lines"
 
 
 @dataclass(frozen=True)
@@ -147,11 +150,28 @@ def unseen(letters: str) -> str:
     return f"training never saw {' '.join(map(printable, letters))}: what is said of it is invented"
 
 
-def split_sentences(text: str) -> list[tuple[str, str]]:
-    """Return pairs of a sentence and the white space after it, in the order of the text."""
-    parts = _SENTENCE_END.split(text.strip())
+def split_sentences(text: str, signatures: Container[str] = ()) -> list[tuple[str, str]]:
+    """Return pairs of a sentence and the white space after it, in the order of the text.
+
+    `signatures` are those of the model. If its sources are not sentences, the text is split at line
+    ends only.
+    """
+    end = _LINE_END if TRANSLATE_LINES in signatures else _SENTENCE_END
+    parts = end.split(text.strip())
     pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
     return [(sentence, gap) for sentence, gap in pairs if sentence]
+
+
+def are_sentences(texts: Sequence[str], of_letters: bool) -> bool:
+    """Return whether the sources of a model are sentences, so that a text may be split into them.
+
+    If tokens are letters or symbols, half of the sources must end like sentences. Otherwise,
+    sources are sentences unless more of them would be split than end like sentences.
+    """
+    ended = sum(bool(_ENDED.search(text.strip())) for text in texts)
+    if of_letters:
+        return 2 * ended >= max(1, len(texts))
+    return ended >= sum(len(split_sentences(text)) > 1 for text in texts)
 
 
 def join_sentences(pieces: Sequence[tuple[Translation, str]]) -> Translation:

@@ -94,7 +94,9 @@ class _Translators(Endpoint):
         write, read = write_texts, read_translations
         if not split:
             return (yield from self.predict("translate", checked_texts(texts), write, read))
-        pieces = [split_sentences(text) for text in checked_texts(texts)]
+        texts = checked_texts(texts)
+        metadata = yield from self._metadata()
+        pieces = [split_sentences(text, metadata.signatures) for text in texts]
         sentences = [sentence for text in pieces for sentence, _ in text]
         translations = iter((yield from self.predict("translate", sentences, write, read)))
         return [join_sentences([(next(translations), gap) for _, gap in text]) for text in pieces]

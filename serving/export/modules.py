@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_attention import SearchResult
 from training.data.rules import END_ID, PAD_ID, TOKEN_BYTES
+from training.data.tokenizers import single_spaces
 from training.decode.labels import attends, predict
 from training.decode.search import Encoded, bound_of, encode, score_targets, search
 from training.decode.settings import SearchSettings
@@ -229,8 +230,11 @@ class Exported:
 
 
 def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
-    """Return texts `(B,)` cut to the most bytes that `tokens` tokens can have, to save work."""
-    most = tokens * TOKEN_BYTES
+    """Return texts `(B,)` cut to the most bytes that `tokens` tokens can have, to save work.
+
+    White space becomes single spaces first.
+    """
+    most, text = tokens * TOKEN_BYTES, single_spaces(text)
     cut = tf.strings.substr(text, 0, most)
     # The cut may split a letter: drop the half that is left.
     cut = tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", errors="ignore")
@@ -239,7 +243,7 @@ def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
 
 def _is_cut(text: tf.Tensor, ids: tf.RaggedTensor, most: int) -> tf.Tensor:
     """Return whether each text `(B,)`, with ids `(B, None)`, is longer than `most` tokens."""
-    return (ids.row_lengths() > most) | (tf.strings.length(text) > most * TOKEN_BYTES)
+    return (ids.row_lengths() > most) | (tf.strings.length(single_spaces(text)) > most * TOKEN_BYTES)
 
 
 def traced(

@@ -23,12 +23,14 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import exporting
+from serving.api.results import TRANSLATE_LINES, are_sentences
 from serving.api.versions import LARGEST_VERSION, version_number
 from serving.export.modules import WARMUP_TEXTS, Exported, ExportedPredictor, ExportedReader, traced
 from serving.portable.write.settings import ExportSettings
 from training.command.errors import UserError
 from training.command.files import locked_aside, locked_folder, move, remove
 from training.command.progress import ReportStage
+from training.data.rules import ALPHABETS
 from training.data.splits import Texts, load_split
 from training.decode.search import check_search
 from training.runs.checkpoints import check_finite
@@ -65,6 +67,12 @@ def examples(run: Run) -> list[str]:
         return run.source.shown(run.config, COUNT)
     except UserError:
         return []
+
+
+def has_sentences(run: Run) -> bool:
+    """Return whether the sources of a translator are sentences: see `are_sentences`."""
+    of_letters = run.source_tokenizer.kind in (*ALPHABETS, "symbols")
+    return are_sentences(dev_sources(run, COMPARED), of_letters)
 
 
 def compared_sources(run: Run) -> list[Any]:
@@ -153,6 +161,8 @@ def _write_saved_model(
     tell("tracing the model", 0.05)
     with exporting():
         signatures = exported.signatures()
+    if not manifest.get("sentences", True):
+        signatures[TRANSLATE_LINES] = signatures["translate"]
     tell("writing the SavedModel", 0.3 if compares else 0.6)
     try:
         tf.saved_model.save(exported.module, str(folder), signatures=signatures)
@@ -259,10 +269,12 @@ def _exported(
 
 def _manifest(runs: Sequence[Run], settings: dict[str, Any]) -> dict:
     """Return the manifest: runs, settings, examples and versions of libraries, without files."""
+    is_text = SOURCE_KINDS[runs[0].config.source].tokens
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": settings,
         "examples": examples(runs[0]),
+        **({"sentences": has_sentences(runs[0])} if is_text else {}),
         "runs": [
             {
                 "name": run.path.resolve().name,

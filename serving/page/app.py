@@ -155,7 +155,8 @@ async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer
     text = body.get("text")
     if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
         raise BadRequestError(f"expected a text of at most {MOST_CHARACTERS:,} characters")
-    pieces = split_sentences(text)
+    metadata = await translator.metadata()
+    pieces = split_sentences(text, metadata.signatures)
     if len(pieces) > MOST_SENTENCES:
         raise BadRequestError(
             f"expected at most {MOST_SENTENCES} sentences. Received: {len(pieces)}"

@@ -13,7 +13,7 @@ import onnxruntime
 from google.protobuf.message import Message
 
 from serving.api.errors import InvalidRequestError
-from serving.api.results import Alignment
+from serving.api.results import TRANSLATE_LINES, Alignment
 from serving.client import serving_pb2
 from serving.client.protobuf import DTYPES
 from serving.portable.read import MODELS
@@ -27,6 +27,7 @@ _NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()}
 # The call of the local model that computes each signature.
 _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
     "translate": lambda model, text: model.translate(_texts(text)),
+    TRANSLATE_LINES: lambda model, text: model.translate(_texts(text)),
     "nbest": lambda model, text=None, image_bytes=None: (
         _read(model.nbest, image_bytes) if text is None else model.nbest(_texts(text))
     ),

@@ -5,7 +5,12 @@ import re
 
 import pytest
 
-from serving.api.results import join_sentences, split_sentences
+from serving.api.results import (
+    TRANSLATE_LINES,
+    are_sentences,
+    join_sentences,
+    split_sentences,
+)
 from serving.client import Translation
 from tests.attack.conftest import within
 from tests.serving.javascript import call, needs_node
@@ -15,6 +20,7 @@ SLOW = re.compile(
     r"""((?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+"""
     r"""|(?<=[。！？])(?![。！？”’」』）])\s*|(?<=[。！？][”’」』）])\s*|\s*\n\s*)"""
 )
+ORDINAL = re.compile(r"""(?:^|[^0-9,])[0-9]{1,2}\.["'”’»)\]]?$""")
 LONG = 300_000
 SPACES = " " * LONG
 LONG_TEXTS = {
@@ -26,12 +32,13 @@ LONG_TEXTS = {
 }
 
 
-def by_python(texts):
-    return [[list(pair) for pair in split_sentences(text)] for text in texts]
+def by_python(texts, sentences=True):
+    signatures = () if sentences else (TRANSLATE_LINES,)
+    return [[list(pair) for pair in split_sentences(text, signatures)] for text in texts]
 
 
-def by_javascript(texts):
-    return call("engine/sentences.js", "splitSentences", [[text] for text in texts])
+def by_javascript(texts, sentences=True):
+    return call("engine/sentences.js", "splitSentences", [[text, sentences] for text in texts])
 
 
 both = pytest.mark.parametrize("split", [by_python, pytest.param(by_javascript, marks=needs_node)])
@@ -40,14 +47,46 @@ both = pytest.mark.parametrize("split", [by_python, pytest.param(by_javascript, 
 @both
 def test_random_texts_are_cut_where_the_rule_says(split):
     rng, wanted = random.Random(8), []
-    signs = "ab. !?…\"'”’»)]。！？」』）  \n\n\t\u3000\x1c\x85\ufeff"
+    signs = "ab07,.. !?…\"'”’»)]。！？」』）  \n\n\t\u3000\x1c\x85\ufeff"
     texts = ["".join(rng.choices(signs, k=rng.randrange(16))) for _ in range(20_000)]
     for text in texts:
-        parts = SLOW.split(text.strip())
-        pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
-        wanted.append([[sentence, gap] for sentence, gap in pairs if sentence])
+        text, pairs, start = text.strip(), [], 0
+        for end in SLOW.finditer(text):
+            if "\n" in end[0] or not ORDINAL.search(text[: end.start()]):
+                pairs.append([text[start : end.start()], end[0]])
+                start = end.end()
+        wanted.append([pair for pair in [*pairs, [text[start:], ""]] if pair[0]])
     assert sum(len(sentences) > 1 for sentences in wanted) > 3000
     assert split(texts) == wanted
+
+
+ORDINALS = [
+    *("Freitag, den 3. Mai 2024", "12. Juli 2001", "am 12. und 13. Juni", "vom 12.05. bis 3.6. neu"),
+    *("3. května", "1. Open the door", "am „3.“ Mai", "(3.) Mai"),
+]
+ENDS = ["Es war 1999. Er ging.", "12 Eier. 3 Äpfel.", "Für 3,50. Dann", "Room 100. Next", "am 3.\nMai"]
+
+
+@both
+def test_ordinals_end_no_sentence(split):
+    assert [len(parts) for parts in split(ORDINALS + ENDS)] == [1] * len(ORDINALS) + [2] * len(ENDS)
+
+
+@both
+def test_texts_that_are_no_sentences_are_split_at_line_ends_only(split):
+    text = "z. Hd. Frau Müller! \n\n am 3. Mai.  Danach"
+    lines = [["z. Hd. Frau Müller!", " \n\n "], ["am 3. Mai.  Danach", ""]]
+    assert split([text], False) == [lines]
+
+
+def test_sources_are_sentences_by_their_ends():
+    sentences = ["He sleeps.", "Does he?", "“Go!”", "他睡觉。", "A title"]
+    dates = ["12. Juli 2001", "Fr. 3.5.", "Mai 2024", "am 12.", "heute. Oder morgen"]
+    assert are_sentences(sentences, False) and are_sentences(sentences, True)
+    assert not are_sentences(dates, False) and not are_sentences(dates, True)
+    plain = ["he sleeps", "does he"]  # a corpus without signs
+    assert are_sentences(plain, False) and not are_sentences(plain, True)
+    assert are_sentences([], False) and not are_sentences([], True)
 
 
 @both

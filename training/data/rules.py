@@ -38,13 +38,20 @@ SPACES = r"[▁\s\p{Z}\p{Cc}]+"
 WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # the white space of `str.split`
 
 # Sentences. A full stop ends a sentence before white space; a Chinese or Japanese full stop, at any
-# place. The pattern reads a run of white space only from its beginning, not from each place in it.
+# place. A full stop after a number of one or two digits is that of an ordinal or a date ("3. Mai",
+# "12.05. bis"), which ends no sentence. Patterns read a run of white space only from its beginning,
+# not from each place in it.
 BLANK = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+_ORDINAL = r"(?<!(?<![0-9,])[0-9]\.{0})(?<!(?<![0-9,])[0-9]{{2}}\.{0})"
+_QUOTE = """["'”’»)\\]]"""
+LINE_END = rf"(?<!{BLANK}){BLANK}*\n{BLANK}*"
 SENTENCE_END = (
-    rf"""((?<=[.!?…]){BLANK}+|(?<=[.!?…]["'”’»)\]]){BLANK}+"""
-    rf"""|(?<=[。！？])(?![。！？”’」』）]){BLANK}*|(?<=[。！？][”’」』）]){BLANK}*"""
-    rf"""|(?<!{BLANK}){BLANK}*\n{BLANK}*)"""
+    rf"(?<=[.!?…]){_ORDINAL.format('')}{BLANK}+"
+    rf"|(?<=[.!?…]{_QUOTE}){_ORDINAL.format(_QUOTE)}{BLANK}+"
+    rf"|(?<=[。！？])(?![。！？”’」』）]){BLANK}*|(?<=[。！？][”’」』）]){BLANK}*"
+    rf"|{LINE_END}"
 )
+ENDED = rf"(?:[!?…]|\.{_ORDINAL.format('')}){_QUOTE}*$|[。！？][”’」』）]*$"  # of a sentence
 FULL_WIDTH_END = r"[。！？][”’」』）]*$"
 MOST_SENTENCES = 64  # most sentences of a text on the page
 
@@ -109,7 +116,12 @@ def encoding_hint(data: bytes) -> str:
 
 def clean(text: str) -> str:
     """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
-    return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
+    return single_spaces(unicodedata.normalize("NFC", text))
+
+
+def single_spaces(text: str) -> str:
+    """Return a text with single spaces and without byte order marks, before it is cut to a size."""
+    return " ".join(text.replace("\ufeff", "").split())
 
 
 def parse_number(cell: str) -> float | None:

@@ -373,7 +373,12 @@ def composed(kind: str, text: tf.Tensor) -> tf.Tensor:
 def clean_text(text: tf.Tensor) -> tf.Tensor:
     """Return texts cleaned as by `rules.clean`; invalid UTF-8 becomes U+FFFD."""
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    text = tf_text.normalize_utf8(tf.strings.regex_replace(text, "\ufeff", ""), "NFC")
+    return single_spaces(tf_text.normalize_utf8(text, "NFC"))
+
+
+def single_spaces(text: tf.Tensor) -> tf.Tensor:
+    """Return texts with single spaces and without byte order marks, as `rules.single_spaces`."""
+    text = tf.strings.regex_replace(text, "\ufeff", "")
     return tf.strings.strip(tf.strings.regex_replace(text, WHITE, " "))
 
 

@@ -45,7 +45,7 @@ function ofTexts(model) {
   };
   return {
     "api/translate": async ({ text }, goOn) => {
-      const pieces = splitSentences(text);
+      const pieces = splitSentences(text, model.sentences);
       const results = await each(pieces.map(([source]) => source), goOn, (result) => result);
       const sentences = results.map(({ hypotheses: [{ text, score }], truncated, unknown, ...sure }, i) => {
         const [source, gap] = pieces[i];

@@ -6,5 +6,10 @@ const RUNS = new RegExp(WHITE, "gu");
 
 // Return a text in NFC, with single spaces and without byte order marks.
 export function clean(text) {
-  return text.replaceAll("\ufeff", "").normalize("NFC").replace(RUNS, " ").replace(/^ | $/g, "");
+  return singleSpaces(text.normalize("NFC"));
+}
+
+// Return a text with single spaces and without byte order marks, before it is cut to a size.
+export function singleSpaces(text) {
+  return text.replaceAll("\ufeff", "").replace(RUNS, " ").replace(/^ | $/g, "");
 }

@@ -14,7 +14,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from serving.portable.engine.graphs import Numbers, read_graph
-from serving.portable.read.manifest import read_vocabulary
+from serving.portable.read.manifest import has_sentences, read_vocabulary
 
 _MODELS = {1: "unigram", 2: "bpe"}
 _TYPES = {1, 2, 3}  # pieces that are normal, unknown or control
@@ -43,6 +43,7 @@ def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
         "settings": {name: settings[name] for name in _SETTINGS if name in settings},
         "attends": manifest["attends"],
         "spelling": manifest.get("spelling"),
+        "sentences": has_sentences(manifest),
         "page": page,
     }
     if manifest["task"] == "read":

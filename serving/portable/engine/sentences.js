@@ -1,12 +1,13 @@
 // Texts cut into sentences: `serving.api.results`.
 
-import { BLANK, SENTENCE_END } from "./rules.js";
+import { BLANK, LINE_END, SENTENCE_END } from "./rules.js";
 
-const BOUNDARY = new RegExp(SENTENCE_END, "u");
+const [SENTENCES, LINES] = [SENTENCE_END, LINE_END].map((end) => new RegExp(`(${end})`, "u"));
 const ENDS = new RegExp(`^${BLANK}+|(?<!${BLANK})${BLANK}+$`, "gu");
 
-// Return [sentence, white space after it] of each, in order.
-export function splitSentences(text) {
-  const parts = text.replace(ENDS, "").split(BOUNDARY);
+// Return [sentence, white space after it] of each, in order; or of each line if the model's `sentences`
+// is false.
+export function splitSentences(text, sentences = true) {
+  const parts = text.replace(ENDS, "").split(sentences ? SENTENCES : LINES);
   return parts.flatMap((part, i) => (i % 2 || !part ? [] : [[part, parts[i + 1] ?? ""]]));
 }

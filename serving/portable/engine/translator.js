@@ -1,5 +1,6 @@
 // A translator: text to texts, their scores, and where it looked.
 
+import { singleSpaces } from "./clean.js";
 import { TOKEN_BYTES } from "./rules.js";
 import { search } from "./search.js";
 import { tensor } from "./tensors.js";
@@ -7,10 +8,10 @@ import { described, makeTokenizer } from "./tokenizers.js";
 import { cut, join } from "./windows.js";
 import { wordsBy } from "./words.js";
 
-// Return the start of a text that `tokens` tokens can cover at most, and whether that is the whole
-// text. A lone surrogate becomes "?".
+// Return the start of a text, with single spaces, that `tokens` tokens can cover at most, and whether that
+// is the whole text. A lone surrogate becomes "?".
 function written(text, tokens) {
-  const bytes = new TextEncoder().encode(text.replace(/\p{Surrogate}/gu, "?"));
+  const bytes = new TextEncoder().encode(singleSpaces(text).replace(/\p{Surrogate}/gu, "?"));
   const most = tokens * TOKEN_BYTES;
   const start = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes.subarray(0, most), { stream: true });
   return { start, whole: bytes.length <= most };

@@ -48,6 +48,7 @@ _EXPECTED: dict[str, dict[str, Any]] = {
         "attends": bool,
         "spelling?": _SPELLING,
         "copies?": bool,
+        "sentences?": bool,
         "settings": {**_SEARCH, "max_source_length": _COUNT, "target_bound?": [_COUNT]},
         "graphs": {**dict.fromkeys(("encoder", "step", "translator"), _GRAPH), **_STATES},
         "tokenizers": {"*": _TOKENIZER, "source": _TOKENIZER, "target": _TOKENIZER},
@@ -118,6 +119,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             if name in sums and hashlib.file_digest(file, "sha256").hexdigest() != sums[name]:
                 raise ValueError(f"{folder / name} is not the file that was exported: export again")
     return manifest
+
+
+def has_sentences(manifest: Mapping[str, Any]) -> bool:
+    """Return whether the sources of a translator are sentences.
+
+    Older exports do not say so: their sources are sentences unless tokens are letters or symbols.
+    """
+    source = manifest["tokenizers"].get("source", {})
+    found: bool = manifest.get("sentences", source.get("kind") in ("sentencepiece", "words"))
+    return found
 
 
 def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from serving.api.arguments import checked_pairs, checked_texts
 from serving.api.errors import SignatureNotFoundError
 from serving.api.results import (
+    TRANSLATE_LINES,
     Alignment,
     Hypothesis,
     Score,
@@ -22,6 +23,7 @@ from serving.api.results import (
     unique_letters,
     unseen,
 )
+from serving.portable.read.manifest import has_sentences
 from serving.portable.read.model import (
     RUN_OPTIONS,
     Folder,
@@ -38,7 +40,7 @@ from serving.portable.read.model import (
 )
 from serving.portable.read.tokenizers import Tokenizer, Vocabulary, Words, load_tokenizer
 from serving.portable.read.windows import cut, join
-from training.data.rules import END_ID, START_ID, TOKEN_BYTES
+from training.data.rules import END_ID, START_ID, TOKEN_BYTES, single_spaces
 
 T = TypeVar("T")
 
@@ -81,13 +83,16 @@ class LocalTranslator(LocalSearch):
         """See the base class."""
         there = {"align": self.manifest["attends"], "score": not self._copies}
         names = ["translate", "nbest", *(name for name in there if there[name])]
-        return self._declared(names, N=self._results)
+        declared = self._declared(names, N=self._results)
+        lines = {} if has_sentences(self.manifest) else {TRANSLATE_LINES: declared["translate"]}
+        return declared | lines
 
     def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
         """Return the best translation of each text; with `split`, sentence by sentence."""
         texts = checked_texts(texts)
         if split:
-            pieces = [split_sentences(text) for text in texts]
+            signatures = self.signatures()
+            pieces = [split_sentences(text, signatures) for text in texts]
             translations = iter(self.translate([part for text in pieces for part, _ in text]))
             return [
                 join_sentences([(next(translations), gap) for _, gap in text]) for text in pieces
@@ -234,9 +239,13 @@ def _by_length(rows: Sequence[Sequence[int]]) -> list[int]:
 def _written(text: str, tokens: int) -> str:
     """Return the start of a text: as many bytes of UTF-8 as `tokens` tokens can cover at most.
 
-    A lone surrogate becomes "?".
+    White space becomes single spaces first, and a lone surrogate becomes "?".
     """
-    return text.encode("utf-8", "replace")[: tokens * TOKEN_BYTES].decode("utf-8", "ignore")
+    return _bytes(text)[: tokens * TOKEN_BYTES].decode("utf-8", "ignore")
+
+
+def _bytes(text: str) -> bytes:
+    return single_spaces(text).encode("utf-8", "replace")
 
 
 def _encode(
@@ -248,7 +257,7 @@ def _encode(
         check_running()
         (read,) = tokenizer.encode([_written(text, most)])
         ids.append(read)
-        cut.append(len(read) > most or len(text.encode("utf-8", "replace")) > most * TOKEN_BYTES)
+        cut.append(len(read) > most or len(_bytes(text)) > most * TOKEN_BYTES)
     return ids, cut
 
 

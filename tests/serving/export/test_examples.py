@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from serving.api.histories import history_columns, parse_table
+from serving.export import version
 from serving.export.version import COUNT, _manifest, examples
 from tests.serving.conftest import TEXT_RUN
 from training.runs.run import load_run
@@ -25,6 +26,23 @@ def test_texts_are_short_ones_of_dev_and_stand_in_the_manifest(monkeypatch):
     assert 0 < len({*found}) == len(found) <= COUNT
     assert {*found} <= sources
     assert _manifest([run], {})["examples"] == found
+
+
+@pytest.mark.parametrize("sources", [["12. Juli 2001", "Mo. 3. Mai"], ["He sleeps.", "Does he?"]])
+def test_a_translator_says_whether_its_sources_are_sentences(sources, monkeypatch, tmp_path):
+    monkeypatch.setattr(version, "dev_sources", lambda run, limit: sources)
+    saved = {}
+
+    def save(module, path, signatures):
+        saved.update(signatures)
+        raise OSError("seen")
+
+    monkeypatch.setattr(version.tf.saved_model, "save", save)
+    run = load_run(TEXT_RUN)
+    assert _manifest([run], {})["sentences"] == (sources[0] == "He sleeps.")
+    with pytest.raises(OSError, match="seen"):
+        version.export([run], tmp_path / "model", beam_width=1, num_results=1)
+    assert ("translate_lines" in saved) == (sources[0] != "He sleeps.")
 
 
 def test_images_are_those_of_dev(image_run):
