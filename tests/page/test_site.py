@@ -150,5 +150,5 @@ def test_an_image_is_read_and_the_region_lights_up(browser, onnx_reader, tmp_pat
         expect(tab.locator("#regions")).to_have_attribute("data-region", f"{row},{column}")
         file["buffer"] = b"no image"
         tab.locator("#file").set_input_files(file)
-        expect(tab.locator("#status.error")).to_contain_text("image 1 cannot be decoded")
+        expect(tab.locator("#status.error")).to_contain_text("image 1 is neither PNG nor JPEG")
         assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [tab.url]

@@ -171,6 +171,7 @@ def in_page(version):
 )
 @example(["<s> a </s>", "<unk>", "a▁b", "⁇", "\ud800a"])
 @example(["☺a☺b☺", "漢b " * 900])  # cut within a letter
+@example([f"{blank * 16_000}ab{blank * 16_000}b" for blank in " \xa0\u3000\ufeff\n"])
 @given(sources=texts())
 def test_every_execution_says_and_tells_the_same(executions, name, sources):
     answers = {each: ask(sources) for each, ask in executions[name].items()}

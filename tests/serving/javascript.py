@@ -39,10 +39,10 @@ process.stdout.write(JSON.stringify(found));
 """
 WHOLE = """
 import { readFileSync } from "node:fs";
-import { isWhole } from "engine/whole.js";
+import { refusal } from "engine/whole.js";
 const read = (text) => new Uint8Array(Buffer.from(text, "base64"));
 const files = JSON.parse(readFileSync(0, "utf8")).map(read);
-process.stdout.write(JSON.stringify(await Promise.all(files.map(isWhole))));
+process.stdout.write(JSON.stringify(await Promise.all(files.map(refusal))));
 """
 
 
@@ -88,6 +88,6 @@ def ask_model(version, **asked):
     return run(MODEL, given={"file": packed(version), **asked})
 
 
-def are_whole(files):
-    """Return whether the page takes each file of an image to be whole."""
+def refusals(files):
+    """Return why the page cannot read each file of an image, "" if it can."""
     return run(WHOLE, given=[base64.b64encode(file).decode() for file in files])

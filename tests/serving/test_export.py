@@ -74,6 +74,17 @@ def test_a_text_that_is_too_long_is_cut_and_says_so_and_leaves_the_others_alone(
     assert not cut["truncated"][0]
 
 
+def test_blanks_hide_no_text(call):
+    texts = [f"{x * 16_000}He{x * 16_000}sleeps." for x in (" ", "\u3000", " \n\ufeff")]
+    found = call("translate", ["He sleeps.", *texts])
+    assert not found["truncated"].any()
+    assert len(set(found["translation"])) == 1 and len(set(found["score"])) == 1
+    scored = call("score", texts, translation=texts)
+    alone = call("score", ["He sleeps."] * 3, translation=["He sleeps."] * 3)
+    np.testing.assert_allclose(scored["score"], alone["score"], atol=1e-5)
+    assert not scored["truncated"].any()
+
+
 def test_versions_are_numbered_and_nothing_half_written_is_left(tmp_path):
     output = tmp_path / "model"
     (output / "3").mkdir(parents=True)

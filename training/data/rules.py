@@ -68,6 +68,8 @@ TIME = "time"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 
+MOST_PIXELS = 1 << 24  # of an image before it is resized: 16.8 million
+
 # Hints for messages: other encodings than UTF-8, and files without text, by their first bytes.
 NUL = " without NUL characters: tr -d '\\000' leaves them out"
 UTF16 = (

@@ -1,19 +1,14 @@
 // Images as a model's pixels: `serving.portable.read.pixels`, by the browser's decoder.
 
-import { isWhole } from "./whole.js";
+import { refusal } from "./whole.js";
 
 const LUMA = [9797, 19234, 3737]; // red, green and blue of ITU-R 601, of 32768
 const f = Math.fround;
 
 // Return an image file as uint8 (height, width, channels), turned as its EXIF orientation says.
 export async function readImage(blob, { height, width, channels }) {
-  const head = new Uint8Array(await blob.slice(0, 26).arrayBuffer());
-  if (head[0] === 0x89 && head[24] === 16) { // a canvas has only the upper eight bits
-    throw new Error("image 1 has 16 bits a channel: expected 8 bits where there is no server");
-  }
-  if (!await isWhole(new Uint8Array(await blob.arrayBuffer()))) {
-    throw new Error("image 1 cannot be decoded: expected a PNG or JPEG file that is whole");
-  }
+  const reason = await refusal(new Uint8Array(await blob.arrayBuffer()));
+  if (reason) throw new Error(`image 1 ${reason}`);
   const settings = { colorSpaceConversion: "none", premultiplyAlpha: "none", imageOrientation: "from-image" };
   const image = await createImageBitmap(blob, settings).catch(() => {
     throw new Error("image 1 cannot be decoded: expected a PNG or JPEG file");

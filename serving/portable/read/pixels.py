@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import struct
 import zlib
@@ -10,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-MOST_PIXELS = 1 << 24  # of an image before resizing, as in training: 16.8 million
+from serving.portable.read.model import check_running
+from training.data.rules import MOST_PIXELS
+
+_CHUNKS_TOGETHER = 4096  # of a PNG, between checks whether the answer is still waited for
 _TAIL = 1024  # last bytes of a file, which must contain its end mark
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _CUT, _DAMAGED = "is cut off: its end is missing", "cannot be decoded"
@@ -75,20 +79,33 @@ def _check_size(height: int, width: int) -> None:
         )
 
 
-def check_png(contents: bytes) -> None:
-    """Raise ValueError if a chunk is cut off or fails its checksum, or if pixels are missing."""
+def check_png(contents: bytes) -> bytes:
+    """Return a PNG with its pixels in one chunk.
+
+    Raises ValueError if a chunk is cut off or fails its checksum, or if pixels are missing; or
+    where another thread has stopped this thread's runs.
+    """
     if b"IEND" not in contents[-_TAIL:]:
         raise ValueError(_CUT)
-    place, kind, packed, right, has_palette = 8, b"", b"", True, False
+    place, kind, right, has_palette = 8, b"", True, False
+    view, packed, before, after = memoryview(contents), bytearray(), bytearray(), bytearray()
     try:
-        while right and kind != b"IEND":
+        for number in itertools.count():
+            if not right or kind == b"IEND":
+                break
+            if number % _CHUNKS_TOGETHER == 0:
+                check_running()
             size, kind = struct.unpack_from(">I4s", contents, place)
-            (checksum,) = struct.unpack_from(">I", contents, place + 8 + size)
-            body = contents[place + 8 : place + 8 + size]
-            right = zlib.crc32(kind + body) == checksum and (kind[0] > 96 or kind in _CRITICAL)
-            packed += body if kind == b"IDAT" else b""
+            end = place + 8 + size
+            (checksum,) = struct.unpack_from(">I", contents, end)
+            right = zlib.crc32(view[place + 4 : end]) == checksum
+            right &= kind[0] > 96 or kind in _CRITICAL
+            if kind == b"IDAT":
+                packed += view[place + 8 : end]
+            else:
+                (after if packed else before).extend(view[place : end + 4])
             has_palette |= kind == b"PLTE"
-            place += 12 + size
+            place = end + 4
         width, height, depth, color, _, _, interlaced = struct.unpack_from(">IIBBBBB", contents, 16)
         right &= has_palette or color != 3
         stream, expected = zlib.decompressobj(), 0
@@ -97,12 +114,15 @@ def check_png(contents: bytes) -> None:
             bits = columns * depth * _CHANNELS.get(color, 1)
             expected += rows * (1 - -bits // 8) if columns > 0 and rows > 0 else 0
         whole = len(stream.decompress(packed, expected)) == expected
+        pixels = b"IDAT" + packed
         # After the pixels comes more data, or the stream's end with a valid checksum.
         right &= whole and (stream.decompress(stream.unconsumed_tail, 1) != b"" or stream.eof)
     except (struct.error, zlib.error):
         right = False
     if not right:
         raise ValueError(_DAMAGED)
+    chunk = struct.pack(">I", len(packed)), pixels, struct.pack(">I", zlib.crc32(pixels))
+    return b"".join((contents[:8], before, *chunk, after))
 
 
 def check_jpeg(contents: bytes) -> None:
@@ -131,7 +151,7 @@ def _decode_jpeg(contents: bytes, channels: int) -> np.ndarray:
         raise ValueError(_DAMAGED) from None
     _check_size(height, width)
     if space in ("CMYK", "YCCK"):
-        raise ValueError(f"expected a JPEG in gray or RGB. Received: {space}")
+        raise ValueError("expected a JPEG in gray or RGB. Received: CMYK")
     wanted = "GRAY" if channels == 1 else "RGB"
     try:
         image: np.ndarray = simplejpeg.decode_jpeg(contents, wanted, fastdct=True, strict=False)
@@ -145,7 +165,7 @@ def _decode_png(contents: bytes, channels: int) -> np.ndarray:
 
     width, height = struct.unpack(">II", (contents + bytes(24))[16:24])
     _check_size(height, width)
-    check_png(contents)
+    contents = check_png(contents)
     try:
         image = Image.open(io.BytesIO(contents))
         image.load()

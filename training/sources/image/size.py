@@ -23,7 +23,7 @@ from training.data.pair_files import Split
 
 SURVEYED = 500  # images in the sample
 ENOUGH = 1.5  # columns of the grid for each character
-MOST_PIXELS = 1 << 17  # most pixels of a chosen image size
+MOST_CHOSEN_PIXELS = 1 << 17  # most pixels of a chosen image size
 SQUEEZED = 1.5  # a greater change of the aspect ratio is printed
 # A line of text is wide and has room for each character. Latin characters have a width of 0.35 of
 # the line's height and more; in strings of digits in two rows it is 0.25 of the image's height.
@@ -105,7 +105,7 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
     - Lines of text get the settings of `training/presets/own/lines.toml`, if these are compatible
       with the user's settings.
     - The image size has the median aspect ratio. The height stays, unless the grid has too few
-      columns for the labels. Then it grows, at most to the images' own height and MOST_PIXELS.
+      columns for the labels. Then it grows, at most to the images' own height and MOST_CHOSEN_PIXELS.
     - Few images are trained in small batches.
     - `max_target_length` grows to fit the labels, up to MOST_CHARACTERS.
 
@@ -128,10 +128,10 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
         high, across = config.image_height, _pooled_across(config)
         if file == "images" and "image_height" not in own:
             needed = ENOUGH * characters * across * height / width
-            most = min(height, math.sqrt(MOST_PIXELS * height / width))
+            most = min(height, math.sqrt(MOST_CHOSEN_PIXELS * height / width))
             high = max(high, min(round(needed), int(most)))
-            high = min(high, MOST_PIXELS // across)
-        wide = max(across, min(round(high * width / height), round(MOST_PIXELS / high)))
+            high = min(high, MOST_CHOSEN_PIXELS // across)
+        wide = max(across, min(round(high * width / height), round(MOST_CHOSEN_PIXELS / high)))
         config = replace(config, image_height=high, image_width=wide)
         read = f"{width} x {height} pixels, read as {wide} x {high}"
         print_choice("images", read, "--set image_width=N --set image_height=N")

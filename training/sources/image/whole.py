@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from training.data.rules import MOST_PIXELS
+
 Tensor = Any
-MOST_PIXELS = 1 << 24  # most pixels of an image before it is resized: 16.8 million
 _TAIL = 1024  # the end mark must be in the last bytes of a file, at most so many
 
 

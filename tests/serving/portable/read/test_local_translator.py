@@ -18,6 +18,7 @@ from serving.page.__main__ import main as page
 from serving.portable.read import LocalTranslator
 from serving.portable.read.model import Folder
 from tests.serving.conftest import respelled
+from tests.serving.javascript import NODE, ask_model
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
 
@@ -147,8 +148,19 @@ def test_a_text_is_cut_before_it_is_tokenized(version, monkeypatch):
     encode = translator._source.encode
     monkeypatch.setattr(translator._source, "encode", lambda x: read.extend(x) or encode(x))
     most = translator.manifest["settings"]["max_source_length"]
-    texts = ["She sings. " * 100_000, " " * 10_000 + "She sings.", "She sings."]
-    long, blanks, short = translator.translate(texts)
+    texts = ["She sings. " * 100_000, "She sings."]
+    long, short = translator.translate(texts)
     assert max(map(len, read)) <= 64 * most
-    assert (long.truncated, blanks.truncated, short.truncated) == (True, True, False)
+    assert (long.truncated, short.truncated) == (True, False)
     assert long == translator.translate(["She sings. " * 99])[0]
+
+
+BLANKS = [f"{blank * 16_000}She{blank * 16_000}sings." for blank in (" ", "\u3000", " \n\ufeff")]
+
+
+def test_blanks_hide_no_text(version):
+    short, *others = LocalTranslator(version).translate(["She sings.", *BLANKS])
+    assert short.text and [short] * len(BLANKS) == others
+    if NODE:
+        short, *others = ask_model(version, texts=["She sings.", *BLANKS])
+        assert [short] * len(BLANKS) == others

@@ -1,17 +1,19 @@
 """Pixels of image files in Python and in a browser against those of a SavedModel."""
 
-import contextlib
 import io
 import struct
 import zlib
 
 import numpy as np
+import onnxruntime
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
+from serving.portable.read.model import RUN_OPTIONS
 from serving.portable.read.pixels import check_jpeg, check_png, read_image, resize
-from tests.serving.javascript import are_whole, call, needs_node
+from tests.attack.conftest import within
+from tests.serving.javascript import NODE, call, needs_node, refusals
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
 from training.sources.image.source import ImageSource
@@ -259,13 +261,82 @@ def test_files_that_are_not_whole_are_those_that_python_refuses(rng):
         )
         broken += [*changed, contents[:-1], contents[:200] + contents[210:]]
     given = [*whole.values(), *broken]
-    found = are_whole(given)
-    assert all(found[: len(whole)])
+    found = refusals(given)
+    deep = "has 16 bits a channel: expected 8 bits where there is no server"
+    assert all(reason in ("", deep) for reason in found[: len(whole)])
+    assert deep in found
 
-    for contents, whole in zip(given, found, strict=True):
+    for contents, reason in zip(given, found, strict=True):
         check = check_jpeg if contents[:2] == b"\xff\xd8" else check_png
-        with contextlib.nullcontext() if whole else pytest.raises(ValueError, match="c"):
+        if not reason:
             check(contents)
+        elif reason != deep:
+            with pytest.raises(ValueError):
+                read_image(contents, 5, 7, 3)
+
+
+def no_photographs():
+    """Files that browsers or Pillow show, but no reader reads, by name."""
+    noise = np.random.default_rng(1).integers(0, 256, (23, 31, 3), "uint8")
+    frames = [Image.fromarray(noise), Image.fromarray(noise[::-1])]
+    made = {}
+    for name, form, mode, options in [
+        ("CMYK", "JPEG", "CMYK", {}),
+        ("progressive CMYK", "JPEG", "CMYK", {"progressive": True}),
+        *[(form, form, "RGB", {}) for form in ("GIF", "BMP", "WEBP", "TIFF")],
+        ("moving GIF", "GIF", "RGB", {"save_all": True, "append_images": frames[1:]}),
+    ]:
+        file = io.BytesIO()
+        frames[0].convert(mode).save(file, form, **options)
+        made[name] = file.getvalue()
+    adobe = made["CMYK"].index(b"Adobe")  # its last byte says how colours are meant: YCCK
+    made["YCCK"] = made["CMYK"][: adobe + 11] + b"\2" + made["CMYK"][adobe + 12 :]
+    made["too large"] = png(np.zeros((1, 1)).astype(int), 8, 0).replace(
+        b"IHDR" + bytes(3), b"IHDR\x7f" + bytes(2)
+    )
+    return made
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_all_readers_refuse_the_same_kinds_of_files(channels):
+    made = no_photographs()
+    sizes = ["image_height=5", "image_width=7", f"image_channels={channels}"]
+    source = ImageSource(override(load_preset("captcha"), [*sizes, "convolutions=3:2x2"]))
+    found = {name: [] for name in made}
+    for name, contents in made.items():
+        with pytest.raises(ValueError) as refused:
+            read_image(contents, 5, 7, channels)
+        with pytest.raises(UserError) as refused_by_graph:
+            source.rows([contents])
+        found[name] = [str(refused.value), str(refused_by_graph.value).removeprefix("image 1 ")]
+    by_page = refusals(made.values()) if NODE else [None] * len(made)
+    for (name, reasons), reason in zip(found.items(), by_page, strict=True):
+        assert {*reasons, reason or reasons[0]} == {reasons[0]}, name
+
+
+def test_a_png_of_many_chunks_is_read_in_time_that_grows_with_its_size(rng):
+    pixels = rng.integers(0, 256, (512, 512))
+    whole = png(pixels, 8, 0)
+    raw = b"".join(b"\0" + bytes(row.tolist()) for row in pixels)
+    data = zlib.compress(raw, 0)
+    parts = b"".join(chunk(b"IDAT", data[n : n + 1]) for n in range(len(data)))
+    many = whole[:33] + parts + whole[-12:]
+    with within(4):  # of squares it would be minutes
+        found = read_image(many, 32, 32, 1)
+    np.testing.assert_array_equal(found, read_image(whole, 32, 32, 1))
+    with within(8):  # Node's start included
+        assert not NODE or refusals([many]) == [""]
+
+
+def test_a_png_of_many_chunks_is_given_up_where_nobody_waits(rng):
+    stopped = onnxruntime.RunOptions()
+    stopped.terminate = True
+    token = RUN_OPTIONS.set(stopped)
+    try:
+        with pytest.raises(ValueError, match="the run was stopped"):
+            read_image(png(rng.integers(0, 256, (3, 5)), 8, 0), 5, 7, 1)
+    finally:
+        RUN_OPTIONS.reset(token)
 
 
 def interlaced_png():
