@@ -7,6 +7,7 @@ no heavy package.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,11 @@ class Metric:
     # cannot be computed from the sums of such numbers
     statistics: Callable[[Texts, References], Rows] | None = None
     value: Callable[[Sequence[float]], float] | None = None  # from the sums `(K,)` to the figure
+
+    @property
+    def best(self) -> float:
+        """The figure of right texts."""
+        return 100.0 if self.better == "higher" else 0.0
 
     def key(self, figure: float) -> float:
         """Return a number to compare figures by: the better the figure, the greater the number."""
@@ -231,6 +237,13 @@ def deciding(record: Mapping[str, object]) -> str | None:
     """Return the name of the text metric that ranks a record's epoch; None if it has none."""
     names = (name for name in METRICS if name not in OF_OUTCOMES)
     return next((name for name in names if name in record), None)
+
+
+def is_best(record: Mapping[str, Any]) -> bool:
+    """Return whether the text metric that ranks a record's epoch has its best figure."""
+    name = deciding(record)
+    # sacrebleu's best BLEU is 100.00000000000004
+    return name is not None and math.isclose(record[name], METRICS[name].best, abs_tol=1e-9)
 
 
 def bootstrap_interval(

@@ -197,8 +197,8 @@ class Target:
     metric: str = key(
         "auto",
         "metric of translations: bleu-zh for Chinese, symbols for symbols wrong (PER) and whole "
-        "answers wrong (WER), characters for CER; auto takes exact matches where most dev targets "
-        "have three words or fewer, and bleu otherwise",
+        "answers wrong (WER), characters for CER; auto takes exact matches if most dev targets "
+        "have three words or fewer, chrf for scripts without spaces, and bleu otherwise",
         choices=("auto", *OF_TEXTS),
     )
     decoder: str = key("gru", "recurrent cell of the decoder", choices=CELLS)

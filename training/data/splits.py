@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -250,14 +249,3 @@ def split_of(source: str, shares: Shares) -> str:
     digest = number_of(source)
     place = (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50
     return "dev" if place < shares[0] else "test" if place >= 1 - shares[1] else "train"
-
-
-def fitting_metric(references: Sequence[Sequence[str]]) -> str:
-    """Return the metric for references: `exact` if most have at most three words, else `bleu`.
-
-    BLEU counts runs of up to four words, and short references have no run of four. Each Chinese or
-    Japanese character counts as a word.
-    """
-    words = r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+"
-    short = sum(len(re.findall(words, texts[0])) < 4 for texts in references)
-    return "exact" if 2 * short > len(references) else "bleu"

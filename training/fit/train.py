@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_attention import plot_attention
 from training.command.files import replacing
@@ -24,7 +23,15 @@ from training.metrics import METRICS, score
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
-from training.runs.start import Opened, as_init_reads, open_run, reopen, write_run
+from training.runs.start import (
+    Opened,
+    as_init_reads,
+    open_run,
+    reopen,
+    scored_part,
+    warn_of_metric,
+    write_run,
+)
 from training.score import labels as label_scores
 from training.sources.events.histories import Histories
 from training.sources.kinds import SOURCE_KINDS
@@ -37,9 +44,7 @@ class DevSet:
 
     def __init__(self, run: Run, dev: Split, batches: Any) -> None:
         self.run, self.batches = run, batches
-        limit = run.config.validation_limit or len(dev.sources)
-        chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
-        self.split = dev.select(sorted(chosen))
+        self.split = scored_part(dev, run.config)
         self.translate = make_translator([run], SearchSettings(beam_width=1))
         self.judge = optimizer.make_judge(run.model)
         attends = SOURCE_KINDS[run.config.source].tokens and run.config.attention != "none"
@@ -104,6 +109,7 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
     with files.locked():
         optimizer.configure_keras(config)
         opened = reopen(files, config, force)
+        warn_of_metric(opened)
         model = _build(opened, files.tokens)
         history = restore_checkpoint(files, model)
         if changes:  # only now, when all checks have passed

@@ -25,7 +25,7 @@ from training.command.files import (
     write_json,
 )
 from training.config.schema import Config, changed_later, load_config
-from training.metrics import METRICS, deciding
+from training.metrics import METRICS, deciding, is_best
 
 SIDES = ("source", "target")
 
@@ -244,17 +244,12 @@ def reason_to_stop(history: Sequence[Record], config: Config) -> str | None:
         return ""
     if not history or config.keep_by == "last":
         return None
-    if done >= PERFECT_EPOCHS and all(map(_is_perfect, history[-PERFECT_EPOCHS:])):
+    if done >= PERFECT_EPOCHS and all(map(is_best, history[-PERFECT_EPOCHS:])):
         return f"All of dev has been right for {PERFECT_EPOCHS} epochs"
     best_epoch = int(best(history, config.keep_by)["epoch"])
     if done - best_epoch >= max(LEAST_PATIENCE, PATIENCE * config.epochs):
         return f"No epoch has been better than epoch {best_epoch} for {done - best_epoch} epochs"
     return None
-
-
-def _is_perfect(record: Record) -> bool:
-    name = deciding(record)
-    return name is not None and record[name] == (100 if METRICS[name].better == "higher" else 0)
 
 
 def kept(files: RunFiles) -> dict[str, Any]:

@@ -19,9 +19,10 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.batches import Batches, read_batches
 from training.data.encoding import Tokenizing, check_targets, train_state
+from training.data.pair_files import Split
 from training.data.plan import Batching
 from training.data.prepared import Prepared
-from training.data.splits import Texts, fitting_metric
+from training.data.splits import Texts
 from training.data.store import Sequences
 from training.data.token_ids import tokenize
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
@@ -33,6 +34,7 @@ from training.runs.choices import fitting_bound, print_choices
 from training.runs.files import SIDES, RunFiles
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_sides
+from training.score.fitting import fitting_metric, misfit
 from training.sources.kinds import SOURCE_KINDS, source_class
 from training.sources.source import Source
 
@@ -116,6 +118,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     if opened.target is not None:
         opened = _decided(opened)
     print_choices(opened.config, opened.source, opened.target, opened.origin, chosen=init is None)
+    warn_of_metric(opened)
     return opened
 
 
@@ -175,6 +178,27 @@ def _decided(opened: Opened) -> Opened:
     if SOURCE_KINDS[config.source].tokens and config.target_bound == "auto":
         config = replace(config, target_bound=fitting_bound(*opened.pairs.lengths()))
     return replace(opened, config=config)
+
+
+def scored_part(dev: Split, config: Config) -> Split:
+    """Return the dev sentences that each epoch translates: `validation_limit` of them, or all."""
+    count = len(dev.sources)
+    limit = min(config.validation_limit or count, count)
+    return dev.select(sorted(np.random.default_rng(0).permutation(count)[:limit]))
+
+
+def warn_of_metric(opened: Opened) -> None:
+    """Print a warning if the metric gives the dev targets themselves less than its best figure."""
+    if opened.target is None:
+        return
+    metric, references = opened.config.metric, scored_part(opened.dev, opened.config).references
+    if reason := misfit(metric, references):
+        other = fitting_metric(references)
+        print(
+            f"Warning: metric={metric} does not fit the dev targets: {reason}. A new run can "
+            f"have another: --set metric={other}",
+            flush=True,
+        )
 
 
 def prepare_run(config: Config, output: Path) -> dict[str, int]:

@@ -25,6 +25,7 @@ from training.decode.texts import Translation, make_attender, make_nbest, say_cu
 from training.metrics import METRICS, percent, ratio
 from training.runs.run import Run, load_ensemble
 from training.score import links
+from training.score.fitting import misfit
 from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
 
@@ -178,6 +179,10 @@ def report(options: argparse.Namespace) -> None:
         if options.data and not (config.copy or settings.replaces_unknown):
             references = [text for texts in split.references for text in texts]
             check_targets(options.data, references, run.target_tokenizer)
+        if reason := misfit(config.metric, split.references):
+            other = ". chrF fits any script" if "chrf" in metrics.figures(config.metric) else ""
+            wrong = f"the run's metric, {config.metric}, does not fit the references"
+            print(f"Warning: {wrong}: {reason}{other}")
         scores = evaluate(
             runs,
             split,

@@ -16,7 +16,7 @@ from training.data.encoding import Tokenizing
 from training.data.named import corpora
 from training.data.pair_files import CorpusError
 from training.data.specs import Spec
-from training.data.splits import Texts, check_split, dev_share, fitting_metric, load_split
+from training.data.splits import Texts, check_split, dev_share, load_split
 from training.data.store import SIDES
 from training.data.tokenizers import load_tokenizer
 from training.data.tokens import write_tokens
@@ -209,17 +209,3 @@ def test_files_of_extra_data_are_named_by_absolute_paths_without_spaces(tmp_path
     monkeypatch.chdir(tmp_path / "a b")
     with pytest.raises(ConfigError, match=r"extra_data expected paths without spaces.* Received: "):
         configuration(parser.parse_args(words))
-
-
-@pytest.mark.parametrize(
-    ("references", "metric"),
-    [
-        ([["five"], ["twenty one"], ["two thirds of"]], "exact"),
-        ([["five"], ["a b c d"]], "bleu"),
-        ([["five"], ["six"], ["a b c d"]], "exact"),
-        ([["他在吃一个苹果。"]], "bleu"),
-        ([["五"], ["二十"]], "exact"),
-    ],
-)
-def test_the_metric_fits_most_references(references, metric):
-    assert fitting_metric(references) == metric
