@@ -243,7 +243,9 @@ def _cut(text: tf.Tensor, tokens: int) -> tf.Tensor:
 
 def _is_cut(text: tf.Tensor, ids: tf.RaggedTensor, most: int) -> tf.Tensor:
     """Return whether each text `(B,)`, with ids `(B, None)`, is longer than `most` tokens."""
-    return (ids.row_lengths() > most) | (tf.strings.length(single_spaces(text)) > most * TOKEN_BYTES)
+    return (ids.row_lengths() > most) | (
+        tf.strings.length(single_spaces(text)) > most * TOKEN_BYTES
+    )
 
 
 def traced(

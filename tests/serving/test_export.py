@@ -78,7 +78,8 @@ def test_blanks_hide_no_text(call):
     texts = [f"{x * 16_000}He{x * 16_000}sleeps." for x in (" ", "\u3000", " \n\ufeff")]
     found = call("translate", ["He sleeps.", *texts])
     assert not found["truncated"].any()
-    assert len(set(found["translation"])) == 1 and len(set(found["score"])) == 1
+    assert len(set(found["translation"])) == 1
+    assert len(set(found["score"])) == 1
     scored = call("score", texts, translation=texts)
     alone = call("score", ["He sleeps."] * 3, translation=["He sleeps."] * 3)
     np.testing.assert_allclose(scored["score"], alone["score"], atol=1e-5)

@@ -19,6 +19,7 @@ from training.config.schema import load_preset, override
 from training.sources.image.source import ImageSource
 from training.sources.image.whole import checksum
 
+REFUSED = "cut off|cannot be decoded|pixels|neither PNG|expected a JPEG"
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}
 
 
@@ -271,7 +272,7 @@ def test_files_that_are_not_whole_are_those_that_python_refuses(rng):
         if not reason:
             check(contents)
         elif reason != deep:
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match=REFUSED):
                 read_image(contents, 5, 7, 3)
 
 
@@ -304,7 +305,7 @@ def test_all_readers_refuse_the_same_kinds_of_files(channels):
     source = ImageSource(override(load_preset("captcha"), [*sizes, "convolutions=3:2x2"]))
     found = {name: [] for name in made}
     for name, contents in made.items():
-        with pytest.raises(ValueError) as refused:
+        with pytest.raises(ValueError, match=REFUSED) as refused:
             read_image(contents, 5, 7, channels)
         with pytest.raises(UserError) as refused_by_graph:
             source.rows([contents])
