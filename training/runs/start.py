@@ -27,6 +27,7 @@ from training.data.store import Sequences
 from training.data.token_ids import tokenize
 from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.data.tokens import write_tokens
+from training.metric_choice import fitting_metric, misfit
 from training.model.seq2seq import build_model, check_attention
 from training.presets.recognise import recognise
 from training.runs.checkpoints import save_checkpoint
@@ -34,7 +35,6 @@ from training.runs.choices import fitting_bound, print_choices
 from training.runs.files import SIDES, RunFiles
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_sides
-from training.score.fitting import fitting_metric, misfit
 from training.sources.kinds import SOURCE_KINDS, source_class
 from training.sources.source import Source
 

@@ -22,10 +22,10 @@ from training.data.specs import Spec
 from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, say_cut
+from training.metric_choice import misfit
 from training.metrics import METRICS, percent, ratio
 from training.runs.run import Run, load_ensemble
 from training.score import links
-from training.score.fitting import misfit
 from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
 

@@ -2,9 +2,9 @@ import pytest
 
 from training import train
 from training.config.schema import Config, override
+from training.metric_choice import fitting_metric, misfit
 from training.metrics import METRICS, deciding, figures, is_best, score
 from training.runs.files import reason_to_stop
-from training.score.fitting import fitting_metric, misfit
 
 # Sentences without spaces between words; some have spaces between phrases.
 UNSPACED = {
