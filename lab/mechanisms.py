@@ -91,7 +91,7 @@ def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dic
         "high": high,
         **{name: result[name] for name in METRICS if name in result and name != metric},
         "aer": result.get("aer"),
-        "val_perplexity": best(history, run.config.keep_by)["val_perplexity"],
+        "val_perplexity": best(history, run.config.keep_epoch)["val_perplexity"],
         "epochs": len(history),
         # The median: one epoch that waited for other work says nothing of the mechanism.
         "seconds_per_epoch": round(statistics.median(seconds), 1),

@@ -47,7 +47,7 @@ def add_models(parser: argparse.ArgumentParser, preset: str) -> None:
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Add the options of the sentences."""
-    parser.add_argument("--data", metavar="SPEC", help="default: the runs' training corpus")
+    parser.add_argument("--data", metavar="DATA", help="default: the runs' training corpus")
     add_split(parser)
 
 
@@ -120,7 +120,7 @@ def train_missing(name: str, config: Config, path: Path) -> None:
     begun = files.config.is_file()
     if begun:
         saved = load_config(files.config)
-        for key in ("keep_by", "metric", "target_bound"):  # "auto" is what the run has decided
+        for key in ("keep_epoch", "metric", "max_answer"):  # "auto" is what the run has decided
             if getattr(config, key) == "auto":
                 config = replace(config, **{key: getattr(saved, key)})
         other = [key for key, value in asdict(config).items() if getattr(saved, key) != value]

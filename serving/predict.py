@@ -49,7 +49,7 @@ def _ask(arguments: argparse.Namespace) -> int:
     with opened_model(arguments, "Predictor") as predictor:
         answers = predictor.outcome(list(histories.values()), ignore=True)
         for note in table.notes(predictor.metadata().signatures["predict"]["inputs"]):
-            print(f"warning: {printable(note)}", file=sys.stderr)
+            print(f"Warning: {printable(note)}", file=sys.stderr)
     times = {person: [float(time) for time in histories[person][TIME]] for person in histories}
     for person, answer in zip(histories, answers, strict=True):
         if arguments.json:
@@ -58,7 +58,7 @@ def _ask(arguments: argparse.Namespace) -> int:
             print(f"{answer.probability:.4f}\t{printable(person)}")
     if cut := sum(answer.truncated for answer in answers):
         print(
-            f"warning: {cut} of {len(answers)} histories have more events than the model reads: "
+            f"Warning: {cut} of {len(answers)} histories have more events than the model reads: "
             "their last ones are read, with what was known before",
             file=sys.stderr,
         )

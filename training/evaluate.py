@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     add_options(parser, "--run")
     scored = "corpus or files to score; files are read whole; default: the run's own"
-    parser.add_argument("--data", metavar="SPEC", help=scored)
+    parser.add_argument("--data", metavar="DATA", help=scored)
     parser.add_argument("--split", default="test", metavar="NAME", help="split of the corpus")
     add_options(parser, *SEARCH, "--batch-size", "--precision", "--limit", "--lowercase")
     files = {
@@ -55,13 +55,18 @@ def _check(options: argparse.Namespace) -> None:
     if config.target == "label":
         for name in ("hypotheses", "errors", "lowercase", "replace_unknown"):
             if getattr(options, name):
-                wanted = f"--{name.replace('_', '-')} expected runs that write texts"
-                raise UserError(f"{wanted}. Received: runs that predict an outcome")
+                option = f"--{name.replace('_', '-')}"
+                raise UserError(
+                    f"{option} needs runs that write texts, but these predict an outcome. "
+                    f"Remove {option}"
+                )
     else:
         settings.check(runs)
     spec = options.data or config.data
     if options.data and Spec.of(spec).is_file and options.split != "test":
-        raise UserError(f"--split expected none: {spec} is read whole. Received: {options.split}")
+        raise UserError(
+            f"A file has no splits: {spec} is scored as a whole. Remove --split {options.split}"
+        )
     check_data(config.source, spec, options.split)
     if not options.data and config.source == "text":
         check_split(Texts.of(config), options.split)

@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.corpus:
         if options.output:
-            raise UsageError("--corpus expected no --output, for it makes no run")
+            raise UsageError("--corpus makes no run. Remove --output")
         started, config = time.monotonic(), configuration(options)
         need("training")
         from training.data.encoding import Tokenizing  # without TensorFlow, 600 MB a worker
@@ -64,13 +64,13 @@ def main(arguments: list[str] | None = None) -> None:
         return
     for name in ("workers", "tokenizers"):
         if getattr(options, name):
-            raise UsageError(f"--{name} expected --corpus: a run is prepared without")
+            raise UsageError(f"--{name} works only with --corpus. Remove it, or add --corpus DIR")
     output = options.output or default_output(options)
     with RunFiles(output).locked():
         RunFiles(output).check_free()
         config = configuration(options)
     if not SOURCE_KINDS[config.source].tokens:
-        raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
+        raise ConfigError(f"training.prepare needs texts, but source is {config.source}")
     need("training")
     start_tensorflow()
     from training.runs.start import prepare_run

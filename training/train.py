@@ -34,24 +34,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the run in --output from its last epoch, with its own settings; --set "
+        help="continue the run in --output from its last epoch, with its own settings; --set "
         f"changes some from now on: {', '.join(changeable_keys())}",
     )
-    recognised = "say what is recognised in the data and chosen from it, and end"
+    recognised = "print what is recognised in the data and which settings are chosen, then stop"
     parser.add_argument("--dry-run", action="store_true", help=recognised)
     parser.add_argument("--init", type=Path, metavar="RUN", help="fine-tune from this run")
-    changed = "resume although the corpus has other sentences than the run began with"
+    changed = "resume even if the sentences of the corpus have changed"
     parser.add_argument("--force", action="store_true", help=changed)
     options = parser.parse_args(arguments)
     for name, value in vars(options).items():
         if not is_unicode(str(value)):
-            raise UsageError(f"--{name} expected text of Unicode. Received: {str(value)!a}")
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError.expected(option, "text in Unicode", ascii(str(value)))
     if options.resume:
         output = _to_resume(options)
         RunFiles(output).begun(options.settings)
     else:
         if options.init and not RunFiles(options.init).best.is_file():
-            raise ConfigError(f"--init expected a trained run. Received: {options.init}")
+            raise ConfigError(
+                f"{options.init} is not a trained run. Give --init a directory that training.train "
+                "wrote, such as runs/mine"
+            )
         output = options.output or default_output(options)
     with RunFiles(output).locked():  # fails if another process holds it or it is not writable
         if not options.resume:
@@ -76,9 +80,9 @@ def main(arguments: list[str] | None = None) -> None:
 def _how_to_go_on(files: RunFiles) -> str:
     """Return the message after Ctrl-C: how to resume the run."""
     if not files.config.is_file():
-        return "the run had not begun: the same command begins it"
+        return "the run had not started. Give the same command again"
     run = shlex.quote(str(files.path))
-    return f"go on with python -m training.train --resume --output {run}"
+    return f"continue with python -m training.train --resume --output {run}"
 
 
 def _to_resume(options: argparse.Namespace) -> Path:
@@ -86,11 +90,18 @@ def _to_resume(options: argparse.Namespace) -> Path:
     for name in ("init", "data", "dev", "test", "dry_run"):
         if getattr(options, name):
             option = name.replace("_", "-")
-            raise UsageError(f"--resume expected no --{option}: a run goes on with its own")
+            kept = "tokenizers and weights" if name == "init" else "data"
+            if name == "dry_run":
+                raise UsageError("--resume has no choices to show. Remove --dry-run")
+            raise UsageError(f"A resumed run keeps its own {kept}. Remove --{option}")
     if options.output and options.preset:
-        raise UsageError("--resume expected no --preset beside --output: a run goes on as it is")
+        raise UsageError(
+            "A resumed run keeps its settings. Remove --preset; to change one, add --set KEY=VALUE"
+        )
     if not options.output and not options.preset:
-        raise UsageError("--resume expected --output. Received: none")
+        raise UsageError(
+            "Which run should continue? Give its directory: --resume --output runs/NAME"
+        )
     return options.output or default_output(options)
 
 

@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     runs = load_translators(options.runs)
     translate = make_nbest(runs, settings, options.batch_size)
     if not options.files and sys.stdin.isatty():
-        print("Each line is translated at once; Ctrl-D ends.", file=sys.stderr)
+        print("Type a line to translate it. End with Ctrl-D.", file=sys.stderr)
         for number, line in enumerate(sys.stdin, 1):
             text = clean(line)
             say_cut(runs[0], [text], settings)
@@ -74,7 +74,7 @@ def _lines(data: bytes, name: str | Path) -> list[str]:
         data = "\n".join(texts).encode()
         for number in wrong:
             print(
-                f"{name}, line {number} is not UTF-8: \ufffd stands for what is not",
+                f"Warning: {name}, line {number} is not UTF-8: \ufffd replaces the wrong bytes",
                 file=sys.stderr,
             )
     text = decoded(data, name)

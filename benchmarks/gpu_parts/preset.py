@@ -27,7 +27,12 @@ CASES = ("cold", "warm")
 PRESET = ("--preset", "phrasebook-en-fr", "--set", "batch_size=256")
 TINY = (
     *("encoder_units=5", "decoder_units=7", "embedding_size=11", "attention_units=3", "epochs=1"),
-    *("readout_units=11", "source_vocab_size=101", "target_vocab_size=103", "validation_limit=3"),
+    *(
+        "readout_units=11",
+        "source_vocab_size=101",
+        "target_vocab_size=103",
+        "max_dev_translations=3",
+    ),
     "batch_shapes=1",
 )
 

@@ -51,7 +51,7 @@ def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
     every = np.arange(ids.count) if chosen is None else chosen
     train = [side.select(every[:, None], LONGEST) for side in ids.sides()]
     rows = {"train": _short_enough(config, *map(_rows, train))}
-    valid = sample(opened.dev, config.validation_limit or None, config.seed)
+    valid = sample(opened.dev, config.max_dev_translations or None, config.seed)
     scored = load_dev(config, dev_limit)
     for name, split in {"valid": valid, "dev": scored}.items():
         first = split.sources, [references[0] for references in split.references]

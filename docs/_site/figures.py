@@ -30,7 +30,7 @@ from training.runs.run import Run, load_run
 
 DOCS = Path(__file__).parents[1]
 FIGURES, PICTURES = DOCS / "figures", DOCS / "pictures" / "mechanisms"
-JOINED = ("join=0.5", "max_source_length=60", "max_target_length=60")
+JOINED = ("concat_pairs=0.5", "max_source_length=60", "max_target_length=60")
 SENTENCE = "She is eating a green apple.", "Elle mange une pomme verte."
 MORE = [
     SENTENCE,

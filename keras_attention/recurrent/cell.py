@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import keras
@@ -15,7 +16,8 @@ from keras_attention.recurrent import keras_cells
 from keras_attention.shapes import Tensor, fits
 
 ORDERS = ("bahdanau", "luong")
-READOUTS = ("vector", "deep")
+READOUTS = ("attentional", "maxout")
+_OLD_READOUTS = {"vector": "attentional", "deep": "maxout"}  # names of an earlier clone
 
 
 class State(NamedTuple):
@@ -48,7 +50,7 @@ class AttentionCell(BaseLayer):
     - with `units`, the attentional vector `tanh(W_c [c_t; s_t])` (Luong et al. 2015, eq. 5), with
       `activation` instead of `tanh` if given;
     - with `units=None`, `[c_t; s_t]`;
-    - with `readout="deep"`, Bahdanau's maxout layer (Goodfellow et al. 2013, arXiv 1302.4389). It
+    - with `readout="maxout"`, Bahdanau's maxout layer (Goodfellow et al. 2013, arXiv 1302.4389). It
       also reads the input, and returns the maximum of each pair of elements of
       `t̃ = C_o c_t + U_o s_t + V_o y_t` (appendix A.2.2; the paper has `s_{t-1}` instead of `s_t`).
 
@@ -66,7 +68,8 @@ class AttentionCell(BaseLayer):
         gate: whether the context is gated.
         activation: activation of the attentional vector; None for no activation, as in TensorFlow
             Addons.
-        readout: `"vector"`, the attentional vector, or `"deep"`, the maxout layer of width `units`.
+        readout: `"attentional"`, the attentional vector, or `"maxout"`, the maxout layer of width
+            `units`.
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W_c` and the
             gate's kernel; `name`; `dtype`, which cell and attention must share.
 
@@ -110,7 +113,7 @@ class AttentionCell(BaseLayer):
         input_feeding: bool = False,
         gate: bool = False,
         activation: Any = "tanh",
-        readout: str = "vector",
+        readout: str = "attentional",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -119,8 +122,13 @@ class AttentionCell(BaseLayer):
         expected = "a recurrent cell, such as keras.layers.GRUCell, not a layer that runs one"
         self._expect(hasattr(cell, "state_size") and not runs, expected, repr(cell))
         self._expect_count("units", units, or_none=True)
-        valid = readout == "vector" or (readout == "deep" and units is not None)
-        expected = f"readout to be one of {', '.join(READOUTS)}, deep with units"
+        if readout in _OLD_READOUTS:
+            new = _OLD_READOUTS[readout]
+            message = f"readout={readout!r} is now called readout={new!r}"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            readout = new
+        valid = readout == "attentional" or (readout == "maxout" and units is not None)
+        expected = f"readout to be one of {', '.join(READOUTS)}, maxout with units"
         self._expect(valid, expected, readout=readout, units=units)
         expected = "an attention layer of keras_attention"
         if isinstance(attention, (list, tuple)):
@@ -136,8 +144,8 @@ class AttentionCell(BaseLayer):
         self.activation = keras.activations.get(activation)
         self.readout = readout
         valid = self.activation in (keras.activations.tanh, keras.activations.linear)
-        valid = valid or (units is not None and readout == "vector")
-        expected = "an activation with units alone, and without a deep readout"
+        valid = valid or (units is not None and readout == "attentional")
+        expected = "an activation only with units and the attentional readout"
         self._expect(valid, expected, activation=activation, units=units, readout=readout)
         self._expect_dtype(*keras_cells.parts(cell), attention)
 
@@ -166,7 +174,7 @@ class AttentionCell(BaseLayer):
         self.output_kernel = None
         if self.units:
             shape = (self.context_size + size, self.units)
-            if self.readout == "deep":
+            if self.readout == "maxout":
                 shape = (shape[0] + self.input_width, 2 * self.units)
             self.output_kernel = self.add_kernel(shape, "output_kernel")
         if self.gate:
@@ -345,13 +353,13 @@ class AttentionCell(BaseLayer):
         """Return the output `(..., output_size)` for `pair` `[c_t; s_t]` and the step's inputs."""
         if self.output_kernel is None:
             return pair
-        if self.readout == "deep":
+        if self.readout == "maxout":
             pair = ops.concatenate([pair, inputs], axis=-1)
         return self.activate(ops.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype)))
 
     def activate(self, hidden: Tensor) -> Tensor:
-        """Return the activation of `hidden`, or the maximum of each pair with `readout="deep"`."""
-        if self.readout == "vector":
+        """Return the activation of `hidden`; with `readout="maxout"`, the maximum of each pair."""
+        if self.readout == "attentional":
             return self.activation(hidden)
         return ops.maximum(hidden[..., 0::2], hidden[..., 1::2])
 

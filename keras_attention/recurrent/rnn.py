@@ -229,7 +229,7 @@ class AttentionRNN(AttentionCell):
         if not self.input_feeding or self.output_kernel is None:
             return None
         kernel = ops.cast(self.output_kernel, self.compute_dtype)
-        if self.readout == "deep":
+        if self.readout == "maxout":
             # Rows for [c_t; s_t], then rows for the inputs.
             kernel, of_inputs = ops.split(kernel, [kernel.shape[0] - inputs.shape[-1]], axis=0)
             added = ops.matmul(inputs, of_inputs)  # (T, B, 2 · units)

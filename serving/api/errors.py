@@ -67,7 +67,7 @@ def from_rpc_error(
         case "UNAVAILABLE":
             kind, message = ServerUnavailableError, f"no answer from the server at {target}: "
             if "Hostname Verification" in detail:
-                message += "its certificate has another name, which Tls(server_name=…) can give"
+                message += "its certificate has another name: give it as Tls(server_name=…)"
             elif any(part in detail.lower() for part in ("ssl", "handshake", "certificate")):
                 message += "check the certificates, and that both sides use TLS"
             else:
@@ -75,7 +75,8 @@ def from_rpc_error(
                 message += f"check that it runs, the address, and {other}"
         case "CANCELLED" if _CLOSED not in detail:
             kind = ServerUnavailableError
-            message = f"the server at {target} gave the request up: it has too many, or stops"
+            message = f"the server at {target} dropped the request, because it is overloaded or "
+            message += "shutting down. Try again"
         case "DEADLINE_EXCEEDED":
             kind, message = DeadlineExceededError, f"no answer from {target} within {timeout:g} s: "
             message += "check that it runs, allow more time, or send less"
@@ -83,15 +84,21 @@ def from_rpc_error(
             kind = MessageTooLargeError
             message = f"a message is too large for {target}: send fewer texts at once"
         case "RESOURCE_EXHAUSTED":
-            kind, message = RateLimitedError, f"the server at {target} takes no more requests now: "
-            message += "ask again later, or less often"
+            kind, message = (
+                RateLimitedError,
+                f"the server at {target} accepts no more requests now: ",
+            )
+            message += "try again later, or send fewer requests"
         case "FAILED_PRECONDITION" if "ignature" in detail:
             kind = SignatureNotFoundError
-            message = f"model {model!r} cannot do this: see its signatures with metadata"
+            message = (
+                f"model {model!r} lacks this signature. List its signatures: "
+                f"python -m serving.client --model {model} --metadata"
+            )
         case _ if code.name == "NOT_FOUND" or "servable version label" in detail:
             kind = ModelNotFoundError
             message = f"the server at {target} does not serve model {model!r} as asked: check the "
             message += "name, version and label"
         case "INVALID_ARGUMENT" | "FAILED_PRECONDITION":
-            kind, message = InvalidRequestError, f"model {model!r} did not take the request"
+            kind, message = InvalidRequestError, f"model {model!r} rejected the request"
     return kind(f"{message} ({detail})", code)

@@ -147,7 +147,7 @@ def unique_letters(text: str) -> str:
 
 def unseen(letters: str) -> str:
     """Return the warning about letters that training never saw."""
-    return f"training never saw {' '.join(map(printable, letters))}: what is said of it is invented"
+    return f"training never saw {' '.join(map(printable, letters))}. Do not trust the output for it"
 
 
 def split_sentences(text: str, signatures: Container[str] = ()) -> list[tuple[str, str]]:

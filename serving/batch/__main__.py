@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for report in reports:
             done.append(report)
             for note in report.notes.splitlines():
-                print(f"warning: {printable(note)}", file=sys.stderr)
+                print(f"Warning: {printable(note)}", file=sys.stderr)
             advance(1)
     jobs.sweep(job)
     print(json.dumps(jobs.summary(job, done, time.monotonic() - started)))

@@ -30,11 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not options.against and (options.rest or options.model):
         parser.error("--rest and --model are for --against HOST:PORT")
     if options.run and not onnx:
-        parser.error(f"--run expected an ONNX export. Received: {version_dir}")
+        parser.error(f"--run works only for an ONNX export, but {version_dir} is none")
     if options.against and onnx:
-        parser.error(f"--against expected a SavedModel. Received: {version_dir}")
+        parser.error(f"--against works only for a SavedModel, but {version_dir} is none")
     if options.against and version_number(version_dir.name) is None:
-        parser.error(f"expected the directory of a version. Received: {version_dir}")
+        parser.error(f"{version_dir} is not a version. Give its numbered directory")
     if options.run:
         RunFiles(options.run).trained()
     if not onnx and not (version_dir / "saved_model.pb").is_file():

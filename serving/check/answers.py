@@ -131,8 +131,8 @@ class _Signature:
         if len(wrong) > (max(1, len(alone) // 6) if len(dtypes) == 2 else 0):
             number, alias = min(wrong.items())
             raise _FindingError(
-                f", output {alias}: row {number} of {what} is not what it answers alone: it "
-                "depends on its batch"
+                f", output {alias}: row {number} of {what} changes when it is sent alone. The "
+                "model mixes the rows of a batch"
             )
 
     def _same(self, row: np.ndarray, other: np.ndarray) -> bool:

@@ -28,7 +28,7 @@ def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
     try:
         data = (version_dir / "saved_model.pb").read_bytes()
     except OSError:
-        return f"{version_dir} holds no saved_model.pb"
+        return f"{version_dir} is not a version: it has no saved_model.pb"
     try:
         graphs = saved_model_pb2.SavedModel.FromString(data).meta_graphs
     except DecodeError as error:

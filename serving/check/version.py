@@ -46,7 +46,7 @@ def check_version(
     try:
         session = ModelSession(version_dir)
     except StatusError as error:
-        return [f"the C++ loader refuses it: {error.code.name}: {first_line(error)}"]
+        return [f"TensorFlow's C++ loader rejects it: {error.code.name}: {first_line(error)}"]
     with session:
         tell("reading the weights", 0.1)
         if findings := check_weights(version_dir, meta_graph):

@@ -137,7 +137,7 @@ def _text(line: bytes, number: int) -> str:
     text = line.decode("utf-8", "replace")
     if text.encode() != line:
         print(
-            f"warning: text {number} is not UTF-8: \ufffd stands for what is not", file=sys.stderr
+            f"Warning: text {number} is not UTF-8: \ufffd replaces the wrong bytes", file=sys.stderr
         )
     return text.removesuffix("\r")
 
@@ -159,8 +159,8 @@ def _nbest(translator: Translator, arguments: Any, texts: list[str]) -> Iterator
     for text, hypotheses in zip(texts, translator.nbest(texts), strict=True):
         if len(hypotheses) < arguments.nbest:
             raise ValueError(
-                f"--nbest expected at most {len(hypotheses)}, which the model was exported with. "
-                f"Received: {arguments.nbest}"
+                f"This model returns at most {len(hypotheses)} translations. Use --nbest "
+                f"{len(hypotheses)}, or export it again with --nbest {arguments.nbest}"
             )
         best, *_ = hypotheses = hypotheses[: arguments.nbest]
         told = {x: y for x in ("truncated", "unknown") if (y := getattr(best, x))}
@@ -206,9 +206,9 @@ def _warn(number: int, answer: Any) -> None:
 
     if answer.truncated:
         reason = "is longer than the model reads; its end is not translated"
-        print(f"warning: text {number} {reason}", file=sys.stderr)
+        print(f"Warning: text {number} {reason}", file=sys.stderr)
     if answer.unknown:
-        print(f"warning: text {number}: {unseen(answer.unknown)}", file=sys.stderr)
+        print(f"Warning: text {number}: {unseen(answer.unknown)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error on one line and exit with status 2."""
-        self.exit(2, f"error: {message}; {self.prog} --help says more\n")
+        self.exit(2, f"error: {message}. See {self.prog} --help\n")
 
 
 def seconds(text: str) -> float:
@@ -91,7 +91,7 @@ def seconds(text: str) -> float:
         number = 0.0
     if not 0 < number <= MOST_SECONDS:
         raise argparse.ArgumentTypeError(
-            f"expected seconds, at most 1e9 and more than 0. Received: {text}"
+            f"needs seconds, more than 0 and at most 1e9, but it is {text}"
         )
     return number
 
@@ -100,7 +100,7 @@ def size(text: str, least: int = 1, most: float = math.inf) -> int:
     """Parse a whole number from `least` to `most`."""
     if not text.isdecimal() or not least <= int(text) <= most:
         limit = f"at most {most}" if most < math.inf else f"at least {least}"
-        raise argparse.ArgumentTypeError(f"expected a whole number of {limit}. Received: {text}")
+        raise argparse.ArgumentTypeError(f"needs a whole number of {limit}, but it is {text}")
     return int(text)
 
 
@@ -151,7 +151,10 @@ def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespac
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # commands print their own warnings
             if arguments.local and (arguments.version, arguments.label) != (None, None):
-                raise ValueError("--version and --label need --model; of --local it is DIR/N")
+                raise ValueError(
+                    "--version and --label choose a version on a server. With --local, name its "
+                    "directory: --local models/NAME/1"
+                )
             status = ask(arguments)
             sys.stdout.flush()
             return status

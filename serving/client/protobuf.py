@@ -128,8 +128,9 @@ def read_rows(
 def _values(response: Message, count: int, name: str, rank: int) -> list[Any]:
     if name not in response.outputs:
         raise UnexpectedResponseError(
-            f"the answer has no output {name!r}; it has {', '.join(sorted(response.outputs))}:"
-            " is this the right kind of model?"
+            f"This is another kind of model: its response has "
+            f"{', '.join(sorted(response.outputs))}, but not {name}. Texts: Translator. Images: "
+            "Reader. Histories: Predictor"
         )
     tensor, dtype = response.outputs[name], _OUTPUTS[name][0]
     try:

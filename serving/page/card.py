@@ -71,7 +71,7 @@ def _card(about: dict[str, Any]) -> Card:
         "Versions": _listed(f"{key} {value}" for key, value in about["versions"].items()),
     }
     # The score by which the epoch was chosen.
-    by_loss = config.get("keep_by") == "perplexity"
+    by_loss = "perplexity" in (config.get("keep_epoch") or config.get("keep_by", ""))
     names = ["val_perplexity"] if by_loss else [deciding(kept) or "", *FIGURES]
     by = next((FIGURES[name] for name in names if name in kept), "")
     languages = _LANGUAGES.search(config["data"])

@@ -72,7 +72,7 @@ def test_what_another_backend_trains_tensorflow_scores_alike_and_exports(tmp_pat
 def test_a_pronouncer_is_trained_with_two_predictions_a_word(rng):
     aligned = ("attention=hard_monotonic", "order=luong", "decoder=lstm", "tie_embeddings=false")
     rates = ("dropout=0.5", "learning_rate=0.02", "warmup_steps=1")
-    config = tiny_config(*aligned, *rates, "label_smoothing=0", "consistency=1")
+    config = tiny_config(*aligned, *rates, "label_smoothing=0", "r_drop=1")
     model = build_model(config, 11, 13)
     compile_model(model, config, 31)
     ids = rng.integers(4, 11, (3, 7, 5)).astype("int32")

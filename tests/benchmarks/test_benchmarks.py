@@ -80,7 +80,7 @@ def test_serving_load(tmp_path, onnx_version):
 QUALITY = [
     *("--preset", "phrasebook-en-fr", "--limit", "211", "--dev-limit", "7", "--beam-width", "2"),
     *("--set", "encoder_units=53", "--set", "decoder_units=67", "--set", "attention_units=43"),
-    *("--set", "embedding_size=61", "--set", "readout_units=61", "--set", "validation_limit=5"),
+    *("--set", "embedding_size=61", "--set", "readout_units=61", "--set", "max_dev_translations=5"),
     *("--set", "source_vocab_size=101", "--set", "target_vocab_size=103", "--seconds", "5"),
 ]
 

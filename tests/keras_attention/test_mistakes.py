@@ -65,8 +65,8 @@ MADE_WRONG = {
     "use_bias to be True or False": [lambda: AdditiveAttention(8, 0.1)],
     "normalize to be True or False": [lambda: CoverageAttention(8, normalize=0.5)],
     "as many heads as the inner layer has, 1": [lambda: LocalAttention(general(), num_heads=4)],
-    "activation with units": [lambda: rnn(activation="relu")],
-    "without a deep readout": [lambda: rnn(activation="relu", units=4, readout="deep")],
+    "activation only with units": [lambda: rnn(activation="relu")],
+    "and the attentional readout": [lambda: rnn(activation="relu", units=4, readout="maxout")],
     "keras.config.set_dtype_policy": [lambda: rnn(dtype="mixed_bfloat16")],
     "inner layers with its dtype": [
         lambda: LocalAttention(general(), dtype="mixed_bfloat16"),
@@ -92,7 +92,7 @@ MADE_WRONG = {
     ],
     "an attention layer": [lambda: AttentionRNN(gru(), keras.layers.Attention())],
     "bahdanau, luong": [lambda: rnn(order="graves")],
-    "deep with units": [lambda: rnn(readout="deep")],
+    "maxout with units": [lambda: rnn(readout="maxout")],
     "dot, scaled_dot, general": [lambda: MultiplicativeAttention("cosine")],
     "num_heads divides": [
         lambda: AdditiveAttention(3, num_heads=2),

@@ -61,8 +61,8 @@ WAYS = {
     **{f"{name}, fed": options for name, options in FED.items()},
     "bahdanau": {},
     "luong": {"order": "luong", "units": OUT},
-    "deep": {"units": OUT, "readout": "deep"},
-    "luong, deep, fed": {**FED["luong"], "units": OUT, "readout": "deep"},
+    "deep": {"units": OUT, "readout": "maxout"},
+    "luong, deep, fed": {**FED["luong"], "units": OUT, "readout": "maxout"},
     "gate": {"gate": True},
     "luong, gate": {"order": "luong", "gate": True, "units": OUT, "activation": "relu"},
 }
@@ -91,7 +91,7 @@ def expected(layer, inputs, memory, masks=(None, None), initial=None):
         """`tanh(W [c; s])`, or the greater of each pair of `C_o c + U_o s + V_o y`."""
         if not layer.units:
             return pair
-        if layer.readout == "deep":
+        if layer.readout == "maxout":
             hidden = np.concatenate([pair, y], -1) @ w["output_kernel"]
             return np.maximum(hidden[:, 0::2], hidden[:, 1::2])
         hidden = pair @ w["output_kernel"]

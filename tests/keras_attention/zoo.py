@@ -119,7 +119,7 @@ RECURRENT = {
     "rnn luong feeding": lambda **k: rnn(
         MonotonicAttention(general(num_heads=1)), order="luong", units=OUT, input_feeding=True, **k
     ),
-    "rnn deep": lambda **k: rnn(general(), units=OUT, readout="deep", **k),
+    "rnn deep": lambda **k: rnn(general(), units=OUT, readout="maxout", **k),
     "rnn heads": lambda **k: rnn(
         general(num_heads=2), width=2 * UNITS, return_sequences=False, **k
     ),

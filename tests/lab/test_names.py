@@ -42,7 +42,7 @@ def runs(tmp_path_factory):
     """One that copies words, and one that does not, and cannot say a name; both untrained."""
     folder = tmp_path_factory.mktemp("names")
     data = write(folder / "train.tsv", sentences(np.random.default_rng(1), 300))
-    settings = {**SETTINGS, "epochs": 1, "validation_limit": 5}
+    settings = {**SETTINGS, "epochs": 1, "max_dev_translations": 5}
     untrained(Config(data=data, **settings), folder / "copy")
     untrained(Config(data=data, **{**settings, "copy": False}), folder / "words")
     return {kind: folder / kind for kind in ("copy", "words")}

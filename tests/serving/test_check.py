@@ -46,7 +46,9 @@ def test_the_command_says_ready_or_fails_with_a_line_a_finding(upper, capsys, mo
     (upper / "variables" / "variables.index").unlink()
     assert check.main([str(upper)]) == 1
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("the C++ loader refuses") or line.startswith("the version is not comp")
+    assert line.startswith("TensorFlow's C++ loader rejects") or line.startswith(
+        "the version is not comp"
+    )
 
 
 def test_a_saved_model_that_only_python_can_load_is_refused(tmp_path):
@@ -170,7 +172,7 @@ def test_what_keras_exports_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda path: shutil.rmtree(path), "holds no saved_model.pb"),
+        (lambda path: shutil.rmtree(path), "it has no saved_model.pb"),
         (lambda path: shutil.rmtree(path / "variables"), "not complete: no variables"),
         (
             lambda path: (path / "saved_model.pb").write_bytes(b"junk"),
@@ -178,7 +180,7 @@ def test_what_keras_exports_is_taken(tmp_path):
         ),
         (
             lambda path: next((path / "variables").glob("variables.data-*")).write_bytes(b"x"),
-            "the C++ loader refuses it",
+            "TensorFlow's C++ loader rejects it",
         ),
     ],
 )

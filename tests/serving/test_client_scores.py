@@ -62,7 +62,7 @@ def test_the_command_reads_pairs(server, capsys):
     assert client.main([*common, "the\tle", "apple\tlonger"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "-3.0000\tl -3.000 e -3.000 </s> -3.000"
-    assert err.startswith("warning: text 2 is longer than the model reads")
+    assert err.startswith("Warning: text 2 is longer than the model reads")
     assert client.main([*common, "--json", "the\tle"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["source"], found["translation"]) == ("the", "le")
@@ -92,4 +92,4 @@ def test_letters_that_training_never_saw_are_warned_of(capsys):
         **{"source": "m3\x1b3", "translation": "M AE1", "score": None, "truncated": False},
         "unknown": "3\x1b",
     }
-    assert err == "warning: text 1: training never saw 3 \\x1b: what is said of it is invented\n"
+    assert err == "Warning: text 1: training never saw 3 \\x1b. Do not trust the output for it\n"

@@ -197,7 +197,7 @@ def test_a_number_that_has_no_logarithm_is_an_error_of_its_own_history(
     table, said = tmp_path / "t.csv", "expected bili to be a number, 0 to 1e30. Received: -2"
     table.write_text("id,time,bili,sex\na,1,2,f\nb,1,-2,f\nc,1,unknown,m\nd,1,1e30,m\n")
     answer_table(models, table, tmp_path / "out")
-    told = f"warning: {table}: 1 cell is taken as missing in bili: line 4, 'unknown'\n"
+    told = f"Warning: {table}: 1 cell is taken as missing in bili: line 4, 'unknown'\n"
     assert capsys.readouterr().err.count(told) == 1
     found = [json.loads(line) for line in (tmp_path / "out" / "t.jsonl").read_text().splitlines()]
     assert [record.get("error") for record in found] == [None, said, None, None]

@@ -225,10 +225,10 @@ def test_lines_are_answered_as_they_come_and_nobody_need_read_them_all(target):
             assert process.stdout.readline() == answer  # before the input ends
         process.stdin.write(b"word " * 9 + b"\n")
         process.stdin.flush()
-        assert process.stderr.readline().startswith(b"warning: text 4 ")
+        assert process.stderr.readline().startswith(b"Warning: text 4 ")
         process.stdin.write(b"mang\xe9\n")
         process.stdin.flush()
-        assert process.stderr.readline().startswith(b"warning: text 5 is not UTF-8")
+        assert process.stderr.readline().startswith(b"Warning: text 5 is not UTF-8")
         process.stdout.close()
         process.stdin.write(b"three\n" * 9)
         process.stdin.close()
@@ -262,7 +262,7 @@ def test_what_is_told_of_a_text_is_told_in_every_form(capsys, onnx_letters, form
     translation = "\ta" if form == ["--score"] else ""
     texts = [text + translation for text in (long, odd, "ab")]
     status, _, err = run(capsys, "--local", onnx_letters, *form, *texts)
-    lines = [line for line in err.splitlines() if line.startswith("warning: text ")]
+    lines = [line for line in err.splitlines() if line.startswith("Warning: text ")]
     assert (status, [line.split(":")[1][:8] for line in lines]) == (0, [" text 1 ", " text 2"])
     assert "longer than the model reads" in lines[0]
-    assert "training never saw ☺:" in lines[1]
+    assert "training never saw ☺." in lines[1]

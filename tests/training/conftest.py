@@ -18,7 +18,12 @@ from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 
 TINY = [
-    *("train_limit=600", "validation_limit=20", "source_vocab_size=300", "target_vocab_size=300"),
+    *(
+        "train_limit=600",
+        "max_dev_translations=20",
+        "source_vocab_size=300",
+        "target_vocab_size=300",
+    ),
     *("encoder_units=11", "decoder_units=13", "embedding_size=7", "readout_units=7"),
     *("attention_units=5", "batch_size=50", "epochs=2"),
 ]
@@ -86,7 +91,7 @@ def terse_run(tmp_path_factory):
 TINY_IMAGES = [
     *("train_limit=40", "epochs=1", "convolutions=3:2x2 5:2x2", "decoder_units=7"),
     *("embedding_size=3", "attention_units=5", "readout_units=7", "batch_size=20"),
-    "validation_limit=5",
+    "max_dev_translations=5",
 ]
 
 

@@ -43,7 +43,7 @@ def test_a_command_that_is_interrupted_while_it_is_imported_has_no_trace(module,
 @pytest.mark.parametrize(
     ("begun", "said"),
     [
-        (True, "go on with python -m training.train --resume --output 'a run'"),
+        (True, "continue with python -m training.train --resume --output 'a run'"),
         (False, "the run had not begun: the same command begins it"),
     ],
 )

@@ -61,7 +61,7 @@ def test_words_of_both_vocabularies_are_found_in_both():
 
 def test_more_hypotheses_than_words_are_one_clear_line():
     run = SimpleNamespace(path="run", config=Config(**SETTINGS), target_tokenizer=TARGET)
-    with pytest.raises(UserError, match=r"--beam-width expected at most 8\. Received: 9"):
+    with pytest.raises(UserError, match=r"--beam-width needs at most 8, but it is 9"):
         check_search(SearchSettings(beam_width=9), [run])
 
 
@@ -103,7 +103,7 @@ WORDS = {"source_tokenizer": "words", "target_tokenizer": "words", "copy": True,
 FEW = {"source_vocab_size": 16, "target_vocab_size": 9}  # à, donne, poires and the full stop
 SIZES = {"encoder_units": 24, "decoder_units": 32, "embedding_size": 16, "readout_units": 16}
 STEPS = {"batch_size": 50, "learning_rate": 2e-2, "warmup_steps": 20, "epochs": 2, "dropout": 0.0}
-SETTINGS = {**WORDS, **FEW, **SIZES, **STEPS, "attention_units": 24, "validation_limit": 50}
+SETTINGS = {**WORDS, **FEW, **SIZES, **STEPS, "attention_units": 24, "max_dev_translations": 50}
 
 
 @pytest.fixture(scope="module")

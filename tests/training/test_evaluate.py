@@ -177,9 +177,9 @@ def test_translate_writes_a_line_for_each_line(quick, monkeypatch, capsys):
         assert sys.stderr.getvalue().startswith(told)
     assert len(written) == 1000
     assert written[700] != written[0] == written[-1]
-    with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text"):
+    with pytest.raises(UserError, match="standard input, line 2 is not UTF-8 text"):
         write("He sleeps.\nIl a mangé.".encode("latin-1"))
-    with pytest.raises(UserError, match="standard input, line 2: expected UTF-8 text without NUL"):
+    with pytest.raises(UserError, match="standard input, line 2 is not UTF-8 text without NUL"):
         write(b"He sleeps.\nShe \0.")
 
 
@@ -194,7 +194,7 @@ def test_translate_reads_files_and_writes_the_n_best(quick, tmp_path, capsys):
     assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3"]
     assert [row[1] for row in rows[::2]] == best
     assert rows[2][1:] == rows[3][1:] == [""]
-    with pytest.raises(UserError, match=r"--nbest expected at most --beam-width, 3. Received: 4"):
+    with pytest.raises(UserError, match=r"--nbest needs at most --beam-width, 3, but it is 4"):
         translated(capsys, *files, "--nbest", 4)
 
 
@@ -228,7 +228,11 @@ def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch)
         pairs.write_text("".join(f"{text}\tIl dort.\n" for text in texts[:count]))
         translate.main([str(file), "--run", str(tiny_run.path)])
         evaluate.main(["--data", f"tsv:{pairs}", "--run", str(tiny_run.path)])
-        said = "2 of 3 texts are cut after 256 tokens.\n" * 2 if count == 3 else ""
+        said = (
+            "Warning: 2 of 3 texts have more than 256 tokens, and the end is cut off\n" * 2
+            if count == 3
+            else ""
+        )
         assert capsys.readouterr().err == said
 
 
@@ -279,7 +283,7 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [run])
     with pytest.raises(UserError, match=r"no split 'test'; it has train, dev\."):
         evaluate.main(["--run", "x"])
-    with pytest.raises(UserError, match=r"is read whole. Received: foo"):
+    with pytest.raises(UserError, match=r"is scored as a whole. Remove --split foo"):
         evaluate.main(["--run", "x", "--data", f"tsv:{file}", "--split", "foo"])
     monkeypatch.setattr("training.score.evaluation.evaluate", lambda *more, **options: {})
     found = run_command(run, tmp_path, "--data", f"tsv:{file}")

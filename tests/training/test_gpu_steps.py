@@ -21,7 +21,7 @@ SMALL = {"decoder_units": 11, "embedding_size": 13, "attention_units": 17, "read
 OTHERS = {
     **{"encoder": "simple_rnn", "encoder_layers": 2, "encoder_units": 7, "bidirectional": False},
     **{"decoder": "lstm", "decoder_layers": 2, "order": "luong", "input_feeding": True},
-    **{"attention": "location_sensitive", "gate": True, "readout": "deep"},
+    **{"attention": "location_sensitive", "gate": True, "readout": "maxout"},
 }
 CONFIGS = {  # of each preset its architecture; learning rates as they are
     "tatoeba-en-fr": {**SMALL, "encoder_units": 7},

@@ -42,7 +42,7 @@ VARIANTS = [
     {"encoder": "lstm", "decoder": "lstm", "encoder_layers": 2, "decoder_layers": 2},
     {"encoder": "simple_rnn", "decoder": "simple_rnn", "bidirectional": False},
     {"attention": "general", "order": "luong", "input_feeding": True, "tie_embeddings": True},
-    {"readout": "deep", "order": "luong", "input_feeding": True},
+    {"readout": "maxout", "order": "luong", "input_feeding": True},
     {"attention": "general", "attention_heads": 2, "distribution": "sparsemax"},
     {"attention": "coverage", "coverage_loss": 0.5},
     {"attention": "hard_monotonic", "order": "luong", "decoder": "lstm"},
@@ -148,14 +148,14 @@ def test_an_ensemble_averages_probabilities():
 
 def test_with_consistency_a_model_answers_twice_in_training_alone(tmp_path):
     settings = {"order": "luong", "input_feeding": True}
-    model, plain = build(consistency=1.0, dropout=0.5, **settings), build(seed=1, **settings)
+    model, plain = build(r_drop=1.0, dropout=0.5, **settings), build(seed=1, **settings)
     rng = np.random.default_rng(11)
     batch = {"source": ids(rng, 3, 5, SOURCE_VOCAB), "target": ids(rng, 3, 7, TARGET_VOCAB)}
     batch["source"][1, 3:], batch["target"][1, 4:] = 0, 0
     first, second = np.split(np.array(model(batch, training=True)), 2)
     assert first.shape == second.shape == (3, 7, TARGET_VOCAB)
     assert abs(first - second).max() > 0.1  # dropout differs
-    still = build(consistency=1.0, dropout=0.0, **settings)
+    still = build(r_drop=1.0, dropout=0.0, **settings)
     model.save_weights(tmp_path / "a.weights.h5")
     still.load_weights(tmp_path / "a.weights.h5")
     plain.load_weights(tmp_path / "a.weights.h5")  # a run is used without it
@@ -173,9 +173,9 @@ def test_tied_embeddings_have_no_output_layer():
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("attention=additiv", "attention expected one of none, additive, normalized_additive"),
+        ("attention=additiv", "attention needs one of none, additive, normalized_additive"),
         ("attention_options=half_width=3", "half_width"),
-        ("distribution=hardmax", "distribution expected one of softmax"),
+        ("distribution=hardmax", "distribution needs one of softmax"),
         ("attention=dot decoder_units=5", "dot: MultiplicativeAttention expected query"),
         ("attention=general attention_heads=3", "a width that num_heads=3 divides"),
     ],

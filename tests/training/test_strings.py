@@ -26,7 +26,7 @@ OTHER_PHONES = [" ".join([*word("abcdeɑ"), "t͡ʃ"]) for _ in WORDS]
 BACKWARDS = [text[::-1] for text in WORDS]
 LETTERS = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 ADDITIVE = ["attention=additive"]
-LOW = ["epochs=100", "batch_size=16", "keep_by=score", "learning_rate=2e-3"]
+LOW = ["epochs=100", "batch_size=16", "keep_epoch=best_score", "learning_rate=2e-3"]
 DAYS = [datetime.date.fromordinal(RNG.randrange(712_000, 754_000)) for _ in WORDS]
 DATES = [
     day.strftime("%A, the %dth of %B %Y" if n % 7 else "%d.%m.%Y") for n, day in enumerate(DAYS)
@@ -192,7 +192,12 @@ def test_short_targets_of_long_sources_are_named(tmp_path, capsys):
     ("targets", "settings", "said", "expected"),
     [
         (PHONES, [], " as strings to symbols,", {"source_tokenizer": "letters"}),
-        (BACKWARDS, ["epochs=3"], "--set keep_by=score", {"metric": "characters", "epochs": 3}),
+        (
+            BACKWARDS,
+            ["epochs=3"],
+            "--set keep_epoch=best_score",
+            {"metric": "characters", "epochs": 3},
+        ),
         (PHONES, ["target_tokenizer=words"], " as strings to words,", {"metric": "symbols"}),
         (PHONES, ["target_tokenizer=letters"], ", letter by letter,", {"metric": "characters"}),
         (WORDS, ["target_tokenizer=sentencepiece"], " as strings,", {}),

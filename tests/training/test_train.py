@@ -56,13 +56,19 @@ def test_resuming_a_finished_run_changes_nothing(tiny_run, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--preset", "phrasebook-en-fr", "--resume"], "expected no --preset beside --output"),
-        (["--data", "tsv:\udcff.tsv"], r"--data expected text of Unicode. Received: 'tsv:\udcff"),
-        (["--preset", "phrasebook-en-fr", "--dev", "0.1"], "phrasebook-en-fr has splits"),
-        (["--resume", "--init", "/nowhere"], "expected no --init"),
-        (["--resume", "--data", "tsv:a"], "expected no --data"),
+        (
+            ["--preset", "phrasebook-en-fr", "--resume"],
+            "A resumed run keeps its settings. Remove --preset",
+        ),
+        (["--data", "tsv:\udcff.tsv"], r"--data needs text in Unicode, but it is 'tsv:\udcff"),
+        (["--preset", "phrasebook-en-fr", "--dev", "0.1"], "phrasebook-en-fr has its own dev set"),
+        (
+            ["--resume", "--init", "/nowhere"],
+            "A resumed run keeps its own tokenizers and weights. Remove --init",
+        ),
+        (["--resume", "--data", "tsv:a"], "A resumed run keeps its own data. Remove --data"),
         (["--preset", "phrasebook-en-fr", "--set", "source_vocab_size=3"], "source_vocab_size=3"),
-        (["--preset", "phrasebook-en-fr", "--set", "max_source_length=1"], "is usable"),
+        (["--preset", "phrasebook-en-fr", "--set", "max_source_length=1"], "are too long or empty"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments, said, tmp_path):
@@ -88,13 +94,13 @@ def test_own_files_are_trained_on_scored_and_given_more_epochs(tmp_path, monkeyp
     assert said.count("100 pairs") == 1
     assert "learned as sentences, with the settings of" in said
     assert said.count("1 lines without a pair") == 1
-    assert "the best by perplexity is kept" in said  # as dev is so small
+    assert "keeps the epoch with the best perplexity" in said  # as dev is so small
     run = tmp_path / "data" / "runs" / "pairs"
     monkeypatch.chdir(tmp_path / "elsewhere")
     with without_steps():
         script.main(["--resume", "--output", str(run), "--set", "epochs=2"])
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["epochs_done"] == 2
-    assert 'keep_by = "perplexity"' in (run / "config.toml").read_text()
+    assert 'keep_epoch = "best_perplexity"' in (run / "config.toml").read_text()
     evaluate.main(["--run", str(run)])
     scored = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert scored["data"] == f"tsv:{tmp_path}/data/pairs.tsv"
@@ -103,7 +109,7 @@ def test_own_files_are_trained_on_scored_and_given_more_epochs(tmp_path, monkeyp
 
 
 def test_a_run_is_never_overwritten(tiny_run):
-    with pytest.raises(RunError, match=r"holds a run already: go on with it by .* --resume"):
+    with pytest.raises(RunError, match=r"already has a run. Continue it: .* --resume"):
         train(tiny_config(), tiny_run.path)
 
 

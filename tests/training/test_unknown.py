@@ -82,15 +82,15 @@ def test_places_without_weight_are_not_looked_at():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"attention": "none"}, "expected runs that attend to a text. .*, attention = none"),
-        ({"source": "image"}, "expected runs that attend to a text. .*, source = image"),
+        ({"attention": "none"}, "needs runs that attend to a text. .*, attention = none"),
+        ({"source": "image"}, "needs runs that attend to a text. .*, source = image"),
         (
             {"target_tokenizer": "characters"},
-            "expected words, .* as the tokenizer of both sides. Received: .*, words and characters",
+            "needs words, .* as the tokenizer of both sides, but it is .*, words and characters",
         ),
         (
             {"source_tokenizer": "sentencepiece", "target_tokenizer": "sentencepiece"},
-            "expected words, .* Received: .*, sentencepiece and sentencepiece",
+            "needs words, .* but it is .*, sentencepiece and sentencepiece",
         ),
     ],
 )
@@ -111,7 +111,9 @@ def test_texts_that_are_cut_or_have_unseen_letters_are_counted(capsys):
     read = SimpleNamespace(source=source, source_tokenizer=letters)
     say_cut(read, ["ab", "a☺b☺ж", "aaaa", "AB", "☺"], SearchSettings(max_source_length=3))
     cut, unseen = capsys.readouterr().err.splitlines()
-    assert cut == "2 of 5 texts are cut after 3 tokens."
-    assert unseen.startswith("2 of 5 texts have letters that training never saw, ☺ ж: what is said")
+    assert cut == "Warning: 2 of 5 texts have more than 3 tokens, and the end is cut off"
+    assert unseen.startswith(
+        "Warning: 2 of 5 texts have letters that training never saw (☺ ж). Do not"
+    )
     say_cut(read, ["ab", "AB"], SearchSettings(max_source_length=3))
     assert capsys.readouterr().err == ""

@@ -15,12 +15,12 @@ _MEMORY = re.compile(
 
 
 class UserError(ValueError):
-    """A request that cannot be met; the message says what was expected and received."""
+    """A request that cannot be met; the message states the cause and what to type."""
 
     @classmethod
-    def expected(cls, name: str, wanted: object, received: object) -> Self:
-        """Return the error for a value: which value was wanted, and which was received."""
-        return cls(f"{name} expected {wanted}. Received: {received}")
+    def expected(cls, name: str, needed: object, received: object, remedy: str = "") -> Self:
+        """Return the error for a value that does not fit: `NAME needs X, but it is Y. REMEDY`."""
+        return cls(f"{name} needs {needed}, but it is {received}{'. ' * bool(remedy)}{remedy}")
 
 
 class RunError(UserError):
@@ -36,15 +36,15 @@ class UsageError(ConfigError):
 
 
 @contextmanager
-def enough_memory(what: str) -> Iterator[None]:
-    """Raise a UserError that names `what` if a backend has no memory for a tensor."""
+def enough_memory(remedy: str) -> Iterator[None]:
+    """Raise a UserError that ends with `remedy` if a backend has no memory for a tensor."""
     try:
         yield
     except Exception as error:
         if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
             shape = re.search(r"shape ?\[[\d,]+\]", str(error))
-            size = f": a tensor of {shape[0]}" if shape else ""
-            raise UserError(f"{what} does not fit into memory{size}") from None
+            size = f" for a tensor of {shape[0]}" if shape else ""
+            raise UserError(f"Out of memory{size}. {remedy}") from None
         raise
 
 
@@ -52,7 +52,7 @@ def described(error: OSError) -> str:
     """Return the reason of an OSError, the file's name, and a remedy if the disk is full."""
     where = f": {error.filename}" if error.filename else ""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "; free some space, or choose a place on another disk" if full else ""
+    remedy = ". Free some space, or choose another disk" if full else ""
     return f"{error.strerror or error}{where}{remedy}"
 
 
@@ -65,6 +65,6 @@ def refuse_windows() -> None:
     """End the command with a one-line error if the platform is Windows."""
     if sys.platform == "win32":
         raise SystemExit(
-            "error: training and serving run on Linux and macOS, since tensorflow-text is not made "
-            "for Windows: use WSL. The layers and the client run on Windows"
+            "error: Training and serving need Linux or macOS, because tensorflow-text has no "
+            "Windows version. Use WSL. The layers and the client run on Windows"
         )

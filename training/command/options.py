@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error and end the process with status 2."""
-        self.exit(2, f"error: {message}; {self.prog} --help says more\n")
+        self.exit(2, f"error: {message}. See {self.prog} --help\n")
 
 
 def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
@@ -62,7 +62,7 @@ def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[s
         except ValueError:
             value = None
         if value is None or not fits(value):
-            raise argparse.ArgumentTypeError(f"expected {wanted}. Received: {text}")
+            raise argparse.ArgumentTypeError(f"needs {wanted}, but it is {text}")
         return value
 
     return read
@@ -211,7 +211,7 @@ def main_guard(main: Callable[[], None]) -> None:
     """
     _open_streams()
     try:
-        with enough_memory("a batch of these sizes"):
+        with enough_memory("Use smaller batches: --set batch_size=N, or --batch-size N"):
             main()
         sys.stdout.flush()
     except BrokenPipeError:

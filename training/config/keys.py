@@ -51,15 +51,15 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     choices = metadata.get("choices", ())
     if choices and value not in choices:
         allowed = ", ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in choices)
-        raise ConfigError(f"{name} expected one of {allowed}. Received: {value}")
+        raise ConfigError.expected(name, f"one of {allowed}", value)
     if isinstance(value, str) and not is_unicode(value):
-        raise ConfigError(f"{name} expected text of Unicode. Received: {value!a}")
+        raise ConfigError.expected(name, "text in Unicode", ascii(value))
     if isinstance(value, str | bool):
         return
     if isinstance(value, int) and value > metadata["most"]:
-        raise ConfigError(f"{name} expected at most {metadata['most']}. Received: {value}")
+        raise ConfigError.expected(name, f"at most {metadata['most']}", value)
     if not math.isfinite(value):
-        raise ConfigError(f"{name} expected a finite number. Received: {value}")
+        raise ConfigError.expected(name, "a finite number", value)
     limits = [
         (f"{word} {metadata[limit]}", compare(value, metadata[limit]))
         for limit, word, compare in _LIMITS
@@ -67,7 +67,7 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     ]
     if not all(holds for _, holds in limits):
         wanted = " and ".join(words for words, _ in limits)
-        raise ConfigError(f"{name} expected {wanted}. Received: {value}")
+        raise ConfigError.expected(name, wanted, value)
 
 
 def is_unicode(text: str) -> bool:
@@ -93,12 +93,12 @@ CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}
 class Shared:
     """Keys of all sources and targets, see `training.model` and `training.fit`."""
 
-    data: str = key("phrasebook-en-fr", "training data: a SPEC")
+    data: str = key("phrasebook-en-fr", "training data: DATA, see --data")
     train_limit: int = key(0, "training pairs used; 0 for all", least=0)
     attention: str = key(
         "additive",
         "attention mechanism, see docs/mechanisms.md; hard_monotonic: one place for each token, in "
-        "order; none: the encoder's last state instead",
+        "order; none: only the encoder's last state",
         choices=ATTENTIONS,
     )
     attention_units: int = key(512, "units of the attention's hidden layer, if it has one")
@@ -113,13 +113,13 @@ class Shared:
     precision: str = key("float32", "precision of matrix products", choices=PRECISIONS)
     jit_compile: bool | str = key(
         "auto",
-        "compile the training step with XLA; auto does for a GPU, where it pays several times",
+        "compile the training step with XLA; auto: on a GPU, where it is several times faster",
         choices=("auto", True, False),
     )
     batch_shapes: int = key(
         0,
-        "most shapes of batches in training, for each of which XLA compiles the step; 0 for any, "
-        "and where XLA compiles for 8, or on a GPU as many as pay",
+        "most shapes of training batches; XLA compiles the step for each; 0: any number, with XLA "
+        "8, or on a GPU as many as are worth it",
         least=0,
     )
     seed: int = key(1, "seed of everything random", least=0, most=2**32 - 1)
@@ -141,26 +141,32 @@ class Text(Recurrent):
 
     dev: str = key(
         "",
-        "development data: a SPEC, or the share of the files' lines to hold out, such as "
-        "0.05; default: the corpus's dev split, or some 300 of the lines, 1,000 of many",
+        "dev set: DATA, or the share of the files' lines to set aside, such as 0.05; default: the "
+        "corpus's dev split, or about 300 of the lines, 1,000 of many",
     )
-    test: str = key("", "test data, as dev; default: the corpus's test split, or none")
+    test: str = key("", "test set, as dev; default: the corpus's test split, or none")
     extra_data: str = key(
-        "", "more training data: SPECs with spaces between; sources of dev and test are left out"
+        "",
+        "more training data: several DATA with spaces between; without sources of dev and test",
     )
     source_tokenizer: str = key("sentencepiece", "tokenizer of sources", choices=TOKENIZERS)
     source_vocab_size: int = key(8000, "largest source vocabulary")
     max_source_length: int = key(60, "longest source, in tokens; longer pairs are left out")
-    target_bound: str = changeable(
+    max_answer: str = changeable(
         "auto",
-        "most tokens of an answer, such as 2x+10: twice its tokens and 10; auto takes "
-        "what the training targets need, and some more",
+        "longest answer, such as 2x+10: twice the source's tokens plus 10; auto: what the training "
+        "targets need, plus a margin",
     )
-    join: float = key(0.0, "share of batches of joined pairs, for longer texts", least=0, below=1)
+    concat_pairs: float = key(
+        0.0, "share of batches of joined pairs, for longer texts", least=0, below=1
+    )
     batch_tokens: int = key(0, "tokens of a batch's longer side, padded; 0 for batch_size", least=0)
-    copy: bool = key(False, "copy unknown words from the source, by a pointer-generator")
-    copy_hidden: float = key(
-        0.0, "share of pairs whose names and numbers are hidden, to be copied", least=0, below=1
+    copy: bool = key(False, "copy unknown words from the source (pointer-generator)")
+    copy_masking: float = key(
+        0.0,
+        "share of training pairs whose names and numbers are masked, to be copied",
+        least=0,
+        below=1,
     )
 
 
@@ -176,7 +182,9 @@ class Image:
         "convolutions, each FILTERS:DOWNxACROSS with its pooling; 64k5:1x1 has a kernel of 5 "
         "x 5 pixels, not 3 x 3",
     )
-    shift: int = key(0, "most pixels by which training images are moved at random", least=0)
+    max_shift_pixels: int = key(
+        0, "most pixels by which training images are moved at random", least=0
+    )
 
 
 @dataclass(frozen=True)
@@ -191,14 +199,14 @@ class Target:
     """Keys of the decoder and its loss, see `training.model.seq2seq`."""
 
     target_tokenizer: str = key("sentencepiece", "tokenizer of targets", choices=TOKENIZERS)
-    target_vocab_size: int = key(8000, "largest target vocabulary, but for letters: all are in it")
+    target_vocab_size: int = key(8000, "largest target vocabulary; letters are all in it")
     max_target_length: int = key(60, "longest target, in tokens; longer pairs are left out")
-    validation_limit: int = changeable(500, "dev sentences translated; 0 for all", least=0)
+    max_dev_translations: int = changeable(500, "dev sentences translated; 0 for all", least=0)
     metric: str = key(
         "auto",
         "metric of translations: bleu-zh for Chinese, symbols for symbols wrong (PER) and whole "
-        "answers wrong (WER), characters for CER; auto takes exact matches if most dev targets "
-        "have three words or fewer, chrf for scripts without spaces, and bleu otherwise",
+        "answers wrong (WER), characters for CER; auto: exact matches if most dev targets have "
+        "three words or fewer, chrf for scripts without spaces, otherwise bleu",
         choices=("auto", *OF_TEXTS),
     )
     decoder: str = key("gru", "recurrent cell of the decoder", choices=CELLS)
@@ -211,21 +219,23 @@ class Target:
     input_feeding: bool = key(False, "feed the last attentional vector to the cell")
     gate: bool = key(False, "gate the context as Show, Attend and Tell does")
     readout: str = key(
-        "vector",
-        "attentional vector: tanh(W_c [c; s]), or deep, Bahdanau's maxout of [c; s; y]",
-        choices=("vector", "deep"),
+        "attentional",
+        "layer before the output: attentional, Luong's tanh(W_c [c; s]), or maxout, Bahdanau's "
+        "maxout of [c; s; y]",
+        choices=("attentional", "maxout"),
     )
     readout_units: int = key(512, "units of the attentional vector")
     tie_embeddings: bool = key(
         False, "let the output layer be the embeddings; needs readout_units = embedding_size"
     )
     label_smoothing: float = changeable(0.0, "probability spread over all tokens", least=0, below=1)
-    consistency: float = key(0.0, "alpha of R-Drop's loss; a step takes twice the time", least=0)
-    coverage_loss: float = changeable(0.0, "weight of the loss for looking twice", least=0)
-    keep_by: str = key(
+    r_drop: float = key(0.0, "alpha of R-Drop's loss; a step takes twice the time", least=0)
+    coverage_loss: float = changeable(
+        0.0, "weight of the loss for attending twice to a place", least=0
+    )
+    keep_epoch: str = key(
         "auto",
-        "epoch that is kept: of the best score, of the least perplexity, or the last (of several "
-        "average_epochs their mean), whatever dev says; auto takes the score where 200 dev "
-        "sentences or more are translated",
-        choices=("auto", "score", "perplexity", "last"),
+        "epoch that is kept; last: the last, or with average_epochs the mean of the last; auto: "
+        "best_score if 200 dev sentences or more are translated, otherwise best_perplexity",
+        choices=("auto", "best_score", "best_perplexity", "last"),
     )

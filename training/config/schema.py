@@ -9,11 +9,13 @@ import dataclasses
 import difflib
 import json
 import re
+import sys
 import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -26,7 +28,7 @@ SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image,
 NEEDS: dict[str, dict[str, str | bool | float]] = {
     "attention = hard_monotonic": {
         "order": "luong",
-        "readout": "vector",
+        "readout": "attentional",
         "decoder_layers": 1,
         "attention_heads": 1,
         "attention_options": "",
@@ -38,11 +40,25 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
         "coverage_loss": 0.0,
     },
     "attention = none": {"coverage_loss": 0.0, "copy": False},
-    "copy": {"join": 0.0, "label_smoothing": 0.0, "consistency": 0.0},
-    "copy_hidden": {"copy": True},
-    "batch_tokens": {"join": 0.0},
+    "copy": {"concat_pairs": 0.0, "label_smoothing": 0.0, "r_drop": 0.0},
+    "copy_masking": {"copy": True},
+    "batch_tokens": {"concat_pairs": 0.0},
 }
 OTHER_NAMES = {"bahdanau": "additive", "luong": "general", "multiplicative": "general"}
+# Old names of keys and of their values. They still work, with a note.
+OLD_KEYS = {
+    "target_bound": "max_answer",
+    "keep_by": "keep_epoch",
+    "join": "concat_pairs",
+    "copy_hidden": "copy_masking",
+    "consistency": "r_drop",
+    "validation_limit": "max_dev_translations",
+    "shift": "max_shift_pixels",
+}
+OLD_VALUES = {
+    "keep_epoch": {"score": "best_score", "perplexity": "best_perplexity"},
+    "readout": {"vector": "attentional", "deep": "maxout"},
+}
 # keys of old runs that no longer exist, each with the value that had no effect
 GONE = {"subword_sampling": 0}
 _OWNED = {field.name for part in (*SOURCES.values(), Target) for field in dataclasses.fields(part)}
@@ -70,36 +86,39 @@ class Config(Target, Events, Image, Text, Shared):
         for field in keys:
             if getattr(self, field.name) != field.default:
                 self.check_key(field.name)
-        if not re.fullmatch(r"auto|\d{1,4}x\+[1-9]\d{0,4}", self.target_bound, re.ASCII):
+        if not re.fullmatch(r"auto|\d{1,4}x\+[1-9]\d{0,4}", self.max_answer, re.ASCII):
             wanted = "auto, or a bound such as 2x+10"
-            raise ConfigError.expected("target_bound", wanted, self.target_bound)
+            raise ConfigError.expected("max_answer", wanted, self.max_answer)
         self.attention_arguments()
         if self.target == "label" and self.attention not in ("none", "additive"):
             wanted = f"none or additive for source = {self.source}"
             raise ConfigError.expected("attention", wanted, self.attention)
         self._check_needs()
-        if self.tie_embeddings and self.readout_units != self.embedding_size:
-            sizes = f"{self.readout_units} and {self.embedding_size}"
-            raise ConfigError.expected("tie_embeddings", "readout_units = embedding_size", sizes)
-        if self.join and self.batch_size < 2:
-            raise ConfigError(f"join expected batch_size of 2 or more. Received: {self.batch_size}")
+        if self.concat_pairs and self.batch_size < 2:
+            raise ConfigError.expected("concat_pairs", "a batch_size of 2 or more", self.batch_size)
 
     def _check_needs(self) -> None:
-        for setting, needs in NEEDS.items():
-            name, _, value = setting.partition(" = ")
-            if not getattr(self, name) or (value and getattr(self, name) != value):
-                continue
-            for other, needed in needs.items():
-                received = getattr(self, other)
-                if received != needed:
-                    wanted = f"{other} = {json.dumps(needed)}"
-                    raise ConfigError.expected(setting, wanted, json.dumps(received))
-        for name in ("source_tokenizer", "target_tokenizer"):
-            if self.copy and getattr(self, name) == "sentencepiece":
+        for setting, needs in self._needs():
+            wrong = {key: value for key, value in needs.items() if getattr(self, key) != value}
+            if wrong:
+                needed = ", ".join(f"{key} = {json.dumps(value)}" for key, value in wrong.items())
+                have = ", ".join(json.dumps(getattr(self, key)) for key in wrong)
+                add = " ".join(f"--set {key}={_typed(value)}" for key, value in wrong.items())
                 raise ConfigError(
-                    f"copy expected {name} of whole words, words, characters or symbols: "
-                    "sentencepiece spells what it does not know. Received: sentencepiece"
+                    f"{setting} needs {needed}, but {'it is' if len(wrong) == 1 else 'they are'} "
+                    f"{have}. Add {add}"
                 )
+
+    def _needs(self) -> Iterator[tuple[str, dict[str, str | bool | float]]]:
+        """Yield the settings in use that need values of other keys, each with these values."""
+        # To copy, tokens must be whole words: sentencepiece splits unknown words.
+        sides = ("source_tokenizer", "target_tokenizer")
+        words = {side: "words" for side in sides if getattr(self, side) == "sentencepiece"}
+        more = {"copy": words, "tie_embeddings": {"readout_units": self.embedding_size}}
+        for setting in (*NEEDS, "tie_embeddings"):
+            name, _, value = setting.partition(" = ")
+            if getattr(self, name) and (not value or getattr(self, name) == value):
+                yield setting, {**more.get(setting, {}), **NEEDS.get(setting, {})}
 
     @property
     def bound(self) -> tuple[int, int]:
@@ -108,7 +127,7 @@ class Config(Target, Events, Image, Text, Shared):
         The limit is factor · source tokens + constant. The bound is (2, 10) in a run that did not
         measure its targets.
         """
-        bound = "2x+10" if self.target_bound == "auto" else self.target_bound
+        bound = "2x+10" if self.max_answer == "auto" else self.max_answer
         factor, more = map(int, bound.split("x+"))
         return factor, more
 
@@ -125,9 +144,13 @@ class Config(Target, Events, Image, Text, Shared):
         for option in filter(str.strip, self.attention_options.split(",")):
             name, separator, value = (part.strip() for part in option.partition("="))
             if not separator or not name or not value:
-                raise ConfigError(f"attention_options expected KEY=VALUE, … Received: {option}")
+                wanted = "KEY=VALUE pairs with commas between them"
+                raise ConfigError.expected("attention_options", wanted, option)
+            keys = {"units": "attention_units", "num_heads": "attention_heads"}
             if name in ("units", "num_heads", "distribution"):
-                raise ConfigError(f"attention_options has no {name}, which has a key of its own")
+                raise ConfigError(
+                    f"attention_options cannot set {name}. Use --set {keys.get(name, name)}=…"
+                )
             try:
                 arguments[name] = json.loads(value)  # a number, true or false
             except ValueError:
@@ -153,7 +176,9 @@ class Config(Target, Events, Image, Text, Shared):
     def check_key(self, key: str) -> None:
         """Raise a ConfigError if this kind of source does not have the key."""
         if not self.has_key(key):
-            raise ConfigError(f"{key} is no key of source = {self.source}")
+            raise ConfigError(
+                f"{key} has no effect on source = {self.source}. Remove --set {key}=…"
+            )
 
     def values(self) -> dict[str, int | float | str | bool]:
         """Return all keys that this kind of source has, with their values."""
@@ -179,8 +204,10 @@ def load_preset(name: str) -> Config:
     if name.endswith(".toml"):
         return load_config(name)
     if name not in preset_names():
-        names = ", ".join(preset_names())
-        raise UsageError(f"unknown preset {name!r}; there are {names}, and files NAME.toml")
+        raise UsageError(
+            f"There is no preset {name!r}. List the presets: python -m training.presets. "
+            "Your own file: --preset NAME.toml"
+        )
     return load_config(PRESETS / f"{name}.toml")
 
 
@@ -220,7 +247,9 @@ def read_settings(settings: Iterable[str]) -> dict[str, Any]:
     for setting in settings:
         key, separator, value = setting.partition("=")
         if not separator:
-            raise ConfigError(f"--set expected KEY=VALUE. Received: {setting}")
+            raise ConfigError(
+                f"--set needs KEY=VALUE, such as --set epochs=40, but it is {setting}"
+            )
         values[key.strip()] = value.strip()
     return _checked(values)
 
@@ -233,7 +262,10 @@ def changed_later(config: Config, settings: Iterable[str]) -> Config:
     changed, later = override(config, settings), changeable_keys()
     for name, value in vars(changed).items():
         if value != getattr(config, name) and name not in later:
-            raise ConfigError(f"{name} cannot change once a run has begun; {', '.join(later)} can")
+            raise ConfigError(
+                f"This run already has its {name}. To change it, start a new run with another "
+                f"--output. You can still change: {', '.join(later)}"
+            )
     return changed
 
 
@@ -277,19 +309,52 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
     types = get_type_hints(Config)
     limits = {field.name: field.metadata for field in dataclasses.fields(Config)}
     checked: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, value in _renamed(values).items():
         if name in GONE and value == GONE[name]:
             continue
         if name not in types:
             near = difflib.get_close_matches(name, types, n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ConfigError(f"unknown key {name!r}{hint}")
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise ConfigError(
+                f"There is no key {name!r}.{hint} "
+                "All keys: python -m training.train --help-settings"
+            )
         if name == "attention" and (meant := OTHER_NAMES.get(value)):
-            print(f"attention = {value} means {meant}; by its own name another is taken")
+            print(
+                f"note: attention = {value} is used as {meant}. To choose another mechanism, give "
+                "its own name (docs/mechanisms.md lists all)"
+            )
             value = meant
         checked[name] = _parse(name, value, types[name])
         check(name, checked[name], limits[name])
     return checked
+
+
+def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by the current names of their keys, and print a note on old names."""
+    renamed, notes = {}, []
+    for old, old_value in values.items():
+        name = OLD_KEYS.get(old, old)
+        value = OLD_VALUES.get(name, {}).get(old_value, old_value)
+        if (name, value) != (old, old_value):
+            notes.append(f"{old} = {old_value} is now {name} = {value}")
+        renamed[name] = value
+    if notes:
+        _note(f"note: old names of settings: {', '.join(notes)}")
+    return renamed
+
+
+@cache
+def _note(text: str) -> None:
+    """Print a note, once in a process, on standard error."""
+    print(text, file=sys.stderr)
+
+
+def _typed(value: str | bool | float) -> str:
+    """Return a value as it is typed after `--set KEY=`."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
 
 
 def _parse(name: str, value: object, kind: Any) -> object:
@@ -301,5 +366,6 @@ def _parse(name: str, value: object, kind: Any) -> object:
         with suppress(ValueError, OverflowError):
             value = value if kind is str else kind(value)
     if type(value) is not kind and kind != bool | str:
-        raise ConfigError.expected(name, f"a value of type {kind.__name__}", repr(value))
+        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        raise ConfigError.expected(name, wanted.get(kind, "true, false or auto"), repr(value))
     return value

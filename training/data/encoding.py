@@ -65,7 +65,8 @@ def workers(count: int) -> Iterator[Run]:
         yield run
     except BrokenProcessPool:
         raise UserError(
-            "a worker process was killed: where memory is short, take fewer with --workers"
+            "A worker process was killed, probably because memory ran out. Close other programs "
+            "and try again; training.prepare also takes --workers 1"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
@@ -102,7 +103,7 @@ class Tokenizing(NamedTuple):
     @classmethod
     def of(cls, config: Config) -> Tokenizing:
         """Return the settings of a configuration."""
-        copying = Copying(config.copy_hidden, config.max_source_length, config.seed)
+        copying = Copying(config.copy_masking, config.max_source_length, config.seed)
         return cls(
             (config.source_tokenizer, config.target_tokenizer),
             (config.source_vocab_size, config.target_vocab_size),
@@ -175,14 +176,15 @@ def check_targets(
     if lacking := [(again, unknown) for _, again, unknown in said if unknown]:
         tokens = dict.fromkeys(token for _, unknown in lacking for token in unknown)
         shown = " ".join(list(tokens)[:MOST_NAMED]) + (" …" if len(tokens) > MOST_NAMED else "")
-        line = f"{name}: {len(lacking):,} {of} have tokens that the model cannot say, "
-        line += f"{len(tokens):,} in all: {shown}"
+        line = f"{name}: {len(lacking):,} {of} contain tokens outside the vocabulary, which the "
+        line += f"model can never output: {shown} ({len(tokens):,} in all)"
         wholly = sum(not again.replace("⁇", "").strip() for again, _ in lacking)
         if most < 1 and wholly > min(max(1, most * len(targets)), len(targets) - 1):
-            raise CorpusError(f"{line}; {wholly:,} targets have no other")
+            raise CorpusError(f"{line}. {wholly:,} targets have no other tokens")
         print(line, flush=True)
     if wrong := [pair for *pair, unknown in said if not unknown and pair[0] != pair[1]]:
-        print(f"{name}: {len(wrong):,} {of} are said otherwise: {wrong[0][0]!r} as {wrong[0][1]!r}")
+        example = f"for example {wrong[0][0]!r} to {wrong[0][1]!r}"
+        print(f"{name}: the tokenizer changes {len(wrong):,} {of}, {example}")
 
 
 def encode_block(

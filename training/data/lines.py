@@ -83,18 +83,17 @@ class Skipped:
         for reason, hint in hints.items():
             if self.reasons[reason] > MOST_UNREADABLE * total:
                 line = self.first[reason]
-                raise CorpusError(f"{place}, line {line}: expected UTF-8 text{hint}")
+                raise CorpusError(f"{place}, line {line} is not UTF-8 text{hint}")
         if not total:
             raise CorpusError(f"{place} is empty")
         if self.usable and unusable <= max(1, MOST_UNUSABLE * total):
             return
         line = min(line for reason, line in self.first.items() if reason != "blank")
-        expected = "text in both" if len(paths) > 1 else "source TAB target, both with text"
+        how = "both files need text" if len(paths) > 1 else "write the source, a tab, the target"
         separator = _form(paths[0]).separator if len(paths) == 1 else ""
-        hint = f": {separator} stand where tabs should" if separator else ""
+        hint = f". They have {separator} instead of tabs" if separator else ""
         raise CorpusError(
-            f"{place}, line {line}: expected {expected}; {unusable} of {total} lines are otherwise"
-            f"{hint}"
+            f"{place}, line {line} has no pair: {how}. {unusable} of {total} lines are wrong{hint}"
         )
 
 
@@ -182,9 +181,12 @@ def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     """Return the file; raise CorpusError if its start is not UTF-8 or its lines end in CR alone."""
     start = file.peek(4096)[:4096]
     if start.startswith(tuple(NO_TEXT)) or b"\0" in start:
-        raise CorpusError(f"{path}, line 1: expected UTF-8 text{encoding_hint(start)}")
+        raise CorpusError(f"{path}, line 1 is not UTF-8 text{encoding_hint(start)}")
     if b"\n" not in start and b"\r" in start.rstrip():
-        raise CorpusError(f"{path}: lines end in CR alone: expected LF, or CR and LF")
+        raise CorpusError(
+            f"{path} has the line ends of old Macs (CR). Convert it: "
+            f"tr '\\r' '\\n' < {path} > new{path.suffix}"
+        )
     return file
 
 
@@ -334,7 +336,7 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
     notes = notes_on(first) if spec.paths else ()
     if spec.form == "tsv" and _has_further_columns(block):
-        notes = (*notes, f"{spec}: columns after the second are not read: cut -f chooses others")
+        notes = (*notes, f"{spec}: only the first two columns are read. Choose others: cut -f1,3")
     return Survey(lines, block, notes)
 
 
@@ -352,8 +354,8 @@ def _has_further_columns(sample: Block) -> bool:
     further = len({text for columns in wide for text in columns[2:]})
     if ambiguous > MOST_AMBIGUOUS * len(wide) and further <= len(wide) / 2:
         raise CorpusError(
-            f"{sample.spec.paths[0]} has columns after the second, which are not read, "
-            f"and without them {ambiguous:,} of {len(wide):,} lines have a source with several "
-            "targets: put what tells them apart into the source"
+            f"The trainer reads only two columns of {sample.spec.paths[0]}. Without the others, "
+            f"{ambiguous:,} of {len(wide):,} lines have a source with several targets. Put the "
+            "column that decides into the source"
         )
     return True

@@ -111,7 +111,8 @@ def open_data(path: Path) -> Iterator[io.BufferedReader]:
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise CorpusError(
-                f"{path} can be read once alone: expected a file, for data are read several times"
+                f"{path} is a pipe, but the trainer reads data several times. Save it first: "
+                "COMMAND > my.tsv"
             )
         with ExitStack() as stack:
             file: Any = stack.enter_context(path.open("rb"))
@@ -158,4 +159,4 @@ def decoded(data: bytes, name: str | Path) -> str:
         except UnicodeDecodeError as error:
             wrong = error.start
     line = data.count(b"\n", 0, wrong) + 1
-    raise CorpusError(f"{name}, line {line}: expected UTF-8 text{encoding_hint(data)}")
+    raise CorpusError(f"{name}, line {line} is not UTF-8 text{encoding_hint(data)}")

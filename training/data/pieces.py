@@ -107,7 +107,8 @@ def _trained(lines: Iterable[str], vocab_size: int, model_type: str, normalizati
 def print_growth(vocab_size: int, size: int) -> None:
     """Print that a vocabulary has `size` tokens, more than `vocab_size`."""
     print(
-        f"A vocabulary has {size:,} tokens, not {vocab_size:,}: its text has so many characters.",
+        f"A vocabulary has {size:,} tokens, not {vocab_size:,}, because the text has so many "
+        "different characters.",
         file=sys.stderr,
     )
 

@@ -27,7 +27,7 @@ class Batching:
     max_target_length: int  # most tokens of a target, without START and END; likewise
     # most shapes of batches, a width of sources and a width of targets each; 0 for any
     batch_shapes: int = 0
-    join: float = 0.0  # share of training batches that hold joined pairs, 0 to 1
+    concat_pairs: float = 0.0  # share of training batches that hold joined pairs, 0 to 1
     # most tokens of a training batch, padding and START included, on the side that has more tokens;
     # a single pair may have more. 0 for batches of `batch_size` pairs
     batch_tokens: int = 0
@@ -124,10 +124,10 @@ class Plan:
     The order depends only on the seed and the epoch's number. Every pair occurs once in an epoch. A
     few pairs occur twice, to fill the last batch.
 
-    With `join`, a share of the batches, drawn anew in each epoch, holds longer examples: two, four
-    or eight pairs one after another, source to source and target to target (Kondo et al. 2021,
-    arXiv 2104.08478). Such a batch also has `batch_size` pairs, and so has fewer rows. On a GPU,
-    empty rows fill the batch.
+    With `concat_pairs`, a share of the batches, drawn anew in each epoch, holds longer examples:
+    two, four or eight pairs one after another, source to source and target to target (Kondo et al.
+    2021, arXiv 2104.08478). Such a batch also has `batch_size` pairs, and so has fewer rows. On a
+    GPU, empty rows fill the batch.
 
     Args:
         batching: the settings.
@@ -161,9 +161,9 @@ class Plan:
         self.rows = rows[usable].astype(np.int32)
         if not self.rows.size:
             raise UserError(
-                f"None of {len(rows)} sentence pairs is usable: expected at most {longest[0]} "
-                f"source tokens (max_source_length), {longest[1]} target tokens "
-                "(max_target_length), and at least one"
+                f"All {len(rows):,} pairs are too long or empty. The limits are {longest[0]} "
+                f"source and {longest[1]} target tokens. Raise them: --set max_source_length=N "
+                "--set max_target_length=N"
             )
         self._groups = [group for group in _JOINED if group <= batching.batch_size]
         self.shapes: np.ndarray | None = None
@@ -195,7 +195,7 @@ class Plan:
         rng = np.random.default_rng([self.batching.seed, number])
         rows, size = rng.permutation(self.rows), self.batching.batch_size
         groups = self._groups
-        joined = min(round(self.batching.join * rows.size / size), rows.size // size)
+        joined = min(round(self.batching.concat_pairs * rows.size / size), rows.size // size)
         made = []
         for number, group in enumerate(groups):
             batches = len(range(number, joined, len(groups)))
@@ -215,7 +215,7 @@ class Plan:
         """Choose the widths of buckets, and number all pairs of lengths in the order of batches."""
         source, target = (side[self.rows] for side in self.lengths)
         longest = np.array([source.max(), target.max() + 1])
-        if self.batching.join:  # joined pairs may be as long as the limits
+        if self.batching.concat_pairs:  # joined pairs may be as long as the limits
             longest = np.array(
                 [self.batching.max_source_length, self.batching.max_target_length + 1]
             )
@@ -224,7 +224,7 @@ class Plan:
         some = np.arange(0, len(self.rows), -(-len(self.rows) // _SAMPLE))
         some = np.union1d(some, [source.argmax(), target.argmax()])  # the longest are in the sample
         source, labels, group = source[some], target[some] + 1, np.ones(1, np.int32)
-        if few and self.batching.join:
+        if few and self.batching.concat_pairs:
             source, labels, group = self._with_joined(source, labels - 1)
         longest = self.batching.rounded(longest)
         sizes = -(-source // unit), -(-labels // unit)
@@ -263,7 +263,9 @@ class Plan:
         order = np.random.default_rng(self.batching.seed).permutation(len(source))
         made: list[tuple[np.ndarray, ...]] = []
         for group in self._groups:
-            share = int(self.batching.join / len(self._groups) * len(source)) // group * group
+            share = (
+                int(self.batching.concat_pairs / len(self._groups) * len(source)) // group * group
+            )
             part, order = np.split(order, [share])
             parts = part.reshape(-1, group)  # (examples, group)
             lengths = self._joined(source[parts], target[parts])[1]

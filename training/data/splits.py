@@ -68,7 +68,9 @@ class Texts(NamedTuple):
         """
         for spec in self.extra:
             if PREPARED in (spec.form, self.data.form):
-                raise CorpusError(f"extra_data expected texts beside texts. Received: {spec}")
+                raise CorpusError(
+                    f"extra_data needs texts, as --data has, but {spec} is something else"
+                )
         return [] if self.data.form == PREPARED else [*dict.fromkeys([self.data, *self.extra])]
 
     def stamped(self, before: Manifest | None = None) -> tuple[str, dict[str, list[int]]]:
@@ -101,9 +103,15 @@ def _spec_or_share(data: Spec, name: str, setting: str) -> Spec | float | None:
     except ValueError:
         return Spec.of(setting) if setting else None
     if not data.is_file:
-        raise CorpusError(f"{name} expected a SPEC, for {data} has splits. Received: {setting}")
+        raise CorpusError(
+            f"{data} has its own {name} set, so --{name} {setting} cannot set lines aside. "
+            f"Remove --{name}, or give data: --{name} tsv:FILE"
+        )
     if not 0 < share < 1:
-        raise CorpusError(f"{name} expected a SPEC or 0 < share < 1. Received: {setting}")
+        raise CorpusError(
+            f"--{name} needs a share between 0 and 1, such as 0.05, or data, such as "
+            f"tsv:{name}.tsv. You gave: {setting}"
+        )
     return share
 
 
@@ -133,9 +141,10 @@ def check_split(texts: Texts, name: str) -> None:
     """Raise a CorpusError if a run on files does not have this split."""
     there = ["train", "dev", *(["test"] if texts.test else [])]
     if texts.data.is_file and name not in there:
+        later = ". For the next run, train with --test 0.05" if name == "test" else ""
         raise CorpusError(
-            f"this run on {texts.data} has no split {name!r}; it has {', '.join(there)}. Name the "
-            "data with --data, or hold a test set out when a run begins, with --test"
+            f"This run has no split {name!r}, only {', '.join(there)}. Score dev: --split dev. "
+            f"Score a file: --data tsv:FILE{later}"
         )
 
 
@@ -145,7 +154,9 @@ def held_out(texts: Texts, lines: int) -> Shares:
     if texts.dev is None and texts.data.is_file:
         dev = dev_share(lines)
     if dev + test >= 1:
-        raise CorpusError.expected("dev and test", "shares below 1 in all", f"{dev} and {test}")
+        raise CorpusError(
+            f"--dev and --test need shares below 1 in total, but they are {dev} and {test}"
+        )
     return dev, test
 
 
@@ -220,8 +231,8 @@ def dev_share(lines: int) -> float:
 def too_few(data: Spec, name: str) -> CorpusError:
     """Return the error for data that are too small to hold out a sentence for dev or test."""
     return CorpusError(
-        f"{data} has too few different sources to hold out a dev set or a test set: {name} would "
-        f"be empty; --{name} can name another file"
+        f"{data} has too few different sources for a {name} set. Add pairs, or give a file: "
+        f"--{name} tsv:FILE"
     )
 
 

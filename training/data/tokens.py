@@ -157,9 +157,13 @@ def _encode(
             if part.spec.paths:
                 skipped.check(part.spec)
             if (shared := skipped.shared) and not division.extra:
-                print(f"{part.spec}: {shared:,} pairs have sources of dev or test", flush=True)
+                print(
+                    f"Warning: {part.spec}: the sources of {shared:,} pairs are also in dev or "
+                    "test, so scores may be too high",
+                    flush=True,
+                )
             if not any(counts):
-                raise CorpusError(f"{part.spec} has no pair to learn from")
+                raise CorpusError(f"{part.spec} has no pair to train on")
             divided.measured.update(held_out_splits(part.spec, division.shares, held_out))
             left_out.merge(skipped)
     return counts, left_out
@@ -197,5 +201,5 @@ def _train_tokenizers(
 def _copy_tokenizers(folder: Path, files: Sequence[Path]) -> None:
     for file in files:
         if not (other := folder / file.name).is_file():
-            raise UserError.expected("--tokenizers", "a run or a prepared corpus", f"no {other}")
+            raise UserError(f"--tokenizers needs a run or a prepared corpus: {other} is missing")
         shutil.copyfile(other, file)

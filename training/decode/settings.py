@@ -53,7 +53,7 @@ class SearchSettings:
                 received = f"{run.path}, source = {config.source}, attention = {config.attention}"
                 raise UserError.expected(option, "runs that attend to a text", received)
         if self.coverage_penalty and self.beam_width < 2:
-            raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")
+            raise UserError("--coverage-penalty needs a --beam-width of at least 2, but it is 1")
         for run in runs if self.replaces_unknown else ():
             kinds = [run.config.source_tokenizer, run.config.target_tokenizer]
             if len(set(kinds)) > 1 or "sentencepiece" in kinds:

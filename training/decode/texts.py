@@ -218,13 +218,17 @@ def say_cut(run: Run, texts: Sequence[str], settings: SearchSettings) -> None:
     """Print to standard error how many texts are cut, or have letters unseen in training."""
     most = settings.max_source_length
     if cut := np.count_nonzero(run.source.rows(texts).lengths > most):
-        print(f"{cut} of {len(texts)} texts are cut after {most} tokens.", file=sys.stderr)
+        print(
+            f"Warning: {cut} of {len(texts)} texts have more than {most} tokens, and the end "
+            "is cut off",
+            file=sys.stderr,
+        )
     unknown = run.source_tokenizer.unknown(tf.constant(texts, tf.string)).numpy()
     if some := [letters.decode() for letters in unknown if letters]:
         letters = " ".join(dict.fromkeys("".join(some)))
         print(
-            f"{len(some)} of {len(texts)} texts have letters that training never saw, {letters}: "
-            "what is said of them is invented.",
+            f"Warning: {len(some)} of {len(texts)} texts have letters that training never saw "
+            f"({letters}). Do not trust the output for them",
             file=sys.stderr,
         )
 

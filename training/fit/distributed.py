@@ -126,8 +126,8 @@ def joined() -> Iterator[Processes]:
         raise UserError(f"JAX_PROCESS_ID expected 0 to {count - 1}. Received: {number}")
     if keras.backend.backend() != "jax":
         if count > 1:
-            wanted = "KERAS_BACKEND=jax: they train on JAX alone"
-            raise UserError.expected(f"{count} processes", wanted, keras.backend.backend())
+            backend = keras.backend.backend()
+            raise UserError(f"{count} processes need KERAS_BACKEND=jax, but it is {backend}")
         yield ALONE
         return
     import jax

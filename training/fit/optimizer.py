@@ -105,30 +105,30 @@ def divergences(logits: Tensor, others: Tensor) -> Tensor:
 class TokenCrossentropy(keras.losses.Loss):
     """Mean cross-entropy over the tokens of a batch that are not padding.
 
-    With `consistency`, this is the loss of R-Drop (Liang et al. 2021, arXiv 2106.14448), half of
+    With `r_drop`, this is the loss of R-Drop (Liang et al. 2021, arXiv 2106.14448), half of
     equation 4: `(L₁ + L₂) / 2 + α/4 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))`. In training, the model predicts
     twice, with two dropout masks. If it predicts once, the loss is the cross-entropy.
 
     Args:
         label_smoothing: see `token_losses`.
-        consistency: α. Above 0, `y_pred` is `(2 B, T, V)` for labels `(B, T)`: all first
+        r_drop: α. Above 0, `y_pred` is `(2 B, T, V)` for labels `(B, T)`: all first
             predictions, then all second predictions.
     """
 
-    def __init__(self, label_smoothing: float = 0.0, consistency: float = 0.0) -> None:
+    def __init__(self, label_smoothing: float = 0.0, r_drop: float = 0.0) -> None:
         super().__init__(reduction=None)
-        self.label_smoothing, self.consistency = label_smoothing, consistency
+        self.label_smoothing, self.r_drop = label_smoothing, r_drop
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return the mean loss, a scalar, of labels `(B, T)` and predictions `(B, T, V)`."""
         labels = ops.cast(y_true, "int32")
         valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
         once = y_pred.shape[0] is not None and y_pred.shape[0] == labels.shape[0]
-        if self.consistency and not once:
+        if self.r_drop and not once:
             answered = ops.concatenate([labels, labels])
             first, second = ops.split(token_losses(answered, y_pred, self.label_smoothing), 2)
             divided = divergences(*ops.split(y_pred, 2))
-            losses = (first + second) / 2 + self.consistency / 4 * divided
+            losses = (first + second) / 2 + self.r_drop / 4 * divided
         else:
             losses = token_losses(labels, y_pred, self.label_smoothing)
         return ops.sum(losses * valid) / ops.maximum(ops.sum(valid), 1.0)
@@ -243,7 +243,7 @@ def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> N
     if config.target == "label":
         loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
     else:
-        loss = TokenCrossentropy(config.label_smoothing, config.consistency)
+        loss = TokenCrossentropy(config.label_smoothing, config.r_drop)
     steps = config.epochs * steps_per_epoch
     rate = make_schedule(config.learning_rate, config.warmup_steps, steps)
     model.compile(ClippedAdam(rate, config.clip_norm), loss, jit_compile=config.compiles())

@@ -69,7 +69,7 @@ class Recorder:
         epoch = len(self.history)
         average = kept_average(self.files)
         scored = [average, *self.history] if average else self.history
-        is_best = record is best(scored, self.config.keep_by)
+        is_best = record is best(scored, self.config.keep_epoch)
         if is_best:
             self.files.average.unlink(missing_ok=True)  # the best weights are no longer a mean
             save_best(self.files, self.model)
@@ -100,8 +100,8 @@ class Recorder:
         epochs = [e for e in self.files.all_recent_weights() if last - count < e <= last]
         if len(epochs) < min(count, last):
             print(
-                f"average_epochs expected the weights of the last {min(count, last)} epochs. "
-                f"Received: those of {len(epochs)}, all that the run has kept"
+                f"note: average_epochs needs the weights of the last {min(count, last)} epochs, "
+                f"but the run has kept only {len(epochs)}"
             )
         file = self.files.average
         if not epochs or (file.is_file() and read_json(file)["epochs"] == epochs):
@@ -111,7 +111,7 @@ class Recorder:
 
     def _keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
         """Write and print the scores of the mean of these epochs; the model has its weights."""
-        by = self.config.keep_by
+        by = self.config.keep_epoch
         is_kept = rank(scores, by) > rank(best(self.history, by), by)
         earlier = kept_average(self.files)
         is_kept = is_kept and (by == "last" or not earlier or rank(scores, by) > rank(earlier, by))
@@ -130,8 +130,8 @@ class Recorder:
             if not math.isfinite(value):
                 state = f"epoch {len(self.history)} is kept" if self.history else "nothing is kept"
                 raise RunError(
-                    f"{key} is {value} in epoch {record['epoch']}: training stops, and {state}; "
-                    "a lower learning_rate or clip_norm may help"
+                    f"Training diverged in epoch {record['epoch']} ({key} is {value}), and "
+                    f"{state}. Start again with a lower --set learning_rate=… or --set clip_norm=…"
                 )
 
 
@@ -203,8 +203,8 @@ def train_epochs(
             seconds = reckoned.graph or reckoned.training
             expected = recorder.statistics.target_tokens * config.epochs / seconds
             print(
-                f"{record['target_tokens_per_second']:,} target tokens a second; {expected:,.0f} "
-                "were reckoned for one H200. Far fewer: docs/guides/gpu.md, Is the GPU used?"
+                f"{record['target_tokens_per_second']:,} target tokens per second. Expected on an "
+                f"H200: {expected:,.0f}. If yours is far slower, see docs/guides/gpu.md"
             )
     if reason:
         print(f"{reason}: training stops.")

@@ -94,13 +94,13 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         With `attention = "hard_monotonic"`, the model returns log-probabilities
         `(B, T, target_vocab_size)`, and its only layers are `"encoder"` and `"decoder"`: see
         `training.model.aligned`.
-        With `consistency`, the model predicts twice in training, `(2 B, T, target_vocab_size)`.
+        With `r_drop`, the model predicts twice in training, `(2 B, T, target_vocab_size)`.
     """
     encoder = source_class(config.source).build_encoder(config, source_size)
     source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
     target = keras.Input((None,), dtype="int32", name="target")
     inputs = {"source": source, "target": target}
-    if config.consistency:
+    if config.r_drop:
         twice = TwoDropouts(name="twice")
         source, target = twice(source), twice(target)
     memory, mask, *state = encoder(source)
@@ -218,7 +218,7 @@ def build_model(config: Config, source_size: int, target_size: int = 0) -> keras
     """
     units = max((name for name in _SIZES if config.has_key(name)), key=vars(config).__getitem__)
     try:
-        with enough_memory(f"a model with {units} = {getattr(config, units)}"):
+        with enough_memory(f"Use a smaller model: {units} is {getattr(config, units)}"):
             if config.target == "label":
                 return build_classifier(config, source_size)
             return build_seq2seq(config, source_size, target_size)

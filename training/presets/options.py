@@ -92,7 +92,7 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     if not (symbols and traits.follows and (count < FEW_PRONOUNCED or size != "low")):
         if size == "low":
             settings = [*settings, "epochs=100", "batch_size=16"]  # few pairs give few steps
-            settings += ["keep_by=score", "learning_rate=2e-3"]
+            settings += ["keep_epoch=best_score", "learning_rate=2e-3"]
         else:
             settings = [*settings, f"epochs={40 if size == 'medium' else 30}"]
         size = "high" if size == "high" else "medium"
@@ -103,7 +103,7 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     return Chosen("strings", f"g2p-{size}", [*settings, *lengths])
 
 
-SPECS = """SPECs name data:
+SPECS = """Ways to name data (DATA):
 {specs}
 Files may be compressed (.gz, .zst). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
 ~/.cache/keras-attention, and downloaded there."""
@@ -115,10 +115,10 @@ def add_configuration(parser: Parser) -> None:
     presets += "NAME.toml; python -m training.presets says more"
     parser.add_argument("--preset", metavar="NAME", help=presets)
     data = "training data, not the preset's; without --preset its size chooses the settings"
-    parser.add_argument("--data", metavar="SPEC", help=data)
+    parser.add_argument("--data", metavar="DATA", help=data)
     for key in dataclasses.fields(Config):
         if key.name in ("dev", "test"):
-            parser.add_argument(f"--{key.name}", metavar="SPEC", help=key.metadata["meaning"])
+            parser.add_argument(f"--{key.name}", metavar="DATA", help=key.metadata["meaning"])
     add_options(parser, "--set")
     keys = f"Keys of --set, with their defaults:\n{schema.keys_help()}"
     listed = "list the keys of --set, and exit"
@@ -212,7 +212,7 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     else:
         config, file = schema.own_data_preset(total)
     config = override(config, chosen.settings)
-    print(f"{spec}: {total:,} pairs")
+    print(f"{spec}: {total:,} pairs (to change a choice, add the option on the right)")
     for row in rows:
         print_choice(*row)
     tokens = own.get("target_tokenizer", config.target_tokenizer)

@@ -45,7 +45,7 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
         "name": name,
         "figures": _figures(files),
         "pictures": "\n\n".join(f"![{picture}]({picture})" for picture in pictures),
-        "scored": f"--data {form}:PATH" if whole else "--split dev    # or --data SPEC",
+        "scored": f"--data {form}:PATH" if whole else "--split dev    # or --data DATA",
         "facts": _table(["", ""], facts.items()),
         "run": shlex.quote(str(files.path)),
         "model": shlex.quote(name),
@@ -71,7 +71,9 @@ def draw_curves(files: RunFiles, config: Config) -> None:
         for key in keys:
             values = [record.get(key) for record in history]
             axes.plot(epochs, values, marker=".", label=FIGURES[key])
-        axes.axvline(best(history, config.keep_by)["epoch"], color="0.7", linestyle=":", zorder=0)
+        axes.axvline(
+            best(history, config.keep_epoch)["epoch"], color="0.7", linestyle=":", zorder=0
+        )
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()

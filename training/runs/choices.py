@@ -21,7 +21,7 @@ SHARE = 0.99  # share of the longer pairs whose targets fit without the constant
 
 
 def fitting_bound(source: np.ndarray, target: np.ndarray) -> str:
-    """Return the value of the key `target_bound` that allows outputs as long as the targets.
+    """Return the value of the key `max_answer` that allows outputs as long as the targets.
 
     The value is `FACTORx+CONSTANT`. The factor is large enough for SHARE of the pairs whose source
     is at least of median length. The constant adds the tokens that the other pairs need beyond
@@ -47,15 +47,17 @@ def print_choices(
     left += f", {origin.unusable:,} lines without a pair left out" if origin.unusable else ""
     texts = SOURCE_KINDS[config.source].tokens
     longest = f"--set max_{'source' if texts else 'target'}_length=N" if target else ""
-    print_choice("learned", f"{origin.train:,} {units}{left}", longest)
-    held_out = f"{origin.dev:,} {units} to measure progress on"
-    print_choice("held out", held_out, "--dev SHARE" if texts else "")
+    print_choice("training", f"{origin.train:,} {units}{left}", longest)
+    dev = f"{origin.dev:,} {units}, not trained on"
+    print_choice("dev set", dev, "--dev SHARE" if texts else "")
     for side, tokenizer in zip(SIDES, (getattr(source, "tokenizer", None), target), strict=True):
         if tokenizer is not None:
             way_out = f"--set {side}_tokenizer=KIND" if chosen else ""
             print_choice(side, _vocabulary(tokenizer), way_out)
             if side == "target":
-                print_choice("", _said(tokenizer, config.copy), way_out and "=letters spells them")
+                print_choice(
+                    "", _said(tokenizer, config.copy), way_out and "--set target_tokenizer=letters"
+                )
     for row in _settings(config):
         print_choice(*row)
 
@@ -69,8 +71,10 @@ def _said(tokenizer: Tokenizer, copies: bool) -> str:
     """Return a warning for a closed vocabulary: other words cannot be output; else ""."""
     if tokenizer.kind in (SENTENCEPIECE, *ALPHABETS) or copies:
         return ""
-    words = f"answers are made of these {tokenizer.vocab_size - END_ID - 1:,} {tokenizer.kind}: "
-    return words + "a number or name that is none of them cannot be said"
+    words = (
+        f"the model can output only these {tokenizer.vocab_size - END_ID - 1:,} {tokenizer.kind}"
+    )
+    return f"{words}, and no other number or name"
 
 
 def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
@@ -80,17 +84,18 @@ def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
         if SOURCE_KINDS[config.source].tokens:
             factor, more = config.bound
             answers = f"at most {factor} x the source's tokens + {more}"
-            yield "answers", answers, f"--set target_bound={config.target_bound}"
+            yield "answers", answers, f"--set max_answer={config.max_answer}"
         else:
             most = f"at most {config.max_target_length} tokens"
             yield "answers", most, "--set max_target_length=N"
     key, unit = ("batch_tokens", " tokens") if config.batch_tokens else ("batch_size", "")
     yield "batches", f"{getattr(config, key):,}{unit} in a batch", f"--set {key}=N"
-    by = config.metric if config.keep_by == "score" else config.keep_by
-    by = by if config.target == "text" else "the loss of dev"
+    by = config.keep_epoch.removeprefix("best_")
+    by = config.metric if by == "score" else by
+    by = by if config.target == "text" else "loss on dev"
     mean = f"mean of the last {config.average_epochs}"
-    how = f"best by {by}{f' or {mean}' if config.average_epochs else ''}"
-    if config.keep_by == "last":
-        how = mean if config.average_epochs > 1 else "last"
-    way_out = " --set keep_by=…" if config.has_key("keep_by") else ""
-    yield "epochs", f"{config.epochs} at most; the {how} is kept", f"--set epochs=N{way_out}"
+    how = f"the epoch with the best {by}{f', or the {mean}' if config.average_epochs else ''}"
+    if config.keep_epoch == "last":
+        how = f"the {mean}" if config.average_epochs > 1 else "the last epoch"
+    way_out = " --set keep_epoch=…" if config.has_key("keep_epoch") else ""
+    yield "epochs", f"up to {config.epochs}; keeps {how}", f"--set epochs=N{way_out}"

@@ -1,7 +1,7 @@
 """A run directory: its files, their SHA-256, its lock, and its history, one record for each epoch.
 
 A resumed run has the same history as a run that never stopped. In this module, the argument `by` is
-the configuration's `keep_by`.
+the configuration's `keep_epoch`.
 """
 
 from __future__ import annotations
@@ -105,15 +105,17 @@ class RunFiles:
         digest = sha256(file)  # before reading the digests, which training may update
         expected = self._digests().get(file.relative_to(self.path).as_posix())
         if expected and digest not in expected:
-            wanted = f"the SHA-256 of {self.digests.name}, {expected[0]}"
-            raise RunError.expected(f"{file} is damaged:", wanted, digest)
+            raise RunError(
+                f"{file} is damaged: its SHA-256 is {digest}, but {self.digests.name} has "
+                f"{expected[0]}"
+            )
 
     def _digests(self) -> dict[str, list[str]]:
         if not self.digests.is_file():
             return {}
         digests = read_json(self.digests)
         if not isinstance(digests, dict) or not all(isinstance(v, list) for v in digests.values()):
-            raise RunError(f"cannot read {self.digests}: expected lists of SHA-256")
+            raise RunError(f"{self.digests} is damaged: it must have lists of SHA-256")
         return digests
 
     def trained(self) -> Trained:
@@ -124,12 +126,15 @@ class RunFiles:
         """
         if not self.config.is_file():
             below = sorted(self.path.glob(f"*/{self.config.name}"))
-            hint = "; python -m training.train makes one"
+            hint = ". Make a run: python -m training.train"
             if below:
                 hint = f". Did you mean {below[0].parent}?"
             raise RunError(f"{self.path} is not a run: it has no {self.config.name}{hint}")
         if not self.best.is_file():
-            raise RunError(f"{self.path} has no trained weights yet: {self.best.name} is missing")
+            raise RunError(
+                f"{self.path} has not finished an epoch ({self.best.name} is missing). Continue "
+                f"it: python -m training.train --resume --output {self.path}"
+            )
         return Trained(self.path, load_config(self.config))
 
     def begun(self, changes: Sequence[str] = ()) -> Config:
@@ -138,7 +143,7 @@ class RunFiles:
         Raises RunError if there is no run, and ConfigError for a key that cannot change.
         """
         if not self.config.is_file():
-            raise RunError(f"nothing to resume: {self.config} does not exist")
+            raise RunError(f"There is no run to continue: {self.config} does not exist")
         return changed_later(load_config(self.config), changes)
 
     def check_prepared(self) -> None:
@@ -152,11 +157,16 @@ class RunFiles:
         checkpoints = self.all_checkpoints()
         trained = self.best.exists() or any(checkpoints)  # a checkpoint of epoch 0 is not trained
         if trained or (self.config.is_file() and not checkpoints):
-            hint = "go on with it by training.train --resume, or choose another --output"
-            raise RunError(f"{self.path} holds a run already: {hint}")
+            raise RunError(
+                f"{self.path} already has a run. Continue it: python -m training.train --resume "
+                f"--output {self.path}. Or choose another --output"
+            )
         written = (self.card, self.checkpoints, self.recent, self.tokens, self.history)
         if others := [path for path in written if path.exists() and not self.digests.is_file()]:
-            raise RunError(f"{others[0]} is no run's, and would be lost: choose another --output")
+            raise RunError(
+                f"{others[0]} was not written by a run, and training would overwrite it. Choose "
+                "another --output"
+            )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -208,7 +218,7 @@ def read_history(file: Path) -> list[Record]:
     history = read_json(file)
     records = isinstance(history, list) and all(isinstance(record, dict) for record in history)
     if not records or any("epoch" not in record for record in history):
-        raise RunError(f"cannot read {file}: expected a list of records with an epoch each")
+        raise RunError(f"{file} is damaged: it must have a list of records with an epoch each")
     return history
 
 
@@ -217,13 +227,13 @@ def rank(record: Record, by: str = "auto") -> tuple[float, float]:
 
     The pair is the epoch's score and minus its perplexity or dev loss. With "last", the score is
     the epoch's number, infinite for a mean of epochs, and the second number is 0. With
-    "perplexity", it is minus the perplexity. Otherwise it is the first text metric of METRICS that
-    the record has; without such a metric, it is minus the perplexity or dev loss.
+    "best_perplexity", it is minus the perplexity. Otherwise it is the first text metric of METRICS
+    that the record has; without such a metric, it is minus the perplexity or dev loss.
     """
     if by == "last":
         return record.get("epoch", math.inf), 0.0
     loss = record.get("val_perplexity", record.get("val_loss", 0.0))
-    name = None if by == "perplexity" else deciding(record)
+    name = None if by == "best_perplexity" else deciding(record)
     return (METRICS[name].key(record[name]) if name else -loss), -loss
 
 
@@ -237,16 +247,16 @@ def reason_to_stop(history: Sequence[Record], config: Config) -> str | None:
 
     Training stops early after PERFECT_EPOCHS epochs in a row without an error on the dev set. It
     also stops if PATIENCE of all planned epochs, and at least LEAST_PATIENCE epochs, have passed
-    since the best epoch. With `keep_by = "last"`, it never stops early.
+    since the best epoch. With `keep_epoch = "last"`, it never stops early.
     """
     done = len(history)
     if done >= config.epochs:
         return ""
-    if not history or config.keep_by == "last":
+    if not history or config.keep_epoch == "last":
         return None
     if done >= PERFECT_EPOCHS and all(map(is_best, history[-PERFECT_EPOCHS:])):
         return f"All of dev has been right for {PERFECT_EPOCHS} epochs"
-    best_epoch = int(best(history, config.keep_by)["epoch"])
+    best_epoch = int(best(history, config.keep_epoch)["epoch"])
     if done - best_epoch >= max(LEAST_PATIENCE, PATIENCE * config.epochs):
         return f"No epoch has been better than epoch {best_epoch} for {done - best_epoch} epochs"
     return None
@@ -259,7 +269,7 @@ def kept(files: RunFiles) -> dict[str, Any]:
     history = read_history(files.history)
     if not history:
         raise RunError(f"{files.history} has no epoch")
-    return dict(best(history, load_config(files.config).keep_by))
+    return dict(best(history, load_config(files.config).keep_epoch))
 
 
 def kept_average(files: RunFiles) -> dict[str, Any] | None:

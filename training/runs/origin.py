@@ -78,6 +78,8 @@ def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
     if origin is None or origin.corpus == corpus:
         return
     if not force:
-        known = f"the sentences that {files.path} began with"
-        raise RunError(f"{spec} no longer has {known}: --force goes on with the new ones")
+        raise RunError(
+            f"{spec} has changed since {files.path} started. To continue with the new sentences, "
+            "add --force"
+        )
     write_origin(files, replace(origin, corpus=corpus))

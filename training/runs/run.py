@@ -39,14 +39,21 @@ class Run:
     def source_tokenizer(self) -> Tokenizer:
         """The tokenizer of a source text; raises RunError for other kinds of sources."""
         if not isinstance(self.source, TextSource):
-            raise RunError(f"{self.path} expected texts to read. It reads: {self.config.source}")
+            kind = {"image": "images", "events": "histories"}[self.config.source]
+            raise RunError(
+                f"{self.path} reads {kind}, but this command needs a run that "
+                "reads texts. Choose another --run"
+            )
         return self.source.tokenizer
 
     @property
     def target_tokenizer(self) -> Tokenizer:
         """The tokenizer of a target text; raises RunError for a label."""
         if self.target is None:
-            raise RunError(f"{self.path} expected texts to say. It says: {self.config.target}")
+            raise RunError(
+                f"{self.path} predicts an outcome, but this command needs a run that writes texts. "
+                "Choose another --run"
+            )
         return self.target
 
 
@@ -58,7 +65,7 @@ def load_run(path: str | Path) -> Run:
     files = RunFiles(path)
     config = files.trained().config
     source, target = load_sides(config, files)
-    to_use = dataclasses.replace(config, consistency=0.0)  # used only in training
+    to_use = dataclasses.replace(config, r_drop=0.0)  # used only in training
     model = build_model(to_use, source.size, target.vocab_size if target else 0)
     load_best(files, model)
     return Run(files.path, config, source, target, model)

@@ -64,7 +64,9 @@ def as_init_reads(config: Config, init: Path) -> Config:
     source, target = load_sides(config, RunFiles(init))
     reader = getattr(source, "tokenizer", None)
     if reader is not None and reader.copies != config.copy:
-        raise ConfigError.expected("copy", f"{reader.copies}, as {init} has it", config.copy)
+        copies = str(reader.copies).lower()
+        remedy = f"Add --set copy={copies}"
+        raise ConfigError.expected("copy", f"{copies}, as {init} has it", config.copy, remedy)
     if own := corpus.prepared(config.data):
         files = zip(RunFiles(init).tokenizers, own.tokenizers, strict=True)
         if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
@@ -78,7 +80,8 @@ def as_init_reads(config: Config, init: Path) -> Config:
         kind = getattr(config, f"{side}_tokenizer")
         if kind != tokenizer.kind:
             wanted = f"{tokenizer.kind}, as {init} has it"
-            raise ConfigError.expected(f"{side}_tokenizer", wanted, kind)
+            remedy = f"Add --set {side}_tokenizer={tokenizer.kind}"
+            raise ConfigError.expected(f"{side}_tokenizer", wanted, kind, remedy)
         sizes[f"{side}_vocab_size"] = tokenizer.vocab_size
     return replace(config, **sizes)
 
@@ -101,9 +104,9 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
             for key, value in own.manifest.settings.items():
                 if (received := getattr(config, key)) != value:
                     wanted = f"{value}, as {config.data} has it"
-                    raise ConfigError.expected(key, wanted, received)
+                    raise ConfigError.expected(key, wanted, received, f"Add --set {key}={value}")
             if config.copy:
-                raise ConfigError.expected("copy", "texts", f"{config.data}, which has token ids")
+                raise ConfigError(f"copy needs texts, but {config.data} has token ids")
         data = write_tokens(files.streamed, Texts.of(config), Tokenizing.of(config), init)
         sides = load_sides(config, RunFiles(data.path))
     else:
@@ -163,7 +166,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
 
 
 def _decided(opened: Opened) -> Opened:
-    """Return a run with the values "auto" of `metric`, `keep_by` and `target_bound` decided.
+    """Return a run with the values "auto" of `metric`, `keep_epoch` and `max_answer` decided.
 
     With few dev sentences, epochs are kept by perplexity, because BLEU is mostly chance: with 47
     sentences it kept an epoch with a perplexity of 36 instead of an epoch with 25.
@@ -171,12 +174,12 @@ def _decided(opened: Opened) -> Opened:
     config, dev = opened.config, opened.dev
     if config.metric == "auto":
         config = replace(config, metric=fitting_metric(dev.references))
-    if config.keep_by == "auto":
-        translated = min(len(dev.sources), config.validation_limit or len(dev.sources))
-        by = "score" if translated >= ENOUGH_TO_SCORE else "perplexity"
-        config = replace(config, keep_by=by)
-    if SOURCE_KINDS[config.source].tokens and config.target_bound == "auto":
-        config = replace(config, target_bound=fitting_bound(*opened.pairs.lengths()))
+    if config.keep_epoch == "auto":
+        translated = min(len(dev.sources), config.max_dev_translations or len(dev.sources))
+        by = "best_score" if translated >= ENOUGH_TO_SCORE else "best_perplexity"
+        config = replace(config, keep_epoch=by)
+    if SOURCE_KINDS[config.source].tokens and config.max_answer == "auto":
+        config = replace(config, max_answer=fitting_bound(*opened.pairs.lengths()))
     return replace(opened, config=config)
 
 

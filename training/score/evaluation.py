@@ -209,7 +209,10 @@ def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, A
     spec = options.data or run.config.data
     is_file = Spec.of(spec).is_file
     if options.data and is_file and Spec.of(spec).absolute() == run.config.data:
-        print(f"{spec} is read whole, with all that the run learned from: that flatters it.")
+        print(
+            f"Warning: {spec} includes the training data, so these scores are too high. Leave out "
+            "--data to score the held-out sentences"
+        )
     if run.config.source == "text" and not options.data:
         split, read = load_split(Texts.of(run.config), options.split, options.limit)
     elif is_file and not options.data:

@@ -38,14 +38,14 @@ def evaluate_labels(
     alike = positive in (0, len(data.labels))
     if bootstrap and alike:
         true = f"{positive} of {len(data.labels)} examples came true"
-        raise UserError.expected("--bootstrap", "examples of both outcomes", true)
+        raise UserError(f"--bootstrap needs examples of both outcomes, but {true}")
     predict = make_predictor(runs)
     started = time.perf_counter()
     probabilities = predict(data).probabilities
     seconds = time.perf_counter() - started
     result: dict[str, Any] = {}
     if alike:
-        print("All examples have one outcome: there is neither AUC nor AUPRC.")
+        print("All examples have the same outcome, so AUC and AUPRC are undefined.")
     for key, score in ({} if alike else SCORES).items():
         result[key] = score(data.labels, probabilities)
         if bootstrap:

@@ -76,7 +76,7 @@ async function update() {
     const strange = [...new Set(sentences.map(({ unknown }) => unknown ?? "").join(""))].join(" ");
     $("note").textContent = [
       cut ? "The text is longer than the model reads: its end is not translated." : "",
-      strange ? `Training never saw ${strange}: what is said of it is invented.` : "",
+      strange ? `Training never saw ${strange}. Do not trust the output for it.` : "",
     ].filter(Boolean).join(" ");
     succeed(`${about(model)}${text.trim() ? `: ${Math.round(performance.now() - started)} ms` : ""}`);
     const unknown = [...new Set(sentences.map(({ source }) => source))].filter((source) => !looked.has(source));

@@ -25,7 +25,7 @@ SHERPA = "sherpa"
 _BATCH = 64  # constant: the last bits of a probability depend on the batch
 _MOST_NAMED = 5  # words of a line
 _UNSTRESSED = (
-    "warning: AH and ER without marks of stress are written ə and ɚ, as 89 % and 82 % of CMUdict's "
+    "Warning: AH and ER without marks of stress are written ə and ɚ, as 89 % and 82 % of CMUdict's "
     "are; a model of cmudict-stress has the marks"
 )
 
@@ -249,7 +249,7 @@ def _warn(reason: str, words: Sequence[str], missing: dict[str, str] | None = No
         because = dict.fromkeys(words, reason.removeprefix("left out, "))
         missing |= {**because, **missing}
     if words:
-        print(f"warning: {reason}: {_several(words)}", file=sys.stderr)
+        print(f"Warning: {reason}: {_several(words)}", file=sys.stderr)
 
 
 def _print_lines(arguments: argparse.Namespace, word: str, lines: dict[str, Pronunciation]) -> None:

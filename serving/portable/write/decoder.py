@@ -111,7 +111,7 @@ class Decoder:
         self.vocabulary, dim = self._embeddings.shape
         self.output_size, size = layer.output_size, layer.context_size
         self._bahdanau, self._feeds = layer.order == "bahdanau", layer.input_feeding
-        self._deep = layer.readout == "deep"
+        self._deep = layer.readout == "maxout"
         units = self._cells[-1].units
         self._attention = make(layer.attention, units, size)
         self._gate = (array(layer.gate_kernel), array(layer.gate_bias)) if layer.gate else None

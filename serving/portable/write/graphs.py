@@ -217,7 +217,7 @@ def write_folder(
     search, config = dict(card["settings"]), run.config
     if SOURCE_KINDS[config.source].tokens:
         search["target_bound"] = factor, more
-        config = dataclasses.replace(config, target_bound=f"{factor}x+{more}")
+        config = dataclasses.replace(config, max_answer=f"{factor}x+{more}")
     parts = [(config, run.model), *((run.config, run.model) for run in runs[1:])]
     if run.config.target == "label":
         graphs, sides = write_predictor(parts, folder, BITS[settings.weights]), {}

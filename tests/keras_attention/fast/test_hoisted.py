@@ -46,7 +46,7 @@ ATTENTIONS = {
     "monotonic": lambda **k: MonotonicAttention(AdditiveAttention(17, **k), **k),
 }
 WAYS = {"bahdanau": ("bahdanau", False), "fed": ("bahdanau", True), "luong": ("luong", True)}
-READOUTS = (None, "vector", "deep")
+READOUTS = (None, "attentional", "maxout")
 # Each attention and way; cells and what else there is take turns.
 CASES = [
     (list(CELLS)[n % 3], *case, READOUTS[(n + n // 3) % 3], n // 2 % 2, n // 3 % 2, n // 5 % 2)
@@ -62,7 +62,7 @@ def built(rng, cell, attention, way, readout=None, gate=False, dtype="float32"):
         order=order,
         input_feeding=feeding,
         units=17 if readout else None,
-        readout=readout or "vector",
+        readout=readout or "attentional",
         gate=bool(gate),
         return_state=True,
         return_attention_scores=True,

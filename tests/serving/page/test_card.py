@@ -61,7 +61,7 @@ def test_the_card_has_the_figures_of_the_epoch_that_was_exported(
     ],
 )
 def test_the_heading_has_the_figure_that_the_epoch_was_chosen_by(tmp_path, kept, by, heading):
-    config = {"data": "d", "attention": "none", "keep_by": by}
+    config = {"data": "d", "attention": "none", "keep_epoch": by}
     card = read_card(manifest(tmp_path, config, {"epoch": 1, **kept}, [{"epoch": 1, **kept}]))
     assert card.score == f"{heading} on dev"
 

@@ -43,12 +43,15 @@ def test_limit_takes_a_sample_that_depends_on_the_seed(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("Hi.\tSalut.\nGo!\nNo\n", r"line 2: expected source TAB target, .* 2 of 3 lines"),
-        ("Hi.\tSalut.\nGo!\t \n \tVa\n", r"line 2: expected source TAB target, .* 2 of 3 lines"),
-        ("Go!\n", r"pairs\.tsv, line 1: expected source TAB target"),
+        ("Hi.\tSalut.\nGo!\nNo\n", r"line 2 has no pair: write the source, a tab, .* 2 of 3 lines"),
+        (
+            "Hi.\tSalut.\nGo!\t \n \tVa\n",
+            r"line 2 has no pair: write the source, a tab, .* 2 of 3 lines",
+        ),
+        ("Go!\n", r"pairs\.tsv, line 1 has no pair: write the source"),
         ("", r"pairs\.tsv is empty"),
         (" \n\n", r"pairs\.tsv is empty"),
-        (b"Hi.\tSalut.\nGo!\tVa\xff\n", r"pairs\.tsv, line 2: expected UTF-8 text"),
+        (b"Hi.\tSalut.\nGo!\tVa\xff\n", r"pairs\.tsv, line 2 is not UTF-8 text"),
     ],
 )
 def test_a_file_that_is_no_corpus_is_one_clear_line(tmp_path, content, message):
@@ -71,7 +74,9 @@ def test_a_few_lines_without_a_pair_are_left_out_and_counted(tmp_path):
         assert loaded.select([1, 2]).sources == ["s1", "s2"]
     write(target, "".join("\n" if i in (4, 5) else f"t{i}\n" for i in range(7)))
     write(source, "".join(f"s{i}\n" for i in range(7)))
-    with pytest.raises(CorpusError, match=r"s and .*t, line 5: expected text in both; 2 of 7 li"):
+    with pytest.raises(
+        CorpusError, match=r"s and .*t, line 5 has no pair: both files need text. 2 of 7 li"
+    ):
         load(f"parallel:{source},{target}", "test")
 
 

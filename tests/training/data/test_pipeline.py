@@ -18,8 +18,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PLANS = {
     "": {},
     "few shapes": {"batch_shapes": 4},
-    "joined": {"join": 0.4, "batch_size": 17},
-    "joined, few shapes": {"join": 0.4, "batch_size": 16, "batch_shapes": 3},
+    "joined": {"concat_pairs": 0.4, "batch_size": 17},
+    "joined, few shapes": {"concat_pairs": 0.4, "batch_size": 16, "batch_shapes": 3},
     "tokens": {"batch_tokens": 240},
     "tokens, few shapes": {"batch_tokens": 240, "batch_shapes": 4},
 }
@@ -181,7 +181,7 @@ def test_a_share_of_the_batches_holds_joined_pairs(tokenizer):
     sources = sorted(set(sources))
     targets = [source[::-1].removeprefix("z ") + " m z" for source in sources]
     target_of = dict(zip(sources, targets, strict=True))
-    batches = list(build((sources, targets), tokenizer, batch_size=17, join=0.4).epoch())
+    batches = list(build((sources, targets), tokenizer, batch_size=17, concat_pairs=0.4).epoch())
     rows = []
     for batch in batches:
         counts = []
@@ -201,7 +201,7 @@ def test_a_share_of_the_batches_holds_joined_pairs(tokenizer):
 
 
 def test_on_a_gpu_empty_rows_fill_batches_of_joined_pairs(pairs, tokenizer):
-    options = {"batch_size": 16, "join": 0.4, "batch_shapes": 3}
+    options = {"batch_size": 16, "concat_pairs": 0.4, "batch_shapes": 3}
     made = build(pairs, tokenizer, multiple=4, **options)
     batches, filled = list(made.epoch()), set()
     assert {len(labels) for _, labels in batches} == {16}
@@ -237,7 +237,7 @@ def test_few_pairs_are_a_batch_and_unusable_ones_one_clear_line(tokenizer):
     assert sorted(read_pairs(made.epoch())) == [("a", "a"), ("b", "b")]
     with pytest.raises(ValueError, match=r"as many targets as sources, 2\. Received: 1"):
         build((["a", "b"], ["a"]), tokenizer)
-    with pytest.raises(ValueError, match="None of 1 sentence pairs is usable"):
+    with pytest.raises(ValueError, match="All 1 pairs are too long or empty"):
         build((["a b"], ["a"]), tokenizer, max_source_length=1)
 
 

@@ -43,7 +43,7 @@ def seconds_of(plan, epochs):
         (40_000, {"batch_size": 128}, 70, {2, 3}),
         (40_000, {"batch_size": 128}, 1000, {4, 5, 6, 7, 8}),
         (20_000, {"batch_size": 100, "batch_tokens": 4096}, 500, {3, 4, 5, 6}),
-        (20_000, {"batch_size": 128, "join": 0.4}, 100, {1, 2, 3, 4}),
+        (20_000, {"batch_size": 128, "concat_pairs": 0.4}, 100, {1, 2, 3, 4}),
     ],
 )
 def test_as_many_shapes_as_take_the_least_time(rng, pairs, options, epochs, expected):
@@ -79,7 +79,7 @@ def with_outlier(rng, pairs):
         (63, {"batch_size": 64}, 3),
         (10_000, {"batch_size": 64}, 50),
         (10_000, {"batch_size": 64, "batch_tokens": 1000}, 50),
-        (10_000, {"batch_size": 64, "join": 0.3}, 50),
+        (10_000, {"batch_size": 64, "concat_pairs": 0.3}, 50),
         (1_000_000, {"batch_size": 512}, 10),  # most of them are in no sample of the lengths
     ],
 )

@@ -116,7 +116,10 @@ def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp
     config = Config(data=f"tsv:{pairs}", dev=f"tsv:{other}", test=f"tsv:{other}")
     train, ids = learned(config, tmp_path / "ids")
     assert len(train) == 998
-    assert f"tsv:{pairs}: 1 pairs have sources of dev or test" in capsys.readouterr().out
+    assert (
+        f"Warning: tsv:{pairs}: the sources of 1 pairs are also in dev or test"
+        in capsys.readouterr().out
+    )
     assert ids.texts("dev").sources == ["a", "c"]
     assert ids.texts("dev").references == [["b", "e"], ["d"]]
     assert load_split(Texts.of(config), "test")[1] == {"data": f"tsv:{other}", "split": "all"}
@@ -163,13 +166,13 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "split", "message"),
     [
-        ({}, "test", "has no split 'test'; it has train, dev. Name the data with --data"),
-        ({"test": "0.1"}, "foo", "no split 'foo'; it has train, dev, test"),
-        ({"test": "tsv:/nowhere"}, "foo", "no split 'foo'; it has train, dev, test"),
-        ({"dev": "1.5"}, "dev", "dev expected a SPEC or 0 < share < 1. Received: 1.5"),
-        ({"dev": "nan"}, "dev", "dev expected a SPEC or 0 < share < 1. Received: nan"),
+        ({}, "test", r"has no split 'test', only train, dev\..* --data tsv:FILE\. For the next"),
+        ({"test": "0.1"}, "foo", "no split 'foo', only train, dev, test"),
+        ({"test": "tsv:/nowhere"}, "foo", "no split 'foo', only train, dev, test"),
+        ({"dev": "1.5"}, "dev", "--dev needs a share between 0 and 1, .* You gave: 1.5"),
+        ({"dev": "nan"}, "dev", "--dev needs a share between 0 and 1, .* You gave: nan"),
         ({"test": "5%"}, "test", "Unknown corpus '5%': write 0.05, a share of the"),
-        ({"dev": "0.6", "test": "0.5"}, "dev", "expected shares below 1 in all"),
+        ({"dev": "0.6", "test": "0.5"}, "dev", "need shares below 1 in total"),
         ({"dev": "1e-9"}, "dev", "too few different sources"),
         ({"data": "phrasebook-en-fr", "dev": "0.1"}, "dev", "phrasebook-en-fr has splits"),
         ({"test": "klingon"}, "test", "Unknown corpus 'klingon'"),

@@ -187,7 +187,7 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     manifest = corpus.path / "manifest.json"
     digest = corpus.manifest.digest
     manifest.write_text(manifest.read_text().replace(digest, "0" * 64))
-    with pytest.raises(RunError, match="no longer has the sentences"):
+    with pytest.raises(RunError, match="has changed since"):
         texts.resume(files.path)
 
 
@@ -196,12 +196,12 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
     config = tiny_config("train_limit=0", f"data=prepared:{corpus.path}")
     files = RunFiles(tmp_path / "run")
     for setting, message in (
-        ("target_tokenizer=characters", r"target_tokenizer expected words, as .* Received: char"),
-        ("copy=true", "copy expected texts"),
+        ("target_tokenizer=characters", r"target_tokenizer needs words, as .* but it is char"),
+        ("copy=true", "copy needs texts"),
     ):
         with pytest.raises(ConfigError, match=message):
             open_run(files, override(config, [setting]))
-    with pytest.raises(CorpusError, match=r"extra_data expected texts beside texts"):
+    with pytest.raises(CorpusError, match=r"extra_data needs texts"):
         open_run(files, override(config, ["extra_data=phrasebook-en-fr"]))
     with pytest.raises(ConfigError, match="expected no extra_data: put all texts into one file"):
         prepare_corpus(tmp_path / "new", configured(text, "extra_data=phrasebook-en-fr"))
@@ -210,7 +210,7 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
     again = prepare_corpus(tmp_path / "d", configured(text), processes=0, tokenizers=corpus.path)
     for ours, theirs in zip(again.tokenizers, corpus.tokenizers, strict=True):
         assert ours.read_bytes() == theirs.read_bytes()
-    with pytest.raises(UserError, match="expected a run or a prepared corpus"):
+    with pytest.raises(UserError, match="needs a run or a prepared corpus"):
         prepare_corpus(tmp_path / "e", configured(text), processes=0, tokenizers=tmp_path)
 
 
@@ -229,12 +229,12 @@ def test_a_corpus_is_prepared_without_tensorflow(text, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     subprocess.run([sys.executable, script, *words, "--workers", "1"], env=environment, check=True)
     assert Prepared(tmp_path / "c").count > 400
-    with pytest.raises(ConfigError, match="source_tokenizer expected one of"):
+    with pytest.raises(ConfigError, match="source_tokenizer needs one of"):
         prepare.main([*words[:-1], "source_tokenizer=what"])
 
 
 def test_a_worker_that_is_killed_is_one_line():
-    with pytest.raises(UserError, match="a worker process was killed"), workers(1) as run:
+    with pytest.raises(UserError, match="A worker process was killed"), workers(1) as run:
         list(run(partial(sys.modules["os"]._exit), [(9,)]))
 
 
@@ -252,7 +252,7 @@ def test_what_looks_like_a_control_symbol_is_text(tmp_path, capsys, kind, count)
     corpus = write_tokens(tmp_path / "tokens", configured(path, *settings))
     spelled_out = dict(spelled(corpus))
     assert {*spelled_out.values()} <= {*targets}
-    assert "said otherwise" not in capsys.readouterr().out
+    assert "the tokenizer changes" not in capsys.readouterr().out
     shown = load_tokenizer(corpus.tokenizers[1]).tokens(np.arange(4, dtype="int32"))
     assert shown.numpy().tolist() == [b"", b"<unk>", b"", b""]
 
@@ -265,7 +265,7 @@ def test_what_no_tokenizer_gives_back_is_counted_with_an_example(tmp_path, capsy
     settings = f"target_tokenizer={kind}", "target_vocab_size=400"
     write_tokens(tmp_path / "tokens", configured(path, *settings, "dev=0.02"))
     out = capsys.readouterr().out
-    assert "20 of 200 targets are said otherwise: 'le nom▁3' as 'le nom 3'" in out
+    assert "the tokenizer changes 20 of 200 targets, for example 'le nom▁3' to 'le nom 3'" in out
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "characters", "words", "symbols"])
@@ -280,9 +280,10 @@ def test_targets_that_a_run_cannot_say_are_named(tmp_path, capsys, kind):
     capsys.readouterr()
     write_tokens(tmp_path / "second", configured(written("some", some), *settings), first)
     out = capsys.readouterr().out
-    assert "7 of 97 targets have tokens that the model cannot say, 2 in all: ж ь" in out
+    assert "7 of 97 targets contain tokens outside the vocabulary, which the model can" in out
+    assert "output: ж ь (2 in all)" in out
     other = written("other", ["a b"] * 40 + ["жь ж"] * 40)
-    wanted = r"40 of 80 targets have tokens that the model cannot say, .* 40 targets have no other"
+    wanted = r"40 of 80 targets contain tokens outside the vocabulary, .* 40 targets have no other"
     with pytest.raises(CorpusError, match=wanted):
         write_tokens(tmp_path / "third", configured(other, *settings), first)
     again = configured(tmp_path / "known", *settings, f"dev=tsv:{other}")
@@ -298,4 +299,4 @@ def test_all_targets_with_unknown_words_are_tokenized_at_once(monkeypatch, capsy
     check_targets("some", targets, VocabularyTokenizer("words", ["▁a"]))
     assert len(calls) == 1
     found = dict.fromkeys(target[2:] for target in targets)
-    assert f"{len(found)} in all: {' '.join(found)}\n" in capsys.readouterr().out
+    assert f": {' '.join(found)} ({len(found)} in all)\n" in capsys.readouterr().out

@@ -21,8 +21,8 @@ MODELS = {
     "gru, tied": {"tie_embeddings": True},
     "luong, feeding": {"order": "luong", "input_feeding": True, "attention": "general"},
     "two layers": {"decoder": "lstm", "encoder": "lstm", "decoder_layers": 2},
-    "deep": {"readout": "deep"},
-    "deep, luong, feeding": {"readout": "deep", "order": "luong", "input_feeding": True},
+    "deep": {"readout": "maxout"},
+    "deep, luong, feeding": {"readout": "maxout", "order": "luong", "input_feeding": True},
     "no attention": {"attention": "none"},
     "coverage": {"attention": "coverage", "order": "bahdanau"},
 }
@@ -166,7 +166,7 @@ def test_cells_that_are_not_known_are_not_supported():
         AttentionRNN(keras.layers.GRUCell(3, reset_after=False), additive(4)),
         AttentionRNN(stack, additive(4)),
         AttentionRNN(lstm(3), additive(4), gate=True),
-        AttentionRNN(lstm(3), additive(4), units=5, readout="deep"),
+        AttentionRNN(lstm(3), additive(4), units=5, readout="maxout"),
         AttentionRNN(lstm(3), additive(4, num_heads=2)),
     ):
         assert not has_constant_step(rnn)

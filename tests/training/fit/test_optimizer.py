@@ -84,7 +84,7 @@ def mean_divergence(labels, first, second):
 def test_two_answers_cost_their_mean_and_what_divides_them(batch, smoothing):
     labels, first = batch
     second = np.random.default_rng(2).normal(0, 3, (B, T, V)).astype("float32")
-    loss = TokenCrossentropy(smoothing, consistency=5.0)
+    loss = TokenCrossentropy(smoothing, r_drop=5.0)
     expected = 5 / 4 * mean_divergence(labels, first, second)
     expected += (mean_loss(labels, first, smoothing) + mean_loss(labels, second, smoothing)) / 2
     assert_allclose(loss(labels, np.concatenate([first, second])), expected, rtol=1e-5)

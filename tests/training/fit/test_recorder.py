@@ -36,7 +36,7 @@ class Scripted:
     def go_on(self, epochs, mean=None, most=2):
         """Train an epoch for each perplexity, and have the mean scored where it has one."""
         done = len(self.history) + len(epochs)
-        settings = [f"epochs={done}", f"average_epochs={most}", "keep_by=perplexity"]
+        settings = [f"epochs={done}", f"average_epochs={most}", "keep_epoch=best_perplexity"]
         config = override(Config(), settings)
         config.save(self.files.config)
         scores = iter([*epochs, *([] if mean is None else [mean])])
@@ -101,7 +101,7 @@ def test_a_mean_of_epochs_whose_weights_are_gone_is_said(tmp_path, capsys, had, 
     run.go_on([10.0, 9.0, 8.5], 8.0 if had else None, had)
     capsys.readouterr()
     run.go_on([], None, asked)
-    assert f"of the last 3 epochs. Received: those of {had}, all" in capsys.readouterr().out
+    assert f"of the last 3 epochs, but the run has kept only {had}\n" in capsys.readouterr().out
 
 
 def test_a_mean_of_fewer_epochs_is_tried_of_a_finished_run(tmp_path, capsys):
@@ -156,7 +156,7 @@ def test_a_log_tells_steps_and_the_second_epochs_speed(capsys, monkeypatch):
     steps = [f"2 of 3 steps of epoch {n}, loss 0.5, 0:00:20 left" for n in (1, 2, 3)]
     assert told.splitlines() == steps  # 20 and 40 seconds after the beginning
     (line,) = (x for x in said.splitlines() if "reckoned" in x)
-    assert line.startswith("1,001 target tokens a second; 2,000 were reckoned for one H200.")
+    assert line.startswith("1,001 target tokens per second. Expected on an H200: 2,000. If")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_model_too_large_for_the_memory_is_one_line(folder, monkeypatch):
 def test_memory_that_numpy_does_not_get_is_one_line(kind):
     message = "Unable to allocate 745. GiB for an array with shape (100000000000,)"
     with (
-        pytest.raises(UserError, match=r"^a model does not fit into memory$"),
-        enough_memory("a model"),
+        pytest.raises(UserError, match=r"^Out of memory\. Use a smaller model$"),
+        enough_memory("Use a smaller model"),
     ):
         raise kind(message)

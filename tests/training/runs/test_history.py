@@ -57,7 +57,7 @@ def test_training_stops_when_dev_has_been_right_for_five_epochs(key, perfect):
     stopped = [reason_to_stop(history[:count], config) for count in range(8)]
     assert stopped == [*[None] * 7, "All of dev has been right for 5 epochs"]
     assert reason_to_stop(history[:2], Config(epochs=2)) == ""
-    assert reason_to_stop(history, Config(epochs=150, keep_by="last")) is None
+    assert reason_to_stop(history, Config(epochs=150, keep_epoch="last")) is None
     perplexity = records(*[1.0] * 9, key="val_perplexity")
     assert reason_to_stop(perplexity, config) is None
 
@@ -69,6 +69,6 @@ def test_training_stops_when_no_epoch_has_been_better_for_half_of_all(epochs, pa
     assert reason_to_stop(history[:-1], config) is None
     stopped = reason_to_stop(history, config)
     assert stopped == f"No epoch has been better than epoch 3 for {patience} epochs"
-    assert reason_to_stop(history, Config(epochs=epochs, keep_by="last")) is None
+    assert reason_to_stop(history, Config(epochs=epochs, keep_epoch="last")) is None
     better = [*history[:-1], {"epoch": len(history), "bleu": 99.6}]
     assert reason_to_stop(better, config) is None

@@ -55,7 +55,7 @@ def test_a_pronouncer_is_prepared_too(pairs, tmp_path):
     config = tiny_config("label_smoothing=0", *aligned, f"data=tsv:{pairs}")
     prepare_run(config, tmp_path / "run")
     assert RunFiles(tmp_path / "run").tokens.is_dir()
-    with pytest.raises(ConfigError, match="attention expected one of none, additive"):
+    with pytest.raises(ConfigError, match="attention needs one of none, additive"):
         prepare_run(replace(config, attention="unheard"), tmp_path / "other")
 
 
@@ -67,9 +67,9 @@ def test_answers_may_be_as_long_as_targets_are(pairs, tmp_path, capsys):
     factor, more = load_config(tmp_path / "run" / "config.toml").bound
     for n in (7, 77, 210, 9999):
         assert factor * len(str(n)) + more >= len(f"number number {n}") + 5
-    said = f"--set target_bound={factor}x+{more}"
+    said = f"--set max_answer={factor}x+{more}"
     assert said in capsys.readouterr().out
-    prepare_run(tiny_config("target_bound=3x+1", f"data=tsv:{pairs}"), tmp_path / "own")
+    prepare_run(tiny_config("max_answer=3x+1", f"data=tsv:{pairs}"), tmp_path / "own")
     assert load_config(tmp_path / "own" / "config.toml").bound == (3, 1)
 
 
@@ -111,7 +111,7 @@ def test_a_run_on_other_texts_is_refused_or_tokenized_anew(begun, pairs, built):
     before = (files.tokens / "train.target.values.npy").read_bytes()
     with pairs.open("a") as file:
         file.write("".join(f"{n} dogs\t{n} chiens\n" for n in range(50)))
-    with pytest.raises(RunError, match="no longer has the sentences"):
+    with pytest.raises(RunError, match="has changed since"):
         texts.resume(files.path)
     assert (files.tokens / "train.target.values.npy").read_bytes() == before
     with pytest.raises(BuiltError):
@@ -149,7 +149,7 @@ def test_a_run_that_is_refused_keeps_its_settings(begun, pairs, refused_by):
             file.write("a dog\tun chien\n")
     else:
         files.checkpoint(0).mkdir(parents=True)
-    with pytest.raises(RunError, match=r"no longer has the sentences|can be read"):
+    with pytest.raises(RunError, match=r"has changed since|can be read"):
         texts.resume(files.path, ["epochs=7", "learning_rate=0.5"])
     assert files.config.read_bytes() == before
 
@@ -186,7 +186,7 @@ def test_a_run_that_starts_from_another_has_its_weights_and_sizes_of_vocabularie
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_other_tokenizers_than_those_of_the_run_to_start_from_are_refused(tiny_run, tmp_path, side):
     output, data = tmp_path / "run", tmp_path / "pairs.tsv"
-    said = f"^{side}_tokenizer expected words, as .*tiny has it. Received: characters$"
+    said = f"^{side}_tokenizer needs words, as .*tiny has it, but it is characters. Add --set .*$"
     data.write_text("no pair\n")  # which would be refused later
     config = tiny_config(f"{side}_tokenizer=characters", f"data=tsv:{data}")
     with pytest.raises(ConfigError, match=said):

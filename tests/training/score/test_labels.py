@@ -67,5 +67,5 @@ def test_of_one_outcome_there_is_no_auc_and_no_interval(monkeypatch, capsys):
     assert not found.keys() & {"auc", "auprc"}
     assert found["cross_entropy"] == pytest.approx(-np.log(0.75))
     assert "neither AUC nor AUPRC" in capsys.readouterr().out
-    with pytest.raises(UserError, match=r"--bootstrap expected .*: 0 of 7 examples came true"):
+    with pytest.raises(UserError, match=r"--bootstrap needs .*, but 0 of 7 examples came true"):
         evaluate_labels([], data, bootstrap=True)

@@ -146,7 +146,7 @@ def test_of_two_values_at_one_time_the_known_one_holds(tmp_path, capsys):
     assert capsys.readouterr().err == ""
     text = LONG.replace("a,0,bili,1.5\n", "a,0,bili,1.5\na,0,bili,7\n")
     assert read_table(write(tmp_path, text, LONG_ABOUT)).values[0, 0] == 7
-    said = "1 values differ at one time, the last holds: bili of a, lines 2 and 3"
+    said = "1 times have two values, and the last is used: bili of a, lines 2 and 3"
     assert said in capsys.readouterr().err
     text = LONG.replace("a,10,died,0\n", "a,10,died,0\na,10,died,NA\n")
     assert read_table(write(tmp_path, text, LONG_ABOUT)).labels.tolist() == [0, 1, 1]
@@ -287,10 +287,10 @@ def test_tables_are_refused_by_training_and_client_alike(text, encoding, said, t
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        ("1,0,F", "2,1,f", "'F' and 'f' are two categories of sex"),
-        ("1,0,1", "2,1,01", "'01' and '1' are two categories of sex"),
-        ("1,0,a b", "2,1,a  b", "'a  b' and 'a b' are two categories of sex"),
-        ("1,0,1.5", "2,1,1.50", "'1.5' and '1.50' are two categories of sex"),
+        ("1,0,F", "2,1,f", "'F' and 'f' are different categories of sex"),
+        ("1,0,1", "2,1,01", "'01' and '1' are different categories of sex"),
+        ("1,0,a b", "2,1,a  b", "'a  b' and 'a b' are different categories of sex"),
+        ("1,0,1.5", "2,1,1.50", "'1.5' and '1.50' are different categories of sex"),
         ("1,0,f", "1.0,1,m", "1 ids are others in form alone: '1' and '1.0' are two"),
         ("p,0,f", "P,1,m", "1 ids are others in form alone: 'p' and 'P' are two"),
     ],

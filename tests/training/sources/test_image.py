@@ -164,10 +164,10 @@ def test_brightness_and_contrast_of_an_image_change_nothing():
 @pytest.mark.parametrize(
     ("convolutions", "said"),
     [
-        ("32", "expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. Received: 32"),
-        ("", "expected FILTERS:DOWNxACROSS"),
-        ("8:0x1", "expected FILTERS:DOWNxACROSS"),
-        ("8:4x4 8:4x4", "larger than all their pooling. Received: 13 x 29 pixels"),
+        ("32", "needs FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1, but it is 32"),
+        ("", "needs FILTERS:DOWNxACROSS"),
+        ("8:0x1", "needs FILTERS:DOWNxACROSS"),
+        ("8:4x4 8:4x4", "larger than all their pooling, but it is 13 x 29 pixels"),
     ],
 )
 def test_convolutions_that_cannot_be_are_one_clear_line(convolutions, said):

@@ -133,10 +133,10 @@ def test_a_name_has_its_splits_and_more_of_one_begins_as_less_of_it():
     [
         (None, "has no labels.tsv, a line `file TAB text` for each image.* it has 1 images"),
         ("", "labels.tsv is empty"),
-        ("a.png 7\n", "line 1: expected file TAB text"),
+        ("a.png 7\n", "line 1: write the file, a tab, the text"),
         ("a.png\t7\n\nb.png\t8\n" * 2, "line 3: there is no file .*b.png; 2 of 4 lines are"),
-        ("a.png\t \n", "line 1: expected file TAB text"),
-        ("a.png\t7\tAnna\n", "line 1: expected file TAB text"),
+        ("a.png\t \n", "line 1: write the file, a tab, the text"),
+        ("a.png\t7\tAnna\n", "line 1: write the file, a tab, the text"),
     ],
 )
 def test_a_folder_that_is_none_of_images_is_one_clear_line(labels, said, tmp_path):
@@ -262,7 +262,10 @@ def test_a_size_that_images_do_not_have_is_told(tmp_path, capsys):
     config = load_config(PRESETS / "own" / "images.toml")
     ImageSource.make(config, split)
     said = capsys.readouterr().out
-    assert "640 x 32 pixels are squeezed to 96 x 32: image_width=640 would keep" in said
+    assert (
+        "640 x 32 pixels are squeezed to 96 x 32. To keep their shape: --set image_width=640"
+        in said
+    )
     assert "up to 30 characters, and the grid that is attended to has 24 columns" in said
     ImageSource.make(override(config, ["image_width=640"]), split)
     assert not capsys.readouterr().out

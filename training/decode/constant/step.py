@@ -32,7 +32,7 @@ Tensor = Any
 def has_constant_step(layer: AttentionCell) -> bool:
     """Whether `ConstantStep` can replace the `step` of an `AttentionCell`."""
     attention = layer.attention
-    if layer.gate or layer.readout == "deep" or attention.num_heads > 1:
+    if layer.gate or layer.readout == "maxout" or attention.num_heads > 1:
         return False
     plain = attention.averages() and keeps(layer.step, AttentionCell.step)
     return plain and keras_cells.hoisted(layer.cell) is not None

@@ -224,8 +224,9 @@ class EventSource(Source):
         """Print how many histories have more events than the model reads."""
         if cut := np.count_nonzero(data.ends - data.starts > self.most):
             print(
-                f"{cut:,} of {len(data.labels):,} histories have more than {self.most} events "
-                "(max_events): their last ones are read, with what was known before."
+                f"{cut:,} of {len(data.labels):,} histories have more than {self.most} events. The "
+                "model reads only the last of them, with the values known before. To read more: "
+                "--set max_events=N"
             )
 
     @staticmethod

@@ -224,7 +224,7 @@ def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
                     clashes.append(f"{name} of {person}, lines {known.line} and {line}")
             history[-1].cells[name] = _Cell(line, text)
     if clashes:
-        told = f"{len(clashes)} values differ at one time, the last holds: {clashes[0]}"
+        told = f"{len(clashes)} times have two values, and the last is used: {clashes[0]}"
         print(f"{about.table}: {told}", file=sys.stderr)
     return people
 
@@ -271,7 +271,7 @@ def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None
                 f"{declare}, or leave {name} out of its columns = […]"
             )
     for first, other in rules.alike(categories):
-        two = f"{first!r} and {other!r} are two categories of {name}"
+        two = f"{first!r} and {other!r} are different categories of {name}"
         print(f"{about.table}: {two}", file=sys.stderr)
     return categories
 

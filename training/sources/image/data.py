@@ -110,21 +110,21 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
         name, _, text = line.partition("\t")
         path = folder / name
         if not text.strip() or "\t" in text.strip():
-            skipped.add(f"expected file {',' if by_commas else 'TAB'} text", number)
+            skipped.add(f"write the file, a {'comma' if by_commas else 'tab'}, the text", number)
         elif not path.is_file():
             skipped.add(f"there is no file {path}", number)
         else:
             split.sources.append(path)
             split.references.append([clean(text)])
     if split.sources and (others := _images(folder).difference(split.sources)):
-        told = f"{labels} names no text of {len(others)} images of its folder"
-        print(f"{told}, {min(others)} the first", flush=True)
+        told = f"{labels} has no text for {len(others)} images of its folder"
+        print(f"{told}, for example {min(others)}", flush=True)
     if not (unusable := skipped.unusable):
         return split
     reason, first = min(skipped.first.items(), key=lambda item: item[1])
     total = len(split.sources) + unusable
-    told = f"{labels}, line {first}: {reason}; {unusable} of {total} lines are without an image"
+    told = f"{labels}, line {first}: {reason}. {unusable} of {total} lines have no image"
     if not split.sources or unusable > max(1, MOST_UNUSABLE * total):
         raise CorpusError(told)
-    print(f"{told}, and left out", flush=True)
+    print(f"{told} and are left out", flush=True)
     return replace(split, unusable=unusable)

@@ -60,11 +60,14 @@ def grid_size(config: Config) -> tuple[int, int]:
         height, width = height // down, width // across
     if not height or not width:
         size = f"{config.image_height} x {config.image_width} pixels"
-        raise ConfigError.expected("convolutions", "images larger than all their pooling", size)
+        raise ConfigError(
+            f"convolutions need images larger than all their pooling, but these are {size}"
+        )
     if config.attention == "hard_monotonic" and height > 1:
-        received = f"{height} rows of {config.convolutions}"
-        wanted = "convolutions that leave one row of columns"
-        raise ConfigError.expected("attention = hard_monotonic", wanted, received)
+        raise ConfigError(
+            "attention = hard_monotonic needs convolutions that leave one row, but "
+            f"{config.convolutions} leave {height}"
+        )
     return height, width
 
 
@@ -117,8 +120,8 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
     """
     survey, count = _survey(split), len(split.sources)
     width, height, characters = survey[:3]
-    print(f"{config.data}: {count:,} images")
-    file, kind, other = "images", "images, looked at place by place", "hard_monotonic"
+    print(f"{config.data}: {count:,} images (to change a choice, add the option on the right)")
+    file, kind, other = "images", "images, with attention to each place", "hard_monotonic"
     if (survey.in_line or config.attention == other) and (lines := _lines(own)):
         file, kind, other = "lines", "lines of text, read from left to right", "additive"
         config = replace(lines, data=config.data)
@@ -169,14 +172,13 @@ def tell_squeezed(config: Config, split: Split) -> None:
     if max(ratio, 1 / ratio) > SQUEEZED:
         print(
             f"Images of {width} x {height} pixels are squeezed to {config.image_width} x "
-            f"{config.image_height}: image_width={round(width * config.image_height / height)} "
-            "would keep their shape."
+            f"{config.image_height}. To keep their shape: --set "
+            f"image_width={round(width * config.image_height / height)}"
         )
     if columns < characters:
         print(
-            f"Labels have up to {characters} characters, and the grid that is attended to has "
-            f"{columns} columns: a larger image_width, or convolutions that pool less across, has "
-            "more."
+            f"Labels have up to {characters} characters, but the model attends to only {columns} "
+            "columns. Set a larger image_width, or convolutions that pool less across"
         )
 
 

@@ -63,7 +63,7 @@ class ImageSource(Source):
 
     def __init__(self, config: Config) -> None:
         self.height, self.width = config.image_height, config.image_width
-        self.channels, self.shift = config.image_channels, config.shift
+        self.channels, self.shift = config.image_channels, config.max_shift_pixels
         self.places = grid_size(config)
 
     @classmethod

@@ -144,7 +144,7 @@ def test_a_word_that_lacks_phones_is_named(run, model, monkeypatch):
         _, lines, err = run("cat", "--format", "tsv")
         assert lines
         told = (
-            "warning: fewer phones for their letters than nearly all words of training have: cat\n"
+            "Warning: fewer phones for their letters than nearly all words of training have: cat\n"
         )
         assert err == (told if named else "")
 
@@ -242,7 +242,7 @@ def test_maps_follow_one_another_and_stress_that_is_not_known_is_told(run, tmp_p
     more.write_text("p\tpʰ\n", encoding="utf-8")
     form = "--format", "tsv", "--lexicon", own, "--map", "arpabet-ipa"
     told = (
-        "warning: AH and ER without marks of stress are written ə and ɚ, as 89 % and 82 % of "
+        "Warning: AH and ER without marks of stress are written ə and ɚ, as 89 % and 82 % of "
         "CMUdict's are; a model of cmudict-stress has the marks\n"
     )
     lines = ["cup\tk ə pʰ", "bird\tb ɚ d"]
@@ -309,12 +309,12 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
     assert [line.split("\t")[0] for line in lines] == ["'cat'", "Cat"]
     assert len({line.split("\t")[1] for line in lines}) == 1  # quotation marks have no sound
     assert err.splitlines()[:2] == [
-        "warning: left out, training never saw ̈: naïve",
-        "warning: left out, training never saw ̃: ñu",
+        "Warning: left out, training never saw ̈: naïve",
+        "Warning: left out, training never saw ̃: ñu",
     ]
     assert f"{'a' * 99}" in err.splitlines()[2]
     assert err.splitlines()[3:] == [
-        "warning: read in small letters, the only ones that training saw: Cat"
+        "Warning: read in small letters, the only ones that training saw: Cat"
     ]
 
 

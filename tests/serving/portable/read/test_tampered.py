@@ -122,7 +122,7 @@ def test_no_damage_gives_a_trace_or_reads_outside(export, seed, tmp_path, capsys
         status = ask()
         out, err = capsys.readouterr()
         assert status in (0, 1)
-        lines = [line for line in err.splitlines() if not line.startswith("warning: ")]
+        lines = [line for line in err.splitlines() if not line.startswith("Warning: ")]
         assert len(lines) == status
         assert all(line.startswith("error: ") for line in lines)
         assert "\x1b" not in out + err

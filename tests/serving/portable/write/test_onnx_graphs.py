@@ -24,8 +24,8 @@ MODELS = {
     "rnn, dot": "encoder=simple_rnn decoder=simple_rnn attention=dot decoder_units=10",
     "scaled dot of two heads": "attention=scaled_dot attention_heads=2 decoder_units=10",
     "additive of two heads": "attention=normalized_additive attention_heads=2",
-    "bahdanau, deep, fed, gated": "order=bahdanau readout=deep input_feeding=true gate=true",
-    "luong, deep, fed": "readout=deep input_feeding=true",
+    "bahdanau, deep, fed, gated": "order=bahdanau readout=maxout input_feeding=true gate=true",
+    "luong, deep, fed": "readout=maxout input_feeding=true",
     "luong, fed": "input_feeding=true",
     "two layers, one way": "encoder_layers=2 decoder_layers=2 bidirectional=false decoder=lstm",
     "tied": "encoder=gru decoder=lstm tie_embeddings=true",
@@ -65,7 +65,7 @@ def test_a_search_finds_what_the_model_finds(name, tmp_path):
 
 COPYING = (
     *("copy=true", "source_tokenizer=words", "target_tokenizer=words"),
-    *("join=0", "label_smoothing=0"),
+    *("concat_pairs=0", "label_smoothing=0"),
 )
 
 
@@ -112,7 +112,7 @@ def test_an_ensemble_finds_what_its_models_find_together(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [[], ["encoder=lstm", "decoder=lstm", "attention=general", "readout=deep"]]
+    "settings", [[], ["encoder=lstm", "decoder=lstm", "attention=general", "readout=maxout"]]
 )
 def test_in_eight_bits_no_row_depends_on_the_others(settings, tmp_path):
     config, model = random_model(*settings)
@@ -133,7 +133,7 @@ def test_in_eight_bits_no_row_depends_on_the_others(settings, tmp_path):
 
 @pytest.mark.parametrize("bits", [32, 8])
 def test_a_vocabulary_too_large_for_a_table_is_multiplied(bits, tmp_path, monkeypatch):
-    config, model = random_model("readout=deep", "input_feeding=true")
+    config, model = random_model("readout=maxout", "input_feeding=true")
     found = []
     for most in (0, 2**25):
         monkeypatch.setattr("serving.portable.write.products.TABLE", most)
