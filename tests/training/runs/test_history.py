@@ -27,7 +27,7 @@ OPPOSED = records(5.0, 4.0, 3.0, perplexities=(36.0, 25.0, 30.0))
         (records(100.0, 100.0, 100.0, **TIED), "auto", 2),
         (OPPOSED, "auto", 1),
         (OPPOSED, "score", 1),
-        (OPPOSED, "perplexity", 2),
+        (OPPOSED, "best_perplexity", 2),
         (records(20.0, 5.0, 30.0, key="wer"), "last", 3),
     ],
 )
