@@ -79,7 +79,7 @@ def read_table(path: str | Path, person: str, time: str) -> Table:
             return parse_table(file, person, time, str(path))
         except UnicodeDecodeError as error:
             hint = encoding_hint(error.object)
-            raise ValueError(f"{path} cannot be read: expected UTF-8 text{hint}") from None
+            raise ValueError(f"{path} is not UTF-8 text{hint}") from None
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{path} cannot be read: {error}") from None
 

@@ -179,7 +179,9 @@ def test_translate_writes_a_line_for_each_line(quick, monkeypatch, capsys):
     assert written[700] != written[0] == written[-1]
     with pytest.raises(UserError, match="standard input, line 2 is not UTF-8 text"):
         write("He sleeps.\nIl a mangé.".encode("latin-1"))
-    with pytest.raises(UserError, match="standard input, line 2 is not UTF-8 text without NUL"):
+    with pytest.raises(
+        UserError, match="standard input, line 2 is not UTF-8 text: it contains NUL"
+    ):
         write(b"He sleeps.\nShe \0.")
 
 

@@ -116,7 +116,10 @@ def test_a_run_is_never_overwritten(tiny_run):
 def test_a_loss_that_is_not_finite_ends_training_and_nothing_of_it_is_kept(tmp_path):
     """Nor does what is left of it stand in the way of the corrected command."""
     output = tmp_path / "run"
-    with without_steps(loss=math.nan), pytest.raises(RunError, match="loss is nan in epoch 1"):
+    with (
+        without_steps(loss=math.nan),
+        pytest.raises(RunError, match=r"diverged in epoch 1 \(loss is nan\)"),
+    ):
         train(tiny_config(), output)
     assert not (output / "best.weights.h5").exists()
     assert [path.name for path in (output / "checkpoints").iterdir()] == ["epoch-000"]

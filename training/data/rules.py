@@ -71,23 +71,23 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 MOST_PIXELS = 1 << 24  # of an image before it is resized: 16.8 million
 
 # Hints for messages: other encodings than UTF-8, and files without text, by their first bytes.
-NUL = " without NUL characters: tr -d '\\000' leaves them out"
+NUL = ": it contains NUL characters. Remove them: tr -d '\\000' < OLD > NEW"
 UTF16 = (
-    " without NUL characters, as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it "
-    "(of UTF-32 -f UTF-32)"
+    ": it contains NUL characters, as UTF-16 does. Convert it: iconv -f UTF-16 -t UTF-8 OLD > NEW "
+    "(for UTF-32: -f UTF-32)"
 )
 LATIN1 = (
-    ": if it is Latin-1, iconv -f LATIN1 -t UTF-8 makes UTF-8 of it; else name its encoding, "
-    "such as CP1252, GBK or SHIFT-JIS"
+    ". If it is Latin-1, convert it: iconv -f LATIN1 -t UTF-8 OLD > NEW. Other encodings have "
+    "other names, such as CP1252, GBK or SHIFT-JIS"
 )
 NO_TEXT = {
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), UTF16),
-    b"\x1f\x8b": ": it is packed by gzip, and is unpacked where its name ends in .gz",
-    b"(\xb5/\xfd": ": it is packed by Zstandard: unzstd unpacks it",
-    b"BZh91AY": ": it is packed by bzip2: bunzip2 unpacks it",
-    b"\xfd7zXZ": ": it is packed by xz: unxz unpacks it",
-    b"PK\x03\x04": ": it is a ZIP archive, as spreadsheets are: save it as text in UTF-8",
-    b"\xd0\xcf\x11\xe0": ": it is of an office program: save it as text in UTF-8",
+    b"\x1f\x8b": ": it is compressed by gzip. Give it a name that ends in .gz",
+    b"(\xb5/\xfd": ": it is compressed by Zstandard. Decompress it with unzstd",
+    b"BZh91AY": ": it is compressed by bzip2. Decompress it with bunzip2",
+    b"\xfd7zXZ": ": it is compressed by xz. Decompress it with unxz",
+    b"PK\x03\x04": ": it is a ZIP archive, such as a spreadsheet. Save it as text in UTF-8",
+    b"\xd0\xcf\x11\xe0": ": it is a file of an office program. Save it as text in UTF-8",
 }
 
 

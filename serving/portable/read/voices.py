@@ -35,7 +35,7 @@ def decoded(content: bytes, name: object) -> str:
         return text.replace("\r\n", "\n")
     wrong = re.search("[\0\ufffd]", text)
     line = text.count("\n", 0, wrong.start() if wrong else 0) + 1
-    raise ValueError(f"{name}, line {line}: expected a text in UTF-8{encoding_hint(content)}")
+    raise ValueError(f"{name}, line {line} is not UTF-8 text{encoding_hint(content)}")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -89,8 +89,8 @@ def in_archive(data):
         (bz2.compress, "packed by bzip2: bunzip2 unpacks it"),
         (lzma.compress, "packed by xz: unxz unpacks it"),
         (in_archive, "a ZIP archive, as spreadsheets are: save it as text"),
-        (lambda data: data + b"a\0b\tc\n", r"without NUL characters: tr -d '\000'"),
-        (lambda data: b"\0" + data, r"without NUL characters: tr -d '\000'"),
+        (lambda data: data + b"a\0b\tc\n", r"NUL characters. Remove them: tr -d '\000'"),
+        (lambda data: b"\0" + data, r"NUL characters. Remove them: tr -d '\000'"),
     ],
 )
 def test_files_that_are_no_text_in_utf_8_are_called_what_they_are(tmp_path, made, said):
@@ -289,7 +289,7 @@ def test_texts_like_notes_stay_where_there_is_no_dictionary(tmp_path, capsys):
 def test_other_separators_are_told(tmp_path, line, name):
     path = write(tmp_path / "pairs.tsv", "".join(line.format(i) + "\n" for i in range(97)))
     for read in (read_split, surveyed, sample_pairs):
-        with pytest.raises(CorpusError, match=f"{name} stand where tabs should"):
+        with pytest.raises(CorpusError, match=f"They have {name} instead of tabs"):
             read(f"tsv:{path}")
     write(path, "".join(f"A text, number {i}\n" * (i % 3) + f"of {i} words\n" for i in range(97)))
     with pytest.raises(CorpusError, match=r"lines are wrong$"):

@@ -166,15 +166,15 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "split", "message"),
     [
-        ({}, "test", r"has no split 'test', only train, dev\..* --data tsv:FILE\. For the next"),
+        ({}, "test", "has no split 'test', only train, dev. Score dev"),
         ({"test": "0.1"}, "foo", "no split 'foo', only train, dev, test"),
         ({"test": "tsv:/nowhere"}, "foo", "no split 'foo', only train, dev, test"),
-        ({"dev": "1.5"}, "dev", "--dev needs a share between 0 and 1, .* You gave: 1.5"),
-        ({"dev": "nan"}, "dev", "--dev needs a share between 0 and 1, .* You gave: nan"),
+        ({"dev": "1.5"}, "dev", "or data, such as tsv:dev.tsv. You gave: 1.5"),
+        ({"dev": "nan"}, "dev", "or data, such as tsv:dev.tsv. You gave: nan"),
         ({"test": "5%"}, "test", "Unknown corpus '5%': write 0.05, a share of the"),
         ({"dev": "0.6", "test": "0.5"}, "dev", "need shares below 1 in total"),
         ({"dev": "1e-9"}, "dev", "too few different sources"),
-        ({"data": "phrasebook-en-fr", "dev": "0.1"}, "dev", "phrasebook-en-fr has splits"),
+        ({"data": "phrasebook-en-fr", "dev": "0.1"}, "dev", "phrasebook-en-fr has its own dev set"),
         ({"test": "klingon"}, "test", "Unknown corpus 'klingon'"),
     ],
 )

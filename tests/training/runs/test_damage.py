@@ -52,7 +52,10 @@ def test_a_flipped_bit_is_found_before_the_run_is_used(folder, command, name):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        *(("history.json", text, "cannot read ") for text in ("", "{}", '[{"loss": 1}]', "\0\0")),
+        *(
+            ("history.json", text, "cannot read |is damaged")
+            for text in ("", "{}", '[{"loss": 1}]', "\0\0")
+        ),
         *(("config.toml", text, "the configuration .* is empty") for text in ("", "\n# nothing\n")),
     ],
 )
@@ -79,7 +82,9 @@ def test_a_model_too_large_for_the_memory_is_one_line(folder, monkeypatch):
 
     full = Mock(side_effect=tf.errors.ResourceExhaustedError(None, None, message))
     monkeypatch.setattr("training.model.seq2seq.build_seq2seq", full)
-    with pytest.raises(UserError, match=r"[a-z]+_units = \d+ does not fit.*shape\[5,3000000000\]$"):
+    with pytest.raises(
+        UserError, match=r"shape\[5,3000000000\]\. Use a smaller model: [a-z]+_units is \d+$"
+    ):
         COMMANDS["evaluate"]("new")
 
 

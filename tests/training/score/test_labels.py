@@ -66,6 +66,6 @@ def test_of_one_outcome_there_is_no_auc_and_no_interval(monkeypatch, capsys):
     found = evaluate_labels([], data)
     assert not found.keys() & {"auc", "auprc"}
     assert found["cross_entropy"] == pytest.approx(-np.log(0.75))
-    assert "neither AUC nor AUPRC" in capsys.readouterr().out
+    assert "AUC and AUPRC are undefined" in capsys.readouterr().out
     with pytest.raises(UserError, match=r"--bootstrap needs .*, but 0 of 7 examples came true"):
         evaluate_labels([], data, bootstrap=True)

@@ -268,8 +268,8 @@ REFUSED = [
         for missing in (" ", "NA", "n/a")
     ),
     *((separator, "utf-8", ": expected commas between columns$") for separator in ";\t"),
-    ("é", "latin-1", "expected UTF-8 text.*iconv -f LATIN1 -t UTF-8"),
-    ("é", "utf-16", "expected UTF-8 text.*iconv -f UTF-16 -t UTF-8"),
+    ("é", "latin-1", "is not UTF-8 text.*iconv -f LATIN1 -t UTF-8"),
+    ("é", "utf-16", "is not UTF-8 text.*iconv -f UTF-16 -t UTF-8"),
 ]
 
 

@@ -167,7 +167,7 @@ def test_brightness_and_contrast_of_an_image_change_nothing():
         ("32", "needs FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1, but it is 32"),
         ("", "needs FILTERS:DOWNxACROSS"),
         ("8:0x1", "needs FILTERS:DOWNxACROSS"),
-        ("8:4x4 8:4x4", "larger than all their pooling, but it is 13 x 29 pixels"),
+        ("8:4x4 8:4x4", "larger than all their pooling, but these are 13 x 29 pixels"),
     ],
 )
 def test_convolutions_that_cannot_be_are_one_clear_line(convolutions, said):
@@ -179,7 +179,7 @@ def test_columns_are_read_in_order_where_one_row_of_them_is_left():
     in_line = {"attention": "hard_monotonic", "order": "luong", "convolutions": "3:13x2"}
     memory, mask, *_ = ImageSource.build_encoder(image_config(**in_line), 0).output
     assert (memory.shape, mask.shape) == ((None, 14, 3 + 16), (None, 14))
-    with pytest.raises(ConfigError, match=r"one row of columns.* 6 rows of 3:2x2"):
+    with pytest.raises(ConfigError, match="leave one row, but 3:2x2 leave 6"):
         grid_size(image_config(**{**in_line, "convolutions": "3:2x2"}))
 
 

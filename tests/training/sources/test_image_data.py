@@ -134,7 +134,7 @@ def test_a_name_has_its_splits_and_more_of_one_begins_as_less_of_it():
         (None, "has no labels.tsv, a line `file TAB text` for each image.* it has 1 images"),
         ("", "labels.tsv is empty"),
         ("a.png 7\n", "line 1: write the file, a tab, the text"),
-        ("a.png\t7\n\nb.png\t8\n" * 2, "line 3: there is no file .*b.png; 2 of 4 lines are"),
+        ("a.png\t7\n\nb.png\t8\n" * 2, "line 3: there is no file .*b.png. 2 of 4 lines have"),
         ("a.png\t \n", "line 1: write the file, a tab, the text"),
         ("a.png\t7\tAnna\n", "line 1: write the file, a tab, the text"),
     ],
@@ -158,10 +158,13 @@ def test_lines_without_an_image_are_left_out_and_told(tmp_path, capsys):
     images.load(f"images:{tmp_path}", "test")
     (said,) = capsys.readouterr().out.splitlines()
     assert "line 1: there is no file" in said
-    assert "; 3 of 33 lines are without an image, and left out" in said
+    assert ". 3 of 33 lines have no image and are left out" in said
     (tmp_path / "new.png").touch()  # after the labels were read
     images.load(f"images:{tmp_path}", "test")
-    assert f"no text of 1 images of its folder, {tmp_path}/new.png" in capsys.readouterr().out
+    assert (
+        f"no text for 1 images of its folder, for example {tmp_path}/new.png"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(("name", "form"), [("labels.tsv", "excel-tab"), ("labels.csv", "excel")])
@@ -266,7 +269,7 @@ def test_a_size_that_images_do_not_have_is_told(tmp_path, capsys):
         "640 x 32 pixels are squeezed to 96 x 32. To keep their shape: --set image_width=640"
         in said
     )
-    assert "up to 30 characters, and the grid that is attended to has 24 columns" in said
+    assert "up to 30 characters, but the model attends to only 24 columns" in said
     ImageSource.make(override(config, ["image_width=640"]), split)
     assert not capsys.readouterr().out
 

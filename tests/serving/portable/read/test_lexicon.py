@@ -331,7 +331,7 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
         (["--format", "tsv", "--lexicon", "{wrong}"], 1, "line 2: expected two columns with a tab"),
         (["--format", "tsv", "--phones", "{wrong}"], 1, "expected a token and its number, as in"),
         (["--format", "tsv", "--phones", "{empty}"], 1, "has no tokens"),
-        (["--format", "tsv", "--lexicon", "{latin}"], 1, "line 2: expected a text in UTF-8"),
+        (["--format", "tsv", "--lexicon", "{latin}"], 1, "line 2 is not UTF-8 text"),
         (["--format", "tsv", "--lexicon", "{wide}"], 1, "iconv -f UTF-16 -t UTF-8"),
         (["--format", "tsv", "--lexicon", "{commas}"], 1, "commas stand where tabs should"),
         (["--format", "tsv", "--map", "{bars}"], 1, "bars stand where tabs should"),
@@ -359,7 +359,7 @@ def test_an_input_without_words_is_one_line(run):
     for text, message in (
         (b"\n \n", "no word: give words as arguments or on standard input"),
         (b"ice cream\n", "--format expected a word a line; --text reads a text"),
-        (b"cat\ncaf\xe9\n", "the standard input, line 2: expected a text in UTF-8"),
+        (b"cat\ncaf\xe9\n", "the standard input, line 2 is not UTF-8 text"),
     ):
         status, lines, err = run(text, "--format", "tsv")
         assert (status, lines, err.count("\n")) == (1, [], 1)
