@@ -170,7 +170,7 @@ def test_translate_writes_a_line_for_each_line(quick, monkeypatch, capsys):
 
     written = write("He sleeps.\n\n\ufffd no words \x01\nShe is eating an apple.".encode())
     assert [bool(line) for line in written] == [True, False, True, True]
-    told = "standard input, line 701 is not UTF-8: \ufffd stands for what is not\n"
+    told = "Warning: standard input, line 701 is not UTF-8: \ufffd replaces the wrong bytes\n"
     with monkeypatch.context() as patch:  # a line of 1,000, as in training
         patch.setattr(sys, "stderr", io.StringIO())
         written = write(b"He sleeps.\n" * 700 + b"Il mang\xe9\n" + b"He sleeps.\n" * 299)
@@ -279,7 +279,7 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     run = dataclasses.replace(tiny_run, config=config)
     config = Config(source="events", encoder="lstm")
     monkeypatch.setattr(RunFiles, "trained", lambda files: Trained(files.path, config))
-    with pytest.raises(UserError, match=r"^--replace-unknown .* texts\. .* predict an outcome"):
+    with pytest.raises(UserError, match=r"^--replace-unknown needs .* texts, .* predict an outcome"):
         evaluate.main(["--run", "x", "--replace-unknown"])
     config = run.config
     monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [run])
