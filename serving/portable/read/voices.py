@@ -59,7 +59,7 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
         line = shown(next(filter(str.strip, lines)).strip())
         command = f"sed -E 's/ *[{SEPARATORS[form.separator]}] */\\t/' {path} > new.tsv"
         raise ValueError(
-            f"{path}: {form.separator} stand where tabs should: {line}. Try: {command}"
+            f"{path} has {form.separator} instead of tabs: {line}. Try: {command}"
         )
     if form.quoted:
         try:

@@ -85,10 +85,10 @@ def in_archive(data):
         *((name, "iconv -f UTF-16") for name in ("utf-16", "utf-16-le", "utf-16-be", "utf-32")),
         *(("utf-32-le", "iconv -f UTF-16"), ("latin-1", "iconv -f LATIN1")),
         ("cp1252", "iconv -f LATIN1"),
-        (gzip.compress, "packed by gzip, and is unpacked where its name ends in .gz"),
-        (bz2.compress, "packed by bzip2: bunzip2 unpacks it"),
-        (lzma.compress, "packed by xz: unxz unpacks it"),
-        (in_archive, "a ZIP archive, as spreadsheets are: save it as text"),
+        (gzip.compress, "compressed by gzip. Give it a name that ends in .gz"),
+        (bz2.compress, "compressed by bzip2. Decompress it with bunzip2"),
+        (lzma.compress, "compressed by xz. Decompress it with unxz"),
+        (in_archive, "a ZIP archive, such as a spreadsheet. Save it as text"),
         (lambda data: data + b"a\0b\tc\n", r"NUL characters. Remove them: tr -d '\000'"),
         (lambda data: b"\0" + data, r"NUL characters. Remove them: tr -d '\000'"),
     ],
@@ -325,9 +325,9 @@ def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
 def test_a_list_with_another_sign_between_word_and_phones_is_refused(tmp_path, sign):
     rows = [(a + b + c, f"{a} {b} {c}".upper()) for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
     path = write(tmp_path / "list.txt", "".join(f"{a}{sign}{b}\n" for a, b in rows))
-    with pytest.raises(CorpusError, match="stand where tabs should"):
+    with pytest.raises(CorpusError, match="instead of tabs"):
         read_split(f"tsv:{path}")
-    with pytest.raises(ValueError, match=r"stand where tabs should.* Try: sed") as error:
+    with pytest.raises(ValueError, match=r"instead of tabs.* Try: sed") as error:
         read_columns(path)
     command = str(error.value).partition("Try: ")[2]
     subprocess.run(["bash", "-c", command.replace("new.tsv", f"{path}.tsv")], check=True)

@@ -333,8 +333,8 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
         (["--format", "tsv", "--phones", "{empty}"], 1, "has no tokens"),
         (["--format", "tsv", "--lexicon", "{latin}"], 1, "line 2 is not UTF-8 text"),
         (["--format", "tsv", "--lexicon", "{wide}"], 1, "iconv -f UTF-16 -t UTF-8"),
-        (["--format", "tsv", "--lexicon", "{commas}"], 1, "commas stand where tabs should"),
-        (["--format", "tsv", "--map", "{bars}"], 1, "bars stand where tabs should"),
+        (["--format", "tsv", "--lexicon", "{commas}"], 1, "has commas instead of tabs"),
+        (["--format", "tsv", "--map", "{bars}"], 1, "has bars instead of tabs"),
     ],
 )
 def test_a_mistake_is_one_line(words, status, message, run, tmp_path):
