@@ -279,7 +279,9 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     run = dataclasses.replace(tiny_run, config=config)
     config = Config(source="events", encoder="lstm")
     monkeypatch.setattr(RunFiles, "trained", lambda files: Trained(files.path, config))
-    with pytest.raises(UserError, match=r"^--replace-unknown needs .* texts, .* predict an outcome"):
+    with pytest.raises(
+        UserError, match=r"^--replace-unknown needs .* texts, .* predict an outcome"
+    ):
         evaluate.main(["--run", "x", "--replace-unknown"])
     config = run.config
     monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [run])

@@ -58,9 +58,7 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     if form.separator:
         line = shown(next(filter(str.strip, lines)).strip())
         command = f"sed -E 's/ *[{SEPARATORS[form.separator]}] */\\t/' {path} > new.tsv"
-        raise ValueError(
-            f"{path} has {form.separator} instead of tabs: {line}. Try: {command}"
-        )
+        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {command}")
     if form.quoted:
         try:
             lines = "".join(unquoted_rows(f"{line}\n" for line in lines)).split("\n")
