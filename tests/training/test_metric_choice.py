@@ -70,7 +70,7 @@ def test_training_stops_when_all_of_dev_is_right_by_any_metric(metric):
     """sacrebleu's BLEU of right texts is a little more than 100."""
     texts = ["今天天气很好 a b c d", "他昨天没有来上班 e f g h"]
     right = score(metric, texts, [[text] for text in texts])
-    config = override(Config(), [f"metric={metric}", "epochs=9", "keep_by=score"])
+    config = override(Config(), [f"metric={metric}", "epochs=9", "keep_epoch=best_score"])
     history = [{"epoch": n, "val_perplexity": 1.5, **right} for n in range(1, 6)]
     assert reason_to_stop(history[:4], config) is None
     assert "All of dev" in reason_to_stop(history, config)
@@ -99,7 +99,7 @@ def test_a_metric_that_does_not_fit_the_dev_targets_is_named_at_the_start(
     assert "Warning: metric=bleu does not fit the dev targets: scored against themselves" in said
     assert "they have BLEU 0, not 100" in said
     assert "--set metric=bleu-zh" in said
-    train.main([*command, "--set", "metric=auto", "--set", "keep_by=score"])
+    train.main([*command, "--set", "metric=auto", "--set", "keep_epoch=best_score"])
     said = capsys.readouterr().out
     assert "best by bleu-zh" in said
     assert "Warning" not in said
