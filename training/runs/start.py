@@ -184,9 +184,9 @@ def _decided(opened: Opened) -> Opened:
 
 
 def scored_part(dev: Split, config: Config) -> Split:
-    """Return the dev sentences that each epoch translates: `validation_limit` of them, or all."""
+    """Return the dev sentences that each epoch translates: `max_dev_translations`, or all."""
     count = len(dev.sources)
-    limit = min(config.validation_limit or count, count)
+    limit = min(config.max_dev_translations or count, count)
     return dev.select(sorted(np.random.default_rng(0).permutation(count)[:limit]))
 
 
