@@ -57,9 +57,17 @@ class UnexpectedResponseError(ServingError):
 
 
 def from_rpc_error(
-    error: grpc.RpcError, target: str, model: str, timeout: float, has_tls: bool = False
+    error: grpc.RpcError,
+    target: str,
+    model: str,
+    timeout: float,
+    has_tls: bool = False,
+    proxy: str = "",
 ) -> ServingError:
-    """Return the ServingError for a failed call, with a type and a message for its cause."""
+    """Return the ServingError for a failed call, with a type and a message for its cause.
+
+    `proxy` is the hint at a proxy that the call goes through.
+    """
     code, kind = error.code(), ServingError
     detail = ((error.details() or "").splitlines() or [""])[0]
     message = f"the server at {target} failed with {code.name}"
@@ -72,14 +80,14 @@ def from_rpc_error(
                 message += "check the certificates, and that both sides use TLS"
             else:
                 other = "the certificates" if has_tls else "whether it expects TLS"
-                message += f"check that it runs, the address, and {other}"
+                message += f"check that it runs, the address, and {other}{proxy}"
         case "CANCELLED" if _CLOSED not in detail:
             kind = ServerUnavailableError
             message = f"the server at {target} dropped the request, because it is overloaded or "
             message += "shutting down. Try again"
         case "DEADLINE_EXCEEDED":
             kind, message = DeadlineExceededError, f"no answer from {target} within {timeout:g} s: "
-            message += "check that it runs, allow more time, or send less"
+            message += f"check that it runs, allow more time, or send less{proxy}"
         case "RESOURCE_EXHAUSTED" if _TOO_LARGE.search(detail):
             kind = MessageTooLargeError
             message = f"a message is too large for {target}: send fewer texts at once"

@@ -32,7 +32,11 @@ from training.command.progress import ReportStage
 
 _SECONDS = 60.0  # of a request
 _NOT_THERE = 999_983  # a version that no server has
-_MOST_BYTES = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_http_proxy", 0),  # as REST below
+]
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 Answer = Mapping[str, np.ndarray] | str  # outputs, or the name of a status
@@ -59,7 +63,7 @@ def compare(
     """
     with (
         ModelSession(version_dir) as session,
-        grpc.insecure_channel(target, options=_MOST_BYTES) as channel,
+        grpc.insecure_channel(target, options=_OPTIONS) as channel,
     ):
         differences, count = [], 0
         asking = _Asking(session, channel, model, int(version_dir.name), rest)

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError, Message
 
 from serving.api.errors import ServingError, UnexpectedResponseError, from_rpc_error
 from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Steps, Tls
+from serving.client.proxy import is_local, proxy_hint
 
 # Of a response: one row of the largest size that the export check accepts, and the rest of it.
 _MOST_BYTES = 65 * 2**20
@@ -155,6 +156,7 @@ class _Connection(Endpoint):
         options = [
             *_OPTIONS,
             ("grpc.enable_retries", int(self._retries > 0)),
+            ("grpc.enable_http_proxy", int(not is_local(self.target))),
             ("grpc.service_config", json.dumps(config)),
         ]
         if self._tls is None:
@@ -185,8 +187,8 @@ class _Connection(Endpoint):
         try:
             data = await _awaited(self._call(method)(request.SerializeToString(), timeout=seconds))
         except grpc.RpcError as error:
-            has_tls = self._tls is not None
-            raise from_rpc_error(error, self.target, self.model, seconds, has_tls) from None
+            has_tls, proxy = self._tls is not None, proxy_hint(self.target)
+            raise from_rpc_error(error, self.target, self.model, seconds, has_tls, proxy) from None
         try:
             if method != PREDICT and len(data) > _MOST_STATUS_BYTES:
                 raise DecodeError

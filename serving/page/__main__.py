@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
 import webbrowser
@@ -13,6 +14,7 @@ from serving.api.printing import escape_missing, not_installed, print_error
 from serving.page.card import Card, read_card
 from training.command.options import Parser, port, seconds
 
+_MOST_SECONDS = 3.0  # for the first request, when the page starts
 _EXTRAS = {
     **dict.fromkeys(("uvicorn", "starlette", "grpc", "google"), "page"),
     **{"onnx": "serving", "onnxruntime": "onnx", "sentencepiece": "onnx"},
@@ -115,6 +117,8 @@ def _serve(options: argparse.Namespace) -> int:
         raise OSError(f"cannot listen on {where}; --port N takes another") from None
     address = f"http://localhost:{listening.getsockname()[1]}/"
     print(f"{options.model} of {options.target} is shown on {address}", flush=True)
+    if reason := _reason_for_no_answer(options):
+        print(f"warning: {reason}. The page asks again until there is an answer", file=sys.stderr)
     if options.open:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
     try:
@@ -123,6 +127,20 @@ def _serve(options: argparse.Namespace) -> int:
         print("Interrupted.", file=sys.stderr)
         return 130
     return 0
+
+
+def _reason_for_no_answer(options: argparse.Namespace) -> str:
+    """Return why the server does not describe the model now; "" if it does."""
+    from serving.client import ServingError, Translator
+
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC raises the same errors
+    most = min(options.timeout, _MOST_SECONDS)
+    with Translator(options.target, options.model, timeout=most, retries=0) as client:
+        try:
+            client.metadata()
+        except ServingError as error:
+            return str(error)
+    return ""
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from serving.page import app
 from serving.page.__main__ import main
 from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, PageSettings, host_names, look
 from serving.page.card import Card
+from tests.serving.conftest import free_port
 from tests.serving.page.conftest import Page, showing
 from tests.serving.test_versions import eventually
 
@@ -168,6 +169,21 @@ def test_everything_is_small_and_from_this_host(page):
     assert total < 200_000
     scripts = b"".join(file.read_bytes() for file in STATIC.glob("*.js"))
     assert not re.search(rb"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", scripts)
+
+
+@pytest.mark.parametrize("model", ["upper", "en-fr"])
+def test_a_model_that_is_not_there_is_named_when_the_page_starts(
+    model, served, monkeypatch, capsys
+):
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: sockets[0].close())
+    assert main(["--model", model, "--target", served, "--port", str(free_port())]) == 0
+    out, err = capsys.readouterr()
+    assert "is shown on" in out
+    if model == "upper":
+        assert err == ""
+    else:
+        assert err.startswith(f"warning: the server at {served} does not serve model 'en-fr'")
+        assert err.count("\n") == 1
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
