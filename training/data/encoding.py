@@ -27,12 +27,15 @@ from training.config.schema import Config
 from training.data.lines import MOST_UNUSABLE, Block, Skipped
 from training.data.pair_files import CorpusError
 from training.data.pieces import SENTENCEPIECE, Pieces, model_of, model_state, train_sentencepiece
+from training.data.rules import ALPHABETS
 from training.data.specs import Spec
 from training.data.splits import Division, too_few
 from training.data.store import SIDES, Ids
 
 MOST_CHECKED = 100_000  # most targets that are checked
+MOST_UNREAD = 0.9  # largest share of sources without a known token
 MOST_NAMED = 10  # tokens that a message lists
+_UNKNOWN = {"source": "cannot tell apart", "target": "can never output"}
 Pairs = list[tuple[str, str]]  # a source and its target each
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 
@@ -117,10 +120,16 @@ class Encoding(NamedTuple):
     tokenizers: tuple[Path, Path]  # files of the source's and the target's tokenizer
     copying: Copying | None
 
-    def check_targets(self, name: str | Spec, targets: Sequence[str], most: float) -> None:
-        """Check targets as `check_targets` does, unless words are copied: then any word is fine."""
+    def check(self, name: str | Spec, pairs: Pairs, most: float, *, sources: bool = True) -> None:
+        """Check both sides of pairs as `check_texts` does; only targets without `sources`.
+
+        If words are copied, any word is fine.
+        """
         if self.copying is None:
-            check_targets(name, targets, _reader(self.tokenizers[1].read_text("utf-8")), most)
+            readers = [_reader(file.read_text("utf-8")) for file in self.tokenizers]
+            if sources:
+                check_texts(name, [source for source, _ in pairs], readers[0], most, "source")
+            check_texts(name, [target for _, target in pairs], readers[1], most)
 
 
 def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[str, Any]:
@@ -162,26 +171,46 @@ def train_side(
     return train_state(side, kind, size, texts)
 
 
-def check_targets(
-    name: str | Spec, targets: Sequence[str], tokenizer: Any, most: float = MOST_UNUSABLE
+def check_texts(
+    name: str | Spec,
+    texts: Sequence[str],
+    tokenizer: Any,
+    most: float = MOST_UNUSABLE,
+    side: str = "target",
 ) -> None:
-    """Print how many targets a tokenizer cannot write, or writes differently, with examples.
+    """Print how many texts have tokens outside a tokenizer's vocabulary, with examples.
 
-    Raises CorpusError if all targets, or more than a share of `most`, have no known token. With
-    `most` = 1, nothing is raised.
+    Of targets, also print how many the tokenizer writes differently. Raises CorpusError if all
+    texts, or more than a share of `most`, have no known token; of sources, more than MOST_UNREAD.
+    With `most` = 1, nothing is raised.
+
+    Args:
+        name: the name of the texts in messages.
+        texts: sources or targets; at most MOST_CHECKED are checked.
+        tokenizer: the tokenizer of this side.
+        most: largest share of texts without a known token.
+        side: "source" or "target".
     """
-    targets = targets[:MOST_CHECKED]
-    said = [(target, *each) for target, each in zip(targets, tokenizer.said(targets), strict=True)]
-    of = f"of {len(targets):,} targets"
+    texts = texts[:MOST_CHECKED]
+    said = [(text, *each) for text, each in zip(texts, tokenizer.said(texts), strict=True)]
+    if side == "source":
+        most = max(most, MOST_UNREAD)
+        if getattr(tokenizer, "kind", SENTENCEPIECE) in ALPHABETS:  # whole letters, not their parts
+            letters = [each.decode() for each in tokenizer.unknown(texts).numpy()]
+            rows = zip(said, letters, strict=True)
+            said = [(text, again, list(unknown)) for (text, again, _), unknown in rows]
+    of = f"of {len(texts):,} {side}s"
     if lacking := [(again, unknown) for _, again, unknown in said if unknown]:
         tokens = dict.fromkeys(token for _, unknown in lacking for token in unknown)
         shown = " ".join(list(tokens)[:MOST_NAMED]) + (" …" if len(tokens) > MOST_NAMED else "")
         line = f"{name}: {len(lacking):,} {of} contain tokens outside the vocabulary, which the "
-        line += f"model can never output: {shown} ({len(tokens):,} in all)"
+        line += f"model {_UNKNOWN[side]}: {shown} ({len(tokens):,} in all)"
         wholly = sum(not again.replace("⁇", "").strip() for again, _ in lacking)
-        if most < 1 and wholly > min(max(1, most * len(targets)), len(targets) - 1):
-            raise CorpusError(f"{line}. {wholly:,} targets have no other tokens")
+        if most < 1 and wholly > min(max(1, most * len(texts)), len(texts) - 1):
+            raise CorpusError(f"{line}. {wholly:,} {side}s have no other tokens")
         print(line, flush=True)
+    if side == "source":
+        return
     if wrong := [pair for *pair, unknown in said if not unknown and pair[0] != pair[1]]:
         example = f"for example {wrong[0][0]!r} to {wrong[0][1]!r}"
         print(f"{name}: the tokenizer changes {len(wrong):,} {of}, {example}")

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from training.command.errors import ConfigError, UserError
 from training.command.files import read_json, written_aside
 from training.command.progress import progress, stages
 from training.data.encoding import (
+    MOST_CHECKED,
     Encoding,
     Pairs,
     Tokenizing,
@@ -32,7 +34,7 @@ from training.data.pair_files import CorpusError
 from training.data.pieces import write_state
 from training.data.prepared import WORDS, Manifest, Prepared, tokenizer_files, write_manifest
 from training.data.specs import PREPARED
-from training.data.splits import Divided, Texts, divide, held_out_splits
+from training.data.splits import HELD_OUT, Divided, Texts, divide, held_out_splits
 from training.data.store import SIDES, Sequences, SequenceWriter
 
 SMALL_BYTES = 16 << 20  # with fewer bytes of files, no worker process is started
@@ -97,13 +99,18 @@ def write_tokens(
     most = 1.0 if tokenizers is None else MOST_UNUSABLE
     for part in parts:
         sampled = divided.division(part).pairs(part.survey.sample, Skipped())
-        encoding.check_targets(part.spec, [text for _, _, text in sampled], most)
+        pairs = [(source, target) for _, source, target in islice(sampled, MOST_CHECKED)]
+        # the texts that tokenizers were trained on have no other letters
+        encoding.check(part.spec, pairs, most, sources=tokenizers is not None)
     counts, left_out = _encode(folder, divided, encoding, processes)
     for name, split in divided.measured.items():
         (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
-    # If dev is a share of the data, a few of its targets may have rare tokens.
-    most = 1.0 if divided.shares[0] else MOST_UNUSABLE
-    _write_dev(folder, divided.measured["dev"].pairs(), encoding, most)
+    for name, share in zip(HELD_OUT, divided.shares, strict=True):
+        if name == "dev" or share or texts.test:
+            # a share of the data may have rare tokens
+            most = 1.0 if share else MOST_UNUSABLE
+            encoding.check(name, divided.measured[name].pairs(), most)
+    _write_dev(folder, divided.measured["dev"].pairs(), encoding)
     settings = {
         f"{side}_{key}": value
         for side, file, size in zip(SIDES, encoding.tokenizers, tokenizing.sizes, strict=True)
@@ -169,9 +176,8 @@ def _encode(
     return counts, left_out
 
 
-def _write_dev(folder: Path, pairs: Pairs, encoding: Encoding, most: float) -> None:
+def _write_dev(folder: Path, pairs: Pairs, encoding: Encoding) -> None:
     """Write the token ids of dev and, if words are copied, the words that both sides share."""
-    encoding.check_targets("dev", [text for _, text in pairs], most)
     if encoding.copying:
         from training.data.token_ids import shared_words
         from training.data.tokenizers import load_tokenizer

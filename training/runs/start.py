@@ -18,7 +18,7 @@ from training.command.progress import stages
 from training.config.schema import Config
 from training.data import corpus
 from training.data.batches import Batches, read_batches
-from training.data.encoding import Tokenizing, check_targets, train_state
+from training.data.encoding import Tokenizing, check_texts, train_state
 from training.data.pair_files import Split
 from training.data.plan import Batching
 from training.data.prepared import Prepared
@@ -115,7 +115,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
         data = reader.load_training(config, begun and begun[0])
         if begun and begun[1] is not None:
             for name, split in zip((config.data, "dev"), data, strict=True):
-                check_targets(name, [text for _, text in split.pairs()], begun[1])
+                check_texts(name, [text for _, text in split.pairs()], begun[1])
         sides = begun or (reader.make(config, data[0]), _train_tokenizer(config, data[0]))
     opened = _open(config, data, sides, init)
     if opened.target is not None:

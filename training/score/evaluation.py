@@ -16,8 +16,9 @@ from training import metrics
 from training.command.errors import UserError
 from training.command.files import write_json, write_text
 from training.command.progress import progress
-from training.data.encoding import check_targets
+from training.data.encoding import check_texts
 from training.data.pair_files import Split
+from training.data.rules import ALPHABETS
 from training.data.specs import Spec
 from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
@@ -177,8 +178,11 @@ def report(options: argparse.Namespace) -> None:
         if config.source == "text":
             say_cut(run, split.sources, settings)
         if options.data and not (config.copy or settings.replaces_unknown):
+            # `say_cut` has named unknown letters
+            if config.source == "text" and run.source_tokenizer.kind not in ALPHABETS:
+                check_texts(options.data, split.sources, run.source_tokenizer, side="source")
             references = [text for texts in split.references for text in texts]
-            check_targets(options.data, references, run.target_tokenizer)
+            check_texts(options.data, references, run.target_tokenizer)
         if reason := misfit(config.metric, split.references):
             other = ". chrF fits any script" if "chrf" in metrics.figures(config.metric) else ""
             wrong = f"the run's metric, {config.metric}, does not fit the references"

@@ -19,7 +19,7 @@ from training.config.schema import load_config, override
 from training.data import corpus, tokens
 from training.data.batches import read_batches
 from training.data.corpus import load
-from training.data.encoding import Tokenizing, check_targets, workers
+from training.data.encoding import Tokenizing, check_texts, workers
 from training.data.lines import read_blocks
 from training.data.pair_files import CorpusError
 from training.data.plan import Batching
@@ -291,12 +291,53 @@ def test_targets_that_a_run_cannot_say_are_named(tmp_path, capsys, kind):
         write_tokens(tmp_path / "fourth", again)
 
 
+@pytest.mark.parametrize("kind", ["sentencepiece", "letters", "words", "symbols"])
+def test_sources_that_a_run_cannot_read_are_named_whichever_way_they_come_in(
+    tmp_path, capsys, kind
+):
+    def written(name, sources):
+        (tmp_path / name).write_text("".join(f"{x}\tt {n % 9}\n" for n, x in enumerate(sources)))
+        return f"tsv:{tmp_path / name}"
+
+    known = written("known", [f"a b{n % 7} c{n // 7}" for n in range(97)])
+    odd = written("odd", [f"a b{n % 7}" for n in range(40)] + ["a ж ь"] * 6 + ["ж"])
+    settings = f"source_tokenizer={kind}", "target_tokenizer=words"
+
+    def said(folder, *more, init=None):
+        capsys.readouterr()
+        config = tiny_config("train_limit=0", *settings, *more)
+        write_tokens(tmp_path / folder, config, *([init] if init else []))
+        return [line for line in capsys.readouterr().out.splitlines() if "sources contain" in line]
+
+    first = tmp_path / "0"
+    assert said("0", f"data={known}", "dev=0.1") == []
+    wanted = "7 of 47 sources contain tokens outside the vocabulary, which the model cannot tell"
+    wanted += " apart: ж ь (2 in all)"
+    (dev,) = said("1", f"data={known}", f"dev={odd}")
+    assert dev.startswith(f"dev: {wanted}")
+    (test,) = said("2", f"data={known}", "dev=0.1", f"test={odd}")
+    assert test.startswith(f"test: {wanted}")
+    data, *_ = said("3", f"data={odd}", f"dev={known}", init=first)
+    assert data.startswith(f"{odd}: {wanted}")
+    (extra,) = said("4", f"data={known}", "dev=0.1", f"extra_data={odd}", init=first)
+    assert extra.startswith(f"{odd}: {wanted}")
+    corpus = tmp_path / "corpus"
+    config = tiny_config("train_limit=0", *settings, f"data={odd}", f"dev={known}")
+    prepare_corpus(corpus, config, tokenizers=first)
+    assert f"{odd}: {wanted}" in capsys.readouterr().out
+    (dev,) = said("5", f"data=prepared:{corpus}", f"dev={odd}")
+    assert dev.startswith(f"dev: {wanted}")
+    other = written("other", ["жь ж"] * 40)
+    with pytest.raises(CorpusError, match=r"^dev: 9 of 9 sources .* 9 sources have no other"):
+        said("6", f"data={known}", f"dev={other}")
+
+
 @pytest.mark.parametrize("count", [3, 300])
 def test_all_targets_with_unknown_words_are_tokenized_at_once(monkeypatch, capsys, count):
     calls, tokenize = [], VocabularyTokenizer.tokenize
     monkeypatch.setattr(VocabularyTokenizer, "tokenize", lambda *a: calls.append(a) or tokenize(*a))
     targets = [f"a w{n % 7}" for n in range(count)]
-    check_targets("some", targets, VocabularyTokenizer("words", ["▁a"]))
+    check_texts("some", targets, VocabularyTokenizer("words", ["▁a"]))
     assert len(calls) == 1
     found = dict.fromkeys(target[2:] for target in targets)
     assert f": {' '.join(found)} ({len(found)} in all)\n" in capsys.readouterr().out
