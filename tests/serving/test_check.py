@@ -136,7 +136,7 @@ VISITS = [tf.TensorSpec([None, None], tf.float32, name=name) for name in ("time"
         (lambda x: {"y": tf.concat([x, x], 0)}, [X], r"output y: shape \(2,\) on a batch of 1"),
         (lambda x: {"y": tf.ensure_shape(x, [1])}, [X], "fails on a batch of 3: INVALID_ARGUMENT"),
         (first_word, [TEXT], "serving_default fails on an empty text: INVALID_ARGUMENT: "),
-        (share_missing, VISITS, "row 0 of a batch of 3 is not what it answers alone"),
+        (share_missing, VISITS, "row 0 of a batch of 3 changes when it is sent alone"),
         (noisy, [X], "output y: not what Python answers on a batch of 1$"),
         (decoded, [TEXT], r"^op DecodeJxl: TensorFlow Serving 2\.20 does not have it$"),
         (careless, [IMAGES], "takes a broken image; expected an error that has "),

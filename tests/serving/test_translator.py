@@ -165,7 +165,7 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
     [
         ("--model missing --wait-ready 60 x", "does not serve model 'missing'"),
         ("--model upper --timeout 0.3 --target SILENT x", "within 0.3 s"),
-        ("--model upper --nbest 4 x", "--nbest expected at most 3"),
+        ("--model upper --nbest 4 x", "returns at most 3 translations. Use --nbest 3"),
         ("--model upper", "no text"),
     ],
 )

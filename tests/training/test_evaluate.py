@@ -285,14 +285,14 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
         evaluate.main(["--run", "x", "--replace-unknown"])
     config = run.config
     monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [run])
-    with pytest.raises(UserError, match=r"no split 'test'; it has train, dev\."):
+    with pytest.raises(UserError, match=r"no split 'test', only train, dev\."):
         evaluate.main(["--run", "x"])
     with pytest.raises(UserError, match=r"is scored as a whole. Remove --split foo"):
         evaluate.main(["--run", "x", "--data", f"tsv:{file}", "--split", "foo"])
     monkeypatch.setattr("training.score.evaluation.evaluate", lambda *more, **options: {})
     found = run_command(run, tmp_path, "--data", f"tsv:{file}")
     assert (found["data"], found["split"]) == (f"tsv:{file}", "all")
-    assert f"tsv:{file} is read whole" in capsys.readouterr().out
+    assert f"Warning: tsv:{file} includes the training data" in capsys.readouterr().out
 
 
 def test_an_old_run_translates_and_scores_as_it_did(tmp_path, monkeypatch, capsys):
