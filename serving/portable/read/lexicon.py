@@ -7,8 +7,7 @@ import io
 import math
 import os
 import sys
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,15 +68,21 @@ class Pronouncer(LocalTranslator):
 
     def spelled(self, word: str) -> str:
         """Return a word in NFC without signs at its ends, with the apostrophe that training saw."""
-        word = unicodedata.normalize("NFC", voices.spellings(word)[-1])
-        known = [sign for sign in "'’" if not self._letters.unknown(sign)]
-        for sign in voices.APOSTROPHES if known else "":
-            word = word.replace(sign, known[0]) if self._letters.unknown(sign) else word
+        word = voices.spellings(voices.visible(word))[-1]
+        for signs in voices.ALIKE:
+            known = next((sign for sign in signs if not self._letters.unknown(sign)), "")
+            for sign in signs if known else "":
+                if sign in word and self._letters.unknown(sign):
+                    word = word.replace(sign, known)
         return word
+
+    def lower(self, word: str) -> str:
+        """Return a word in small letters, those of the model's language: see `Vocabulary.lower`."""
+        return self._letters.lower(word)
 
     def lowered(self, word: str) -> bool:
         """Return whether capitals are read as small letters, because training saw no capitals."""
-        small = word.lower()
+        small = self.lower(word)
         return small != word and self._letters.encode([word]) == self._letters.encode([small])
 
     def is_cut(self, word: str, phones: Sequence[str]) -> bool:
@@ -131,17 +136,19 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     another form, or for a model that is no pronouncer.
     """
     listed = voices.read_columns(Path(arguments.lexicon)) if arguments.lexicon else {}
-    own = {_plain(word): rows for word, rows in listed.items()}
-    own |= {word.lower(): rows for word, rows in own.items() if word.lower() not in own}
-    voice = voices.Phones(arguments.map, arguments.phones, tones=arguments.voice == "melo")
-    missing = dict[str, str]()  # words, with the reasons
-    words = _read_words(arguments, missing)
     model = Pronouncer(arguments.local)
+    own = {voices.plain(word): rows for word, rows in listed.items()}
+    own |= {low: rows for word, rows in own.items() if (low := model.lower(word)) not in own}
+    melo, kokoro = (arguments.voice == name for name in ("melo", voices.KOKORO))
+    voice = voices.Phones(arguments.map, arguments.phones, tones=melo, single=kokoro)
+    missing = dict[str, str]()  # words, with the reasons
+    words = _read_words(arguments, own, model.lower, missing)
     answers, asked = dict[str, list[Pronunciation]](), dict[str, str]()
     names = dict[str, None]()
-    for word in words:
-        forms = voices.spellings(word)
-        keys = map(_plain, [*forms, *(form.lower() for form in forms)])
+    wholes = dict[str, list[str]]()  # words with hyphens that are read part by part
+    for word, written in words.items():
+        forms = voices.spellings(written)
+        keys = map(voices.plain, [*forms, *map(model.lower, forms)])
         found = next(((n, key) for n, key in enumerate(keys) if key in own), None)
         # Software other than sherpa-onnx removes a text's quotes before it looks words up.
         name = word
@@ -149,11 +156,19 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
             name = forms[found[0] % len(forms)] if found else forms[-1]
             name = name.replace("’", "'") if arguments.format == "mfa" else name
         names[name] = None
+        spelled = model.spelled(written)
         if found:
             answers[name] = [Pronunciation(row) for row in own[found[1]]]
+        elif arguments.text and "-" in word and model.unreadable(spelled):
+            wholes[name] = [part for part in word.split("-") if part in words]
         else:
-            asked[name] = model.spelled(word)
+            asked[name] = spelled
     answers |= _ask(model, asked, arguments, missing)
+    for name, parts in wholes.items():
+        if lacking_parts := [part for part in parts if part not in answers]:
+            missing.setdefault(name, missing.get(lacking_parts[0], "a part is missing"))
+        elif parts:
+            answers[name] = [_joined([answers[part][0] for part in parts])]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     lacking: dict[str, list[str]] = {}
@@ -180,32 +195,53 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     return int(bool(lacking or (arguments.strict and missing)))
 
 
-def _plain(word: str) -> str:
-    """Return the form of a word that lists are searched by: NFC, straight apostrophes."""
-    return unicodedata.normalize("NFC", word).replace("’", "'")
+def _joined(parts: Sequence[Pronunciation]) -> Pronunciation:
+    """Return the pronunciation of a word from those of its parts."""
+    sources = {part.source for part in parts}
+    return Pronunciation(
+        [phone for part in parts for phone in part.phones],
+        min(part.probability for part in parts),
+        sum(part.log_prob for part in parts),
+        "lexicon" if sources == {"lexicon"} else "model",
+    )
 
 
-def _read_words(arguments: argparse.Namespace, missing: dict[str, str]) -> list[str]:
-    """Return the words of a text or a list, each once."""
+def _read_words(
+    arguments: argparse.Namespace,
+    listed: Collection[str],
+    lower: Callable[[str], str],
+    missing: dict[str, str],
+) -> dict[str, str]:
+    """Return the words of a text or a list as they are looked up, each once, and as they are read.
+
+    sherpa-onnx looks up IŞIK as "işik"; a model of Turkish reads "ışık".
+    """
     text = "\n".join(arguments.texts)
     if not arguments.texts:
         text = voices.decoded(sys.stdin.buffer.read(), "the standard input")
     sherpa, voice = arguments.format == SHERPA, arguments.voice or "vits"
+    if arguments.text and sherpa:
+        words = voices.words_of(text, voice, listed)
+        return _some({x: lower(y) if lower(y) != y.lower() else x for x, y in words.items()})
     if arguments.text:
-        words = voices.words_of(text, voice) if sherpa else voices.spoken_words(text)
-    else:
-        words = list(filter(None, map(str.strip, text.split("\n"))))
-    if not words:
-        raise ValueError("no word: give words as arguments or on standard input")
+        return _some({word: word for word in voices.spoken_words(text, listed, lower)})
+    words = _some({word: word for line in text.split("\n") if (word := voices.visible(line))})
     if phrase := next((word for word in words if len(word.split()) > 1), None):
         raise ValueError(
             f"--format expected a word a line; --text reads a text. Received: {shown(phrase)}"
         )
     if sherpa:
-        words = [voices.small(unicodedata.normalize("NFC", word), voice) for word in words]
+        words = {voices.small(word, voice): voices.small(word, voice) for word in words}
         apart = [word for word in words if voices.is_apart(word, voice)]
         _warn("sherpa-onnx looks up no such words, or each letter as a word", apart, missing)
-    return list(dict.fromkeys(words))
+    return words
+
+
+def _some(words: dict[str, str]) -> dict[str, str]:
+    """Return the words. Raises ValueError if there is none."""
+    if not words:
+        raise ValueError("no word: give words as arguments or on standard input")
+    return words
 
 
 def _ask(
@@ -268,7 +304,8 @@ def _print_lines(arguments: argparse.Namespace, word: str, lines: dict[str, Pron
                 print(f"{word} {relative} {phones}")
             case "mfa" | "tsv":
                 print(f"{word}\t{phones}")
-            case _:
+            case "kaldi":
                 print(f"{word} {phones}")
-        if arguments.format == SHERPA:
-            break
+            case _:  # sherpa-onnx takes a line that begins with "#" for a comment
+                print(f"{' ' * word.startswith('#')}{word} {phones}")
+                break

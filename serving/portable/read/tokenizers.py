@@ -118,6 +118,10 @@ class Vocabulary:
             first.setdefault(token, place)
         return [self._ids.get(token, self.size + first[token]) for token in tokens]
 
+    def lower(self, text: str) -> str:
+        """Return a text in small letters."""
+        return text.lower()
+
     def unknown(self, text: str) -> str:
         """Return the letters of a text that training never saw, each once."""
         if not self._has_letters:

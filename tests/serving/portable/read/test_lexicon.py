@@ -12,7 +12,7 @@ import pytest
 
 from serving.check.onnx import check_folder
 from serving.client.__main__ import main
-from serving.portable.read import LocalTranslator, lexicon
+from serving.portable.read import LocalTranslator, lexicon, voices
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.model import tokens_of
 from tests.serving.conftest import respelled
@@ -133,6 +133,86 @@ def test_a_word_in_quotes_is_in_the_dictionaries_of_mfa_and_kaldi(run, tmp_path)
             assert {*mfa_words(QUOTED, table)} == {*table}
         else:  # a text is looked up as it stands, once its quotes are away
             assert {"don't", "don’t", "colonel", "cat"} <= {*table}
+
+
+def test_a_listed_word_with_signs_is_found_as_it_stands(run, tmp_path):
+    own = tmp_path / "own.tsv"
+    words = ["bo-ki", "col·legi", "dr.", "c++", "bo-ki-san", "צה״ל", "ג׳ירפה", "-ben", "'tis"]
+    own.write_text("".join(f"{word}\tq{n}\n" for n, word in enumerate(words)), encoding="utf-8")
+    form = "--text", "--lexicon", own, "--strict", "--format"
+    text = "BO-KI, (Col·legi) “Dr. bo-ki-san” c++; צה\"ל ג׳ירפה bo\u00ad-\u200bki -ben 'tis"
+    for sort, between in (("mfa", "\t"), ("kaldi", " "), ("tsv", "\t")):
+        status, lines, err = run(text, *form, sort)
+        assert (status, err) == (0, ""), sort
+        found = dict(line.split(between) for line in lines)
+        assert [*found.values()] == [f"q{n}" for n in (0, 1, 2, 4, 3, 5, 6, 7, 8)], sort
+    # No listed word is found within another one.
+    text = "bo-ki's xbo-ki a-ben bob-kid"
+    words = [line.split("\t")[0] for line in run(text, *form, "tsv")[1]]
+    assert words == ["bo", "ki's", "xbo", "ki", "a", "ben", "bob", "kid"]
+
+
+def test_signs_within_words_of_any_script_join_letters(run):
+    text = "paral‧lel don`t don´t می\u200cخواهم a·b · ma\u00adgyar e.g."
+    words = ["paral‧lel", "don`t", "don´t", "می\u200cخواهم", "a·b", "magyar", "e", "g"]
+    assert voices.spoken_words(text) == words
+    _, lines, err = run("don`t don´t don't", "--text", "--format", "tsv")
+    assert len({line.split("\t")[1] for line in lines}) == 1
+    assert (len(lines), err) == (3, "")
+
+
+def test_a_word_in_two_forms_of_unicode_is_one_word(run, tmp_path):
+    (own := tmp_path / "own.tsv").write_text("café\tk a\n", encoding="utf-8")
+    for form in ("tsv", "kaldi", "mfa", "json"):
+        for text in ("\n".join, " ".join):
+            words = ["--text"] if text([*"ab"]) == "a b" else []
+            two = text(["café", "cafe\u0301", "ca\u00adfé", "\ufeffcafé"])
+            status, lines, err = run(two, *words, "--lexicon", own, "--format", form)
+            assert (status, len(lines), err) == (0, 1, ""), form
+
+
+HYPHENS = "szent-ben Szent-Ben -ben ben- szent--ben 'szent-ben' #szent #szent-ben ben"
+
+
+@pytest.mark.parametrize("kind", ["matcha", "kokoro"])
+@pytest.mark.parametrize("phone", ["b", "bb"])
+def test_no_word_with_a_hyphen_or_a_hash_is_lost(kind, phone, run, tmp_path, capfd):
+    own = tmp_path / "own.tsv"
+    own.write_text(f"szent\ta\nben\t{phone}\n#szent\ta a\n")
+    words = "--text", "--format", "sherpa", "--voice", kind, "--lexicon", own, "--strict"
+    status, lines, err = run(HYPHENS, *words)
+    assert (status, err) == (0, "")
+    tokens = ["_", "", *PUNCTUATION, "a", phone]
+    voice = Voice(tmp_path, tokens, "\n".join([*lines, f"x {phone}"]) + "\n", capfd, kind)
+    for text in HYPHENS.split():
+        read, lost = voice.read(text)
+        assert [word for word in lost if any(map(str.isalnum, word))] == [], text
+        expected = ["a"] * ("szent" in text.lower()) + [phone] * ("ben" in text.lower())
+        whole = kind == "kokoro" or phone == "bb"  # else the voice drops the hash
+        expected = ["a", *expected] if "#" in text and whole else expected
+        assert [token for token in read if token in ("a", phone)] == expected, text
+
+
+def test_a_part_that_is_missing_makes_the_whole_missing(run, tmp_path):
+    own, file = tmp_path / "own.tsv", tmp_path / "missing.tsv"
+    own.write_text("ben\tb\n")
+    words = "--text", "--format", "sherpa", "--voice", "matcha", "--lexicon", own
+    status, lines, _ = run("1937-ben", *words, "--missing", file, "--strict")
+    assert (status, lines) == (1, ["ben b"])
+    found = dict(line.split("\t") for line in file.read_text().splitlines())
+    assert {*found} == {"1937", "1937-ben"}
+
+
+def test_a_listed_word_with_a_hyphen_is_what_kokoro_reads(run, tmp_path, capfd):
+    own = tmp_path / "own.tsv"
+    own.write_text("szent\ta\nben\tb\nszent-ben\tc\n")
+    words = "--text", "--format", "sherpa", "--voice", "kokoro", "--lexicon", own
+    _, lines, _ = run("Szent-Ben ben-szent", *words)
+    voice = Voice(tmp_path, ["_", "", *PUNCTUATION, *"abc"], "\n".join(lines), capfd, "kokoro")
+    read = [
+        [x for x in voice.read(text)[0] if x in "abc" and x] for text in ("szent-ben", "ben-szent")
+    ]
+    assert read == [["c"], ["b", "a"]]
 
 
 def test_a_word_that_lacks_phones_is_named(run, model, monkeypatch):
@@ -331,6 +411,10 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
         (["--format", "tsv", "--lexicon", "{wrong}"], 1, "line 2: expected two columns with a tab"),
         (["--format", "tsv", "--phones", "{wrong}"], 1, "expected a token and its number, as in"),
         (["--format", "tsv", "--phones", "{empty}"], 1, "has no tokens"),
+        (
+            ["--format", "sherpa", "--voice", "kokoro", "--phones", "{long}"],
+            *(1, "is not of a Kokoro voice, whose tokens are single characters. It has: 'bb'"),
+        ),
         (["--format", "tsv", "--lexicon", "{latin}"], 1, "line 2 is not UTF-8 text"),
         (["--format", "tsv", "--lexicon", "{wide}"], 1, "iconv -f UTF-16 -t UTF-8"),
         (["--format", "tsv", "--lexicon", "{commas}"], 1, "has commas instead of tabs"),
@@ -338,7 +422,12 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
     ],
 )
 def test_a_mistake_is_one_line(words, status, message, run, tmp_path):
-    contents = {"wrong": b"cat\tK AE T\ncat\n", "empty": b"\n", "latin": b"a\tA\n\xe9\tE\n"}
+    contents = {
+        "wrong": b"cat\tK AE T\ncat\n",
+        "empty": b"\n",
+        "long": b"a 1\nbb 2\n",
+        "latin": b"a\tA\n\xe9\tE\n",
+    }
     contents |= {"commas": b"cat,K AE T\ndog,D AO G\n", "bars": b"K | k\nAE | a\n"}
     contents["wide"] = "cat\tK AE T\n".encode("utf-16")
     for name, content in contents.items():

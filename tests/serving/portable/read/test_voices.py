@@ -81,5 +81,10 @@ def test_phones_become_the_longest_tokens_that_a_voice_has(tmp_path):
     voice = Phones([], str(path))
     assert voice.write(["ˈoʊ", "tʃ", "ç", "abc"]) == (["ˈ", "o", "ʊ", "tʃ", "ç", "a", "bc"], [])
     assert voice.write(["x", "o", "ox"]) == (["o"], ["x", "ox"])
+    many = "a" * 200_000
+    assert voice.write(["o" * 30 + "ʊt", many, many + "!"]) == (
+        [*"o" * 30, "ʊ", "t", *many],
+        [many + "!"],
+    )
     path.write_text("ˈ 1\nɜ 2\nɹ 3\nɚ 4\n", encoding="utf-8")
     assert Phones([], str(path)).write(["ˈɝ", "ɚ"]) == (["ˈ", "ɜ", "ɹ", "ɚ"], [])
