@@ -33,7 +33,8 @@ class Batches:
 
     Args:
         batching: the settings.
-        source: the examples' sources: `Sequences`, or examples of one size with a method `read`.
+        source: the examples' sources: `Sequences`, or examples of one size with methods
+            `in_epoch` and `read`.
         target: token ids, or labels float32 `(n,)`.
         training: whether to plan each epoch anew; otherwise examples stay in order.
         rows: training examples `(n,)`; None for all.
@@ -97,25 +98,29 @@ class Batches:
         )
 
     def epoch(self, number: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch."""
+        """Yield the batches of an epoch, which may vary the examples of one size."""
+        source = self.source
+        if not isinstance(source, Sequences):
+            source = source.in_epoch(number)
         rows, *batches = self.plan.epoch(number)
         for start, size, joined, widths in zip(*batches, strict=True):
-            yield self.batch(rows[start : start + size].reshape(-1, joined), widths)
+            yield self.batch(rows[start : start + size].reshape(-1, joined), widths, source)
 
-    def batch(self, rows: np.ndarray, widths: np.ndarray) -> Batch:
+    def batch(self, rows: np.ndarray, widths: np.ndarray, source: Any = None) -> Batch:
         """Return the batch of some rows.
 
         Args:
             rows: `(B, k)`, the k pairs that are joined in each example; -1 for no pair. An example
                 without any pair has only padding as labels.
             widths: `(2,)`, least widths of source and labels.
+            source: the sources as an epoch reads them; None for unchanged ones.
         """
-        settings = self.plan.batching
-        if isinstance(self.source, Sequences):
-            chosen = self.source.select(rows, settings.max_source_length)
+        settings, source = self.plan.batching, self.source if source is None else source
+        if isinstance(source, Sequences):
+            chosen = source.select(rows, settings.max_source_length)
             source = chosen.padded(max(1, int(widths[0])))  # (B, S, …)
         else:
-            source = self.source.read(rows[:, 0])
+            source = source.read(rows[:, 0])
         if isinstance(self.target, np.ndarray):
             return {"source": source}, self.target[rows[:, 0]]
         target = self.target.select(rows, settings.max_target_length)

@@ -116,9 +116,10 @@ def test_all_broken_images_of_a_batch_are_named(source, pixels):
 
 def test_images_are_moved_in_training_alone():
     values = np.random.default_rng(0).integers(0, 256, (5, 7, 11, 1)).astype("uint8")
-    rows = np.array([3, 0, 3, 4])
+    rows = np.array([3, 0, 1, 4])
     np.testing.assert_array_equal(Images(values).read(rows), values[rows])
-    moved = Images(values, shift=2).read(rows)
+    np.testing.assert_array_equal(Images(values, shift=2).read(rows), values[rows])
+    moved = Images(values, shift=2).in_epoch(0).read(rows)
     places = set()
     for image, row in zip(moved, rows, strict=True):
         wide = np.pad(values[row], ((2, 2), (2, 2), (0, 0)), mode="edge")
@@ -127,6 +128,28 @@ def test_images_are_moved_in_training_alone():
                 places.add((y, x))
     assert len(places) > 1
     assert moved.shape == (4, 7, 11, 1)
+
+
+def test_an_image_moves_anew_in_each_epoch_whatever_its_batch():
+    """The move depends on the seed, the epoch and the image only."""
+    values = np.random.default_rng(0).integers(0, 256, (11, 7, 13, 1)).astype("uint8")
+    texts = Sequences.of(np.full(22, 5), np.full(11, 2))
+
+    def pictures(size, epoch, seed=1):
+        images = Images(values, shift=2, seed=seed)
+        batches = Batches(Batching(size, 1, 9, seed=seed), images, texts, training=True)
+        rows, starts, sizes, *_ = batches.plan.epoch(epoch)
+        rows = np.concatenate([rows[a : a + n] for a, n in zip(starts, sizes, strict=True)])
+        read = np.concatenate([inputs["source"] for inputs, _ in batches.epoch(epoch)])
+        return {int(row): image.tobytes() for row, image in zip(rows, read, strict=True)}
+
+    for number in range(11):  # 25 moves, drawn 20 times
+        assert len({pictures(1, epoch)[number] for epoch in range(20)}) > 8
+    first = pictures(1, 3)
+    assert pictures(1, 3) == pictures(2, 3) == pictures(5, 3) == first
+    assert pictures(2, 3, seed=2) != first
+    images = Images(values, shift=2, seed=1).in_epoch(3)
+    assert images.read(np.array([7]))[0].tobytes() == first[7]
 
 
 def test_batches_of_images_do_not_tell_how_long_their_texts_are():

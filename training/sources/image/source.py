@@ -7,7 +7,7 @@ import functools
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from training.sources.source import Source, encoded
 
 Tensor = Any
 _TOGETHER = 1 << 26  # most pixels of all images of a request
+_MOVES = 1  # sets the draw of moves apart from other draws of an epoch
 _CHUNK = 256  # images read together
 _MOST_NAMED = 20  # most unreadable files in a message
 _MOST_SHOWN = 20_000  # most bytes of an image on the demo page
@@ -35,25 +36,36 @@ class Images:
     """Images of one size."""
 
     values: np.ndarray  # uint8 `(N, H, W, C)`
-    shift: int = 0  # most pixels by which `read` moves an image along each axis
+    shift: int = 0  # most pixels by which an epoch moves an image along each axis
+    seed: int = 0  # seed of the moves
+    moves: np.ndarray | None = None  # pixels down and across by which images move, `(N, 2)`
 
     @property
     def lengths(self) -> np.ndarray:
         """The length 1 of each image, int32 `(N,)`."""
         return np.ones(len(self.values), np.int32)
 
+    def in_epoch(self, number: int) -> Images:
+        """Return the images as an epoch reads them: moved at random by at most `shift` pixels.
+
+        The move of an image depends only on the seed, the epoch and the number of the image.
+        """
+        if not self.shift:
+            return self
+        rng = np.random.default_rng([self.seed, number, _MOVES])
+        moves = rng.integers(-self.shift, self.shift, (len(self.values), 2), endpoint=True)
+        return replace(self, moves=moves)
+
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Return the images of rows `(B,)`, moved at random, uint8 `(B, H, W, C)`.
+        """Return the images of rows `(B,)`, uint8 `(B, H, W, C)`.
 
         Pixels that come into view repeat the edge.
         """
-        if not self.shift:
+        if self.moves is None:
             return self.values[rows]
-        rng = np.random.default_rng([rows[0], rows[-1]])
-        moved = rng.integers(-self.shift, self.shift + 1, (2, len(rows), 1))
-        y, x = (
-            np.clip(np.arange(size) + by, 0, size - 1)
-            for size, by in zip(self.values.shape[1:3], moved, strict=True)
+        y, x = (  # (B, H) and (B, W): the row and the column that each pixel is read from
+            np.clip(np.arange(size) + by[:, None], 0, size - 1)
+            for size, by in zip(self.values.shape[1:3], self.moves[rows].T, strict=True)
         )
         return self.values[rows[:, None, None], y[:, :, None], x[:, None, :]]
 
@@ -64,6 +76,7 @@ class ImageSource(Source):
     def __init__(self, config: Config) -> None:
         self.height, self.width = config.image_height, config.image_width
         self.channels, self.shift = config.image_channels, config.max_shift_pixels
+        self.seed = config.seed
         self.places = grid_size(config)
 
     @classmethod
@@ -190,7 +203,7 @@ class ImageSource(Source):
             more = "; …" * (len(faults) > _MOST_NAMED)
             remedy = "; mend it, or delete its line of the labels" * isinstance(raw[0], Path)
             raise UserError(f"{several}{'; '.join(faults[:_MOST_NAMED])}{more}{remedy}")
-        return Images(values, self.shift if training else 0)
+        return Images(values, self.shift if training else 0, self.seed)
 
     def _faults(self, read: Any, chunk: Sequence, files: list[bytes], first: int) -> Iterator[str]:
         """Yield a message for each file that cannot be read: its name and the reason."""
