@@ -102,3 +102,14 @@ def test_alignments_of_many_columns_begin_near(rng, source, near):
     for _ in range(5):
         _, places, state = layer.step(np.array([3]), prepared, state)
     assert (array(places)[0] @ np.arange(80) < 20) == near
+
+
+def test_dropout_leaves_out_the_same_units_at_all_positions(rng):
+    layer = AlignedDecoder(keras.layers.GRUCell(UNITS), VOCABULARY, 3, 13, 17, dropout=0.5)
+    place = normal(rng, BATCH, 1, WIDTH)
+    prepared = layer.prepare(np.repeat(place, PLACES, axis=1))
+    states = normal(rng, BATCH, TOKENS, UNITS)
+    dropped = array(layer._said(states, prepared, training=True))
+    assert_close(dropped, np.repeat(dropped[:, :, :1], PLACES, axis=2))
+    kept = array(layer._said(states, prepared, training=False))
+    assert np.abs(dropped - kept).max() > 0.01

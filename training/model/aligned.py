@@ -105,7 +105,9 @@ class AlignedDecoder(keras.layers.Layer):
         states = self.rnn(x, initial_state=initial_state, training=training)
         states = self.dropout(states, training=training)
         log_probs = self._said(states, prepared, training)  # (B, T, S, V)
-        before = self._token_of(log_probs[:, :-1], tokens[:, 1:])  # (B, T - 1, S)
+        # Sliced after the choice: the gradient of a slice is as large as the tensor before it.
+        next_tokens = ops.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)
+        before = self._token_of(log_probs, next_tokens)[:, :-1]  # (B, T - 1, S)
         start = self._start(prepared)
         ways = self._ways(prepared)
         inputs = *self._moves(states, prepared, ways), before
@@ -210,11 +212,18 @@ class AlignedDecoder(keras.layers.Layer):
     def _said(
         self, states: Tensor, prepared: dict[str, Tensor], training: bool | None = None
     ) -> Tensor:
-        """Return the log-probabilities of tokens at each position, float32 `(B, n, S, V)`."""
+        """Return the log-probabilities of tokens at each position, float32 `(B, n, S, V)`.
+
+        Dropout leaves out the same units at all positions: masks of their own took a fifth of a
+        training step.
+        """
+        of_state = self.of_state(states)
         # (B, n, S, units)
-        vector = ops.tanh(self.of_state(states)[:, :, None] + prepared["value"][:, None])
-        logits = self.output_layer(self.dropout(vector, training=training))
-        return ops.log_softmax(ops.cast(logits, "float32"))
+        vector = ops.tanh(of_state[:, :, None] + prepared["value"][:, None])
+        if training:
+            kept = self.dropout(ops.ones_like(of_state), training=training)
+            vector = vector * kept[:, :, None]
+        return ops.log_softmax(ops.cast(self.output_layer(vector), "float32"))
 
     def _token_of(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
         """Return the log-probabilities `(…, S)` of tokens `(…)`, selected from `(…, S, V)`."""
