@@ -1,7 +1,4 @@
-"""Print every argument of every public name: python docs/_site/arguments.py > docs/arguments.md.
-
-Signatures and docstrings are read without Keras.
-"""
+"""Signatures and docstrings of the public names, read without importing Keras."""
 
 from __future__ import annotations
 
@@ -10,16 +7,14 @@ import functools
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = tomllib.loads((Path(__file__).parent / "reference.toml").read_text(encoding="utf-8"))
 GROUPS = REFERENCE["groups"]
 WIDTH = 72  # of a signature on one line
-HEADS = {"Args": "Argument", "Attributes": "Attribute", "Call arguments": "Call argument"}
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef
-PAGE = (Path(__file__).parent / "arguments.md").read_text(encoding="utf-8").rstrip("\n")
 
 
 @functools.cache
@@ -133,77 +128,3 @@ def _body(text: str) -> str:
 def _docstring(name: str) -> str:
     node = public()[name]
     return ast.get_docstring(node) or ""
-
-
-def _table(title: str, text: str) -> str:
-    entries = re.findall(r"^(\S[^:\n]*): (.*(?:\n[ ]+.*)*)", text.strip("\n"), re.MULTILINE)
-    rows = "\n".join(f"| `{names}` | {linked(cell(meaning))} |" for names, meaning in entries)
-    return f"| {title} | Meaning |\n|---|---|\n{rows}\n"
-
-
-def linked(text: str) -> str:
-    """Return a text whose public classes and functions are links to their parts of the page."""
-    return re.sub(r"(?<!\[)`(\w+)`(?!\])", lambda found: _link(found[1]), text)
-
-
-def _link(name: str) -> str:
-    part = name in public() and not isinstance(public()[name], ast.Module)
-    return f"[`{name}`](#{name.lower()})" if part else f"`{name}`"
-
-
-def entry(name: str) -> str:
-    """Return the part of a class or function: what it is, its signature, arguments and output."""
-    found = sections(name)
-    called = signature(name).strip()
-    text = f"### {name}\n\n{first_lines()[name]}\n" + (f"\n{called}\n" if called else "")
-    for title in HEADS:
-        if title in found:
-            text += "\n" + _table(HEADS[title], found[title])
-    for title in ("Output", "Returns", "Weights", "Raises"):
-        if title in found:
-            text += f"\n**{title}:** {linked(' '.join(found[title].split()))}\n"
-    return text
-
-
-def _members(tree: Definition) -> Iterator[tuple[str, Definition]]:
-    """Yield the functions and classes of a module, and those that it imports by another name."""
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            yield node.name, node
-        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("keras_attention."):
-            path = ROOT.joinpath(*str(node.module).split("."))
-            for alias in node.names:
-                if alias.asname and (found := _definition(path, alias.name)):
-                    yield alias.asname, found
-
-
-def module(name: str) -> str:
-    """Return the part of a module: how its public functions and classes are called."""
-    rows = []
-    for member, node in _members(public()[name]):
-        called = None if member.startswith("_") else _called(node)
-        if called:  # no named tuple
-            arguments = ", ".join(_arguments(called.args))
-            about = (ast.get_docstring(node) or "").partition("\n\n")[0]
-            rows.append(f"| `{cell(f'{name}.{member}({arguments})')}` | {cell(about)} |")
-    head = f"### keras_attention.{name}\n\n{first_lines()[name]}\n\n| Call | Meaning |\n|---|---|\n"
-    return head + "\n".join(rows) + "\n"
-
-
-def page() -> str:
-    """Return the page, Markdown."""
-    parts, contents = [], []
-    for group in GROUPS:
-        modules = [name for name in group["names"] if isinstance(public()[name], ast.Module)]
-        names = [name for name in group["names"] if name not in modules]
-        entries = [*map(entry, names), *map(module, modules)]
-        parts.append(f"## {group['title']}\n\n{group['about']}\n\n" + "\n".join(entries))
-        links = [_link(name) for name in names]
-        links += [f"[`{name}`](#keras_attention{name})" for name in modules]
-        contents.append(f"| {group['title']} | {', '.join(links)} |")
-    table = "\n".join(["| Group | Names |", "|---|---|", *contents])
-    return PAGE.replace("{contents}", table).replace("{parts}", "\n".join(parts))
-
-
-if __name__ == "__main__":
-    print(page(), end="")

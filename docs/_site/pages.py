@@ -78,8 +78,11 @@ def overview() -> str:
 def on_config(config: Any) -> Any:
     """Give every public name its place in the navigation, and formulas their form."""
     groups = [{g["title"]: [{n: f"api/{n}.md"} for n in g["names"]]} for g in GROUPS]
-    place = next(n for n, one in enumerate(config.nav) if "API" in one)
-    config.nav[place] = {"API": ["api/index.md", *groups]}
+    for tab in config.nav:
+        for pages in tab.values():
+            place = next((n for n, page in enumerate(pages) if "API" in page), None)
+            if place is not None:
+                pages[place] = {"API": ["api/index.md", *groups]}
     config.markdown_extensions.append(Formulas())
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {})
     fences["custom_fences"] = [{"name": "math", "class": "formula", "format": block}]
@@ -100,8 +103,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Leave only the text of links to files that the site does not have; find logs last."""
-    if page.file.src_uri.startswith(("log/", "changelog")):
+    """Leave only the text of links to files that the site does not have; rank changes last."""
+    if page.file.src_uri.startswith("changelog"):
         page.meta["search"] = {"boost": 0.2}
 
     def kept(found: re.Match[str]) -> str:
