@@ -25,7 +25,16 @@ from keras import ops, tree
 from keras_attention import backend
 from keras_attention.layer import AveragingLayer, expect_known_length, keeps
 from keras_attention.sequential import attend_in_turn
-from keras_attention.shapes import Shape, Tensor, both, causal_mask, fits, flat_length, flat_memory
+from keras_attention.shapes import (
+    Shape,
+    Tensor,
+    blank_where_masked,
+    both,
+    causal_mask,
+    fits,
+    flat_length,
+    flat_memory,
+)
 
 Noise = dict[str, Tensor] | None
 
@@ -72,12 +81,12 @@ class Attention(AveragingLayer):
         value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
         key: `(B, Tv, dk)`, or a grid; the value if not given.
         query_mask: boolean `(B, Tq)`, or `(B,)` for one step; False queries have weights and
-            context 0, and do not change the mechanism's state.
+            context 0, and do not change the mechanism's state. They may be NaN or infinite.
         value_mask: boolean `(B, Tv)`, or `(B, H, W)` for a grid; False positions get weight 0.
-            Values and keys at False positions must be finite: 0 times NaN is NaN, as in Keras's
-            layers.
+            Values and keys at False positions may be NaN or infinite.
         key_mask: like `value_mask`. All masks are combined.
-        attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`; B and Tq may be 1.
+        attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`; B and Tq may be 1. A position that only
+            this mask hides must have a finite value: 0 times NaN is NaN.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
         use_causal_mask: whether query `i` sees only positions up to `i`.
@@ -301,6 +310,8 @@ class Attention(AveragingLayer):
         query = ops.cast(query, self.compute_dtype)
         batch, length = ops.shape(query)[:2]
         if query_mask is not None:
+            # A NaN would make weights NaN, or gradients: 0 times NaN is NaN.
+            query = blank_where_masked(query_mask, query)
             mask = both(mask, ops.expand_dims(query_mask, -1))
         noise = None
         if training:
@@ -367,7 +378,7 @@ class Attention(AveragingLayer):
             value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
             key: `(B, Tv, dk)`, or a grid; the value if not given.
             mask: boolean `(B, Tv)`, or `(B, H, W)` for a grid; by default the mask that a Keras
-                layer has attached to the value.
+                layer has attached to the value. Value and key are replaced by 0 where it is False.
 
         Raises:
             ValueError: if the value has another rank, if the key or the mask does not fit the
@@ -382,8 +393,13 @@ class Attention(AveragingLayer):
         mask = getattr(value, "_keras_mask", None) if mask is None else mask
         mask = self._checked_mask("mask", mask, value.shape[:-1])
         value = ops.cast(value, self.compute_dtype)
-        value = flat_memory(value) if len(value.shape) == 4 else value
-        key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
+        value = flat_memory(value) if len(value.shape) == 4 else value  # (B, Tv, dv)
+        key = key if key is None else flat_memory(ops.cast(key, self.compute_dtype))  # (B, Tv, dk)
+        if mask is not None:  # a NaN would make contexts or gradients NaN: 0 times NaN is NaN
+            seen, zero = ops.expand_dims(mask, -1), ops.zeros((), self.compute_dtype)
+            value = ops.where(seen, value, zero)
+            key = key if key is None else ops.where(seen, key, zero)
+        key = value if key is None else key
         value = self.split_heads(value) if self.num_heads > 1 else value
         return Memory(value, self.keys(key, mask), mask)
 

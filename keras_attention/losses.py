@@ -131,4 +131,5 @@ def _masked(
     target = ops.ones_like(ops.sum(weights, axis=2)) if target_mask is None else target_mask
     source = ops.ones_like(ops.sum(weights, axis=1)) if source_mask is None else source_mask
     target, source = ops.cast(target, "float32"), ops.cast(source, "float32")
-    return weights * ops.expand_dims(target, 2) * ops.expand_dims(source, 1), target, source
+    inside = ops.expand_dims(target, 2) * ops.expand_dims(source, 1) > 0  # (B, T, S)
+    return ops.where(inside, weights, 0.0), target, source

@@ -75,9 +75,12 @@ def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
     return tree.map_structure(choose, new, old)
 
 
-def blank_where_masked(mask: Tensor | None, x: Any) -> Any:
-    """Return the tensors `x`, with zeros where the mask of their first axes is False.
+def blank_where_masked(mask: Tensor | None, x: Tensor) -> Tensor:
+    """Return the tensor `x`, with zeros where the mask of its first axes is False.
 
-    None masks nothing.
+    None masks nothing. A product with the mask would not do: 0 times NaN is NaN.
     """
-    return x if mask is None else keep_where(mask, x, tree.map_structure(ops.zeros_like, x))
+    if mask is None:
+        return x
+    others = tuple(range(len(mask.shape), len(x.shape)))
+    return ops.where(ops.expand_dims(mask, others), x, ops.zeros((), x.dtype))

@@ -158,18 +158,21 @@ def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
     return ops.take_along_axis(x, index, axis=1)
 
 
+def take_in_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return `y` `(B, T, S)` with `y[b, t, s] = x[b, t, index[b, s]]`.
+
+    `x` is `(B, T, W)`, `index` is int32 `(B, S)`. No index is negative.
+    """
+    return ops.take_along_axis(x, ops.expand_dims(index, 1), axis=-1)
+
+
 def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
     """Return `y` `(B, T, size)` with `y[b, t, w] = Σ_s x[b, t, s]` over `s` with `index[b, s] = w`.
 
-    `x` is `(B, T, S)`, `index` is int32 `(B, S)`.
+    `x` is `(B, T, S)`, `index` is int32 `(B, S)`. Each backend has its own form, without the number
+    `B · T · size` in int32: from 2³¹ on, it would be negative.
     """
-    batch, time, _ = ops.shape(x)
-    row = ops.reshape(ops.arange(batch * time, dtype="int32"), (batch, time, 1)) * size
-    flat = row + ops.expand_dims(index, 1)  # (B, T, S), places in the flattened result
-    total = ops.segment_sum(
-        ops.reshape(x, (-1,)), ops.reshape(flat, (-1,)), num_segments=batch * time * size
-    )
-    return ops.reshape(total, (batch, time, size))
+    raise NotImplementedError
 
 
 def traces_onnx() -> bool:

@@ -48,6 +48,15 @@ def unfold(
     return outputs, state, steps
 
 
+def add_in_rows(x: Tensor, index: Tensor, size: int) -> Tensor:
+    """Return sums of `x` by index: see `generic.add_in_rows`."""
+
+    def add(x: Tensor, index: Tensor) -> Tensor:  # (T, S), (S,) to (T, size)
+        return jnp.zeros((x.shape[0], size), x.dtype).at[:, index].add(x)
+
+    return jax.vmap(add)(x, index)
+
+
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
 

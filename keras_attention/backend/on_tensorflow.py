@@ -228,7 +228,7 @@ def average(weights: Tensor, value: Tensor) -> Tensor:
     """
     if None not in weights.shape[:-2] or under_xla():
         return ops.matmul(weights, value)
-    size = tf.size(weights) * value.shape[-1]
+    size = tf.size(weights, tf.int64) * value.shape[-1]  # in int32, 2³¹ would be negative
     return tf.cond(
         size <= SMALL,
         lambda: tf.reduce_sum(tf.expand_dims(weights, -1) * tf.expand_dims(value, -3), -2),
@@ -244,6 +244,35 @@ def gather(x: Tensor, index: Tensor) -> Tensor:
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
     """Return rows: see `generic.gather_in_rows`. `keras.ops.take_along_axis` would copy `x`."""
     return tf.gather(x, index, batch_dims=1)
+
+
+def take_in_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return elements: see `generic.take_in_rows`.
+
+    TensorFlow's own gradient counts all elements of `x` in int32.
+    """
+
+    @tf.custom_gradient
+    def take(x: Tensor) -> tuple[Tensor, Any]:
+        batch, time, size = ops.shape(x)
+        shape = batch, time, ops.shape(index)[-1]
+        rows = tf.reshape(tf.broadcast_to(tf.expand_dims(index, 1), shape), (-1, shape[-1]))
+        taken = tf.gather(tf.reshape(x, (-1, size)), rows, batch_dims=1)  # (B·T, S)
+        return tf.reshape(taken, shape), lambda g: add_in_rows(g, index, size)
+
+    return take(x)
+
+
+def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
+    """Return sums of `x` by index: see `generic.add_in_rows`."""
+    batch, time, _ = ops.shape(x)
+    rows, size_64 = tf.cast(batch * time, tf.int64), tf.cast(size, tf.int64)
+    first = tf.reshape(tf.range(rows) * size_64, (batch, time, 1))
+    flat = first + tf.cast(tf.expand_dims(index, 1), tf.int64)  # (B, T, S), places in the result
+    total = tf.math.unsorted_segment_sum(
+        tf.reshape(x, [-1]), tf.reshape(flat, [-1]), rows * size_64
+    )
+    return tf.reshape(total, (batch, time, size))
 
 
 def checkpoint_arrays(path: str) -> dict[str, Any]:

@@ -25,6 +25,12 @@ def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
     return torch.gather(x, 1, index.expand(-1, -1, *x.shape[2:]))
 
 
+def take_in_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return elements: see `generic.take_in_rows`. ONNX cannot express `ops.take_along_axis`."""
+    index = index.to(torch.int64).unsqueeze(1).expand(-1, x.shape[1], -1)  # (B, T, S)
+    return torch.gather(x, 2, index)
+
+
 def add_in_rows(x: Tensor, index: Tensor, size: int) -> Tensor:
     """Return sums of `x` by index: see `generic.add_in_rows`."""
     index = index.to(torch.int64).unsqueeze(1).expand(-1, x.shape[1], -1)

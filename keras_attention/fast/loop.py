@@ -206,7 +206,8 @@ def run_attending(
     trace.steps = results["trace"]
     outputs, weights = trace["vector"] if feeding else _pairs(trace), results["weights"]
     if mask is not None:
-        outputs, weights = blank_where_masked(mask, (outputs, weights))
+        outputs = blank_where_masked(mask, outputs)
+        weights = blank_where_masked(mask, weights)
     return outputs, weights, last._replace(cell=[ops.cast(x, dtype) for x in last.cell])
 
 

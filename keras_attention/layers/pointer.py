@@ -95,7 +95,9 @@ class PointerGenerator(BaseLayer):
         source_ids = ops.cast(source_ids, "int32")
         same = _same(source_ids)
         mixed = _mixed(
-            _at_words(log_probs, source_ids), ops.matmul(weights, ops.cast(same, "float32")), copy
+            backend.take_in_rows(log_probs, source_ids),
+            ops.matmul(weights, ops.cast(same, "float32")),
+            copy,
         )
         # The mixture replaces the generated probability of each word of the source, once.
         places = ops.arange(ops.shape(weights)[-1], dtype="int32")
@@ -161,12 +163,3 @@ def _same(source_ids: Tensor) -> Tensor:
 def _first_places(same: Tensor) -> Tensor:
     """Return for each place the first with the same word, int32 `(B, S)`."""
     return ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")
-
-
-def _at_words(x: Tensor, words: Tensor) -> Tensor:
-    """Return the elements `words`, int32 `(B, S)`, of `x` `(B, T, W)`: `(B, T, S)`."""
-    batch, time, size = ops.shape(x)
-    shape = (batch, time, ops.shape(words)[-1])
-    words = ops.broadcast_to(ops.expand_dims(ops.cast(words, "int32"), 1), shape)
-    rows = ops.reshape(x, (-1, size)), ops.reshape(words, (-1, shape[-1]))
-    return ops.reshape(backend.gather_in_rows(*rows), shape)

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import AveragingLayer
-from keras_attention.shapes import Tensor, flat_memory
+from keras_attention.shapes import Tensor, blank_where_masked, flat_memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -34,7 +34,8 @@ class AttentionPooling(AveragingLayer):
 
     Call arguments:
         value: `(B, T, dim)`, or a grid `(B, H, W, dim)`.
-        mask: boolean `(B, T)`, or of the grid; False positions get weight 0.
+        mask: boolean `(B, T)`, or of the grid; False positions get weight 0, and may
+            be NaN or infinite.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
 
@@ -85,7 +86,8 @@ class AttentionPooling(AveragingLayer):
         """Pool; arguments and result as the class says."""
         self._check_shape(value.shape)
         mask = self._checked_mask("mask", mask, value.shape[:-1])
-        value = flat_memory(ops.cast(value, self.compute_dtype))
+        value = flat_memory(ops.cast(value, self.compute_dtype))  # (B, T, dim)
+        value = blank_where_masked(mask, value)  # a NaN would make the average and gradients NaN
         kernel, bias = ops.cast(self.kernel, value.dtype), ops.cast(self.bias, value.dtype)
         hidden = ops.tanh(ops.matmul(value, kernel) + bias)
         terms = self.split_heads(hidden * ops.cast(self.scale, value.dtype))  # (B, [heads,] T, ·)

@@ -38,7 +38,8 @@ class AttentionRNN(AttentionCell):
         inputs: `(B, T, dim)`.
         memory: `(B, S, dim)`, or a grid `(B, H, W, dim)`.
         inputs_mask: boolean `(B, T)`; False steps keep the state, and have output 0.
-        memory_mask: boolean `(B, S)`; False positions get weight 0.
+        memory_mask: boolean `(B, S)`; False positions get weight 0. What both masks hide may be NaN
+            or infinite.
         initial_state: a `State` that another call returned, or a list of only the recurrent cell's
             states, each `(B, ·)`; zeros if not given.
         training: whether dropout is applied.
@@ -98,6 +99,7 @@ class AttentionRNN(AttentionCell):
         if inputs_mask is not None:
             inputs_mask = self._checked_mask("inputs_mask", inputs_mask, inputs.shape[:2])
             mask = ops.transpose(inputs_mask)  # (T, B)
+            rows = blank_where_masked(inputs_mask, rows)  # NaN would make gradients NaN
         arguments = ops.transpose(rows, (1, 0, 2)), mask, prepared, state, training
         cells = [keras_cells.hoisted(cell) for cell in keras_cells.parts(self.cell)]
         gates = None if None in cells else cells
@@ -109,8 +111,6 @@ class AttentionRNN(AttentionCell):
             outputs, weights, state = self._run_hoisted(gates, *arguments)
         else:
             outputs, weights, state = self._run_stepwise(*arguments)
-        if inputs_mask is not None:
-            rows = blank_where_masked(inputs_mask, rows)
         if not self.return_sequences:
             outputs, rows = (_last_valid(x, inputs_mask) for x in (outputs, rows))
             inputs_mask = None if inputs_mask is None else ops.any(inputs_mask, axis=1)
@@ -137,8 +137,11 @@ class AttentionRNN(AttentionCell):
             output, weights, new = self._advance(
                 cell, step["inputs"], memory, state, step.get("noise"), training, read_out
             )
-            new = keep_where(step["mask"], new, state) if "mask" in step else new
-            return blank_where_masked(step.get("mask"), [output, weights]), new
+            if "mask" in step:
+                new = keep_where(step["mask"], new, state)
+                output = blank_where_masked(step["mask"], output)
+                weights = blank_where_masked(step["mask"], weights)
+            return [output, weights], new
 
         dtypes = [self.compute_dtype] * 2
         (outputs, weights), state = backend.scan(advance, state, steps, dtypes)

@@ -224,7 +224,8 @@ def finish(parts: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -
     inside = ops.arange(ops.shape(ids)[-1], dtype="int32") < ops.expand_dims(length, -1)
     if all(x.shape[-1] == 0 for x in tree.flatten(weights) if x is not None):
         weights = None  # the decoder does not attend
-    weights = None if weights is None else blank_where_masked(inside, weights)
+    if weights is not None:
+        weights = tree.map_structure(lambda x: blank_where_masked(inside, x), weights)
     ids = ops.where(inside, ids, ops.full_like(ids, pad_id))
     log_probs = blank_where_masked(inside, parts["log_probs"])
     return SearchResult(ids, length, scores, weights, log_probs)

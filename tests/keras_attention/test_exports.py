@@ -1,11 +1,13 @@
 """Models exported to ONNX, LiteRT or from JAX say what they say here, at lengths not traced."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
 
 from keras_attention import PointerGenerator, SinePositionEncoding, fast_paths, greedy_search
-from tests.keras_attention import zoo
+from tests.keras_attention import pages, zoo
 from tests.keras_attention.helpers import array, assert_close, normal
 
 # Exporters warn of one another, and of parts of themselves.
@@ -134,6 +136,18 @@ def test_a_search_takes_all_steps_whatever_the_traced_input_took(rng, tmp_path):
 
 
 @pytest.mark.slow
+@from_tensorflow
+def test_a_float32_copy_of_a_mixed_bfloat16_model_is_exported(rng, tmp_path, set_policy):
+    """The block of the guide: ONNX Runtime rejects the model that was trained."""
+    page = Path(__file__).parents[2] / "docs/guides/layers.md"
+    (block,) = [x for x in pages.blocks(page) if "mixed_bfloat16" in x]
+    names = pages.run(block, page.name)
+    inputs = [normal(rng, 2, 3, 5), normal(rng, 2, 7, 6)]
+    run = exported(names["twin"], inputs, tmp_path / "twin.onnx")
+    agrees(run, names["twin"], inputs)
+    assert_close(run(inputs)[0], array(names["trained"](inputs)), 0.1)
+
+
 @from_tensorflow
 def test_layers_are_exported_from_tensorflow_for_every_length_and_mask(rng, tmp_path):
     """One model of all layers: the exporter takes its seconds once."""

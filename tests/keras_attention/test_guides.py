@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import backend
+from keras_attention import AdditiveAttention, AttentionPooling, AttentionRNN, backend
 from tests.keras_attention import pages
-from tests.keras_attention.helpers import array, assert_close, normal
+from tests.keras_attention.helpers import array, assert_close, normal, randomize
 
 # How many models read sequences that may be padded.
 WITH_PADDING = {
@@ -148,3 +148,38 @@ def test_the_ideas_behind_the_speed_change_no_result(monkeypatch):
     assert second["fast"].shape == (8, 48, 48)
     assert results[0] is not None  # the fast form; the plain one does not ask for it
     assert third["at_once"].shape == (2, 5, 12)
+
+
+def models_that_attend(rng):
+    """Three kinds of models by the name of the layer that attends, with inputs and its mask."""
+    words, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
+    states = keras.layers.Embedding(9, 6)(words)
+    shown = keras.layers.Embedding(9, 5)(target)
+    source = np.array([[3, 1, 4, 0, 0], [1, 5, 2, 6, 0]], "int32")
+    read = np.array([[2, 6, 3], [5, 3, 0]], "int32")
+    pooled = AttentionPooling(4, name="pooling")(states, mask=words != 0)
+    yield "pooling", keras.Model(words, keras.layers.Dense(2)(pooled)), [source], None
+    context = AdditiveAttention(4, name="mechanism")(
+        states, states, query_mask=words != 0, value_mask=words != 0
+    )
+    yield "mechanism", keras.Model(words, context), [source], source
+    cell = keras.layers.LSTMCell(7)
+    decoder = AttentionRNN(cell, AdditiveAttention(4), return_state=True, name="decoder")
+    # The mask of the memory is made of the words, not of the memory.
+    outputs, state = decoder(shown, states, memory_mask=words != 0, inputs_mask=target != 0)
+    last = keras.layers.Concatenate()(state.cell)
+    yield "decoder", keras.Model([words, target], [outputs, last]), [source, read], read
+
+
+def test_the_weights_of_a_finished_model_are_those_that_it_computes_with(rng):
+    for block in pages.blocks(GUIDES / "../questions.md"):
+        if "def explain" in block:
+            explain = pages.run(block, "questions.md")["explain"]
+    for name, model, inputs, rows in models_that_attend(rng):
+        randomize(model, rng)
+        given = inputs if len(inputs) > 1 else inputs[0]
+        *found, weights = array(explain(model, name)(given))
+        assert_close(found, keras.tree.flatten(array(model(given))))
+        assert not np.moveaxis(weights, -1, 1)[inputs[0] == 0].any()
+        sums = weights.sum(-1)
+        assert_close(sums, np.ones_like(sums) if rows is None else (rows != 0).astype("float32"))

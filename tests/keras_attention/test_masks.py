@@ -2,10 +2,20 @@
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 from keras_attention import AdditiveAttention, AttentionRNN, HoistedRNN
-from tests.keras_attention.helpers import array, assert_close, mask, normal
+from tests.keras_attention import zoo
+from tests.keras_attention.helpers import (
+    array,
+    assert_close,
+    gradients,
+    mask,
+    normal,
+    weight_gradients,
+    weighted_sum,
+)
 
 B, TQ, TV, DIM = 2, 3, 5, 6
 SOURCE = np.array([[3, 1, 4, 0, 0], [1, 5, 2, 6, 3]])
@@ -69,3 +79,50 @@ def test_a_hoisted_rnn_hands_the_mask_on_and_keeps_the_cells_regularizer():
         ]
         assert losses_of[0]
         np.testing.assert_allclose(*losses_of, rtol=1e-5)
+
+
+# Layers that take masks, one step of a mechanism at a time among them.
+MASKED = [*zoo.MECHANISMS, *zoo.POOLING, *zoo.RECURRENT]
+MASKED += [f"{name}, step by step" for name in zoo.MECHANISMS]
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_what_a_mask_hides_may_be_nan_or_infinite(rng, name):
+    """Outputs, and gradients of inputs and weights, are those of zeros in its place."""
+    name, _, by_steps = name.partition(",")
+    layer, inputs, masks = zoo.built(name), zoo.arrays(name, rng), zoo.masks(name)
+    if name in zoo.MECHANISMS:  # a key of its own
+        inputs, masks = [*inputs, normal(rng, *inputs[1].shape)], [*masks, "value_mask"]
+    seen = {key: mask(rng, *x.shape[:2]) for key, x in zip(masks, inputs, strict=True)}
+    if by_steps:
+        seen["query_mask"][:] = True
+    factors = []
+
+    def call(arrays):
+        if not by_steps:
+            return zoo.call(name, layer, arrays, **seen)[:2]
+        query, value, key = map(ops.convert_to_tensor, arrays)
+        memory = layer.prepare(value, key, mask=ops.convert_to_tensor(seen["value_mask"]))
+        state, found = layer.initial_state(memory), []
+        for t in range(zoo.TQ):
+            *outputs, state = layer.step(query[:, t], memory, state)
+            found += outputs
+        return found
+
+    def total(arrays):
+        outputs = call(arrays)
+        if not factors:
+            factors.extend(normal(rng, *x.shape) for x in outputs)
+        return sum(weighted_sum(x, f) for x, f in zip(outputs, factors, strict=True))
+
+    def hidden(bad):
+        pairs = zip(masks, inputs, strict=True)
+        return [np.where(seen[key][..., None], x, np.float32(bad)) for key, x in pairs]
+
+    expected = array(call(hidden(0)))
+    slopes = gradients(total, hidden(0)), weight_gradients(layer, lambda: total(hidden(0)))
+    for bad in (np.nan, -np.inf):
+        assert_close(call(hidden(bad)), expected)
+        assert_close(gradients(total, hidden(bad)), slopes[0], 1e-4)
+        for path, slope in weight_gradients(layer, lambda bad=bad: total(hidden(bad))).items():
+            assert_close(slope, slopes[1][path], 1e-4)

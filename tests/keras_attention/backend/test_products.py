@@ -1,5 +1,8 @@
 """Products that a backend gets in a form of its own, against NumPy."""
 
+import resource
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -29,6 +32,56 @@ def test_the_average_is_the_product_of_weights_and_values_large_or_small(rng, sm
         monkeypatch.setattr(on_tensorflow, "SMALL", small)
     weights, value = normal(rng, B, N, S), normal(rng, B, S, DV)
     assert_close(traced(backend.average, weights, value), np.einsum("bns,bsd->bnd", weights, value))
+
+
+@pytest.mark.tensorflow
+def test_an_average_of_2_31_products_needs_no_tensor_of_them():
+    """In int32 the number of products would be negative, and taken for a small one: 8.6 GB."""
+    import tensorflow as tf
+
+    steps, places, width = 2**10, 2**11, 2**10
+    shapes = [tf.TensorSpec([None, None, n]) for n in (None, width)]
+    average = tf.function(backend.average, input_signature=shapes, autograph=False)
+    weights, value = tf.ones([1, steps, places]), tf.ones([1, places, width])
+    average(weights[:, :1], value)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**31, limits[1]))
+    try:
+        found = average(weights, value)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert_close(found, np.full((1, steps, width), places))
+
+
+@pytest.mark.tensorflow
+def test_places_in_rows_of_a_vocabulary_are_counted_in_int64():
+    """A result of 2^31 elements is 8.6 GB: too many for a test, and not for a GPU."""
+    import tensorflow as tf
+
+    def loss(x, index):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            taken = backend.take_in_rows(x, index)
+            total = tf.reduce_sum(backend.add_in_rows(taken, index, tf.shape(x)[2]))
+        return tape.gradient(total, x)
+
+    shapes = tf.TensorSpec([None, None, None]), tf.TensorSpec([None, None], tf.int32)
+    graph = tf.function(loss, input_signature=shapes, autograph=False).get_concrete_function().graph
+    sums = [op for op in graph.get_operations() if op.type == "UnsortedSegmentSum"]
+    assert len(sums) == 2  # of the forward pass and of the gradient
+    assert all(x.dtype == tf.int64 for op in sums for x in op.inputs[1:])
+
+
+def test_elements_of_rows_are_taken_and_added_up(rng):
+    x, index = normal(rng, B, N, S), rng.integers(0, S, (B, 4)).astype("int32")
+    taken = x[np.arange(B)[:, None, None], np.arange(N)[:, None], index[:, None]]
+    assert_close(backend.take_in_rows(*map(ops.convert_to_tensor, (x, index))), taken)
+    added = np.zeros((B, N, 13), "float32")
+    for b, n, s in np.ndindex(*taken.shape):
+        added[b, n, index[b, s]] += taken[b, n, s]
+    found = backend.add_in_rows(*map(ops.convert_to_tensor, (taken, index)), 13)
+    assert_close(found, added)
 
 
 @pytest.mark.parametrize("columns", [(), (DV,)])
