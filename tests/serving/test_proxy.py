@@ -36,8 +36,8 @@ def test_a_proxy_does_not_stand_between_this_machine_and_itself(name, shared_ser
 
 def test_an_error_names_the_proxy(monkeypatch):
     monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{free_port()}")
-    translator = Translator("translator.example:8500", "upper", retries=0, timeout=20)
-    with translator, pytest.raises(ServerUnavailableError, match="no_proxy=translator") as caught:
+    translator = Translator("192.0.2.1:8500", "upper", retries=0, timeout=20)
+    with translator, pytest.raises(ServerUnavailableError, match="no_proxy=192") as caught:
         translator.translate(["one"])
     assert "http_proxy leads through the proxy http://127.0.0.1:" in str(caught.value)
     assert "secret" not in str(caught.value)
