@@ -21,13 +21,12 @@ COMMANDS = {
     "export": ("serving.export", "make a SavedModel of a run, or ONNX"),
     "check": ("serving.check", "check that a SavedModel can be served, an ONNX export used"),
     "server": ("serving.server", "serve exports"),
-    "read": ("serving.read", "read images with a served model"),
-    "predict": ("serving.predict", "say how probable an outcome is, with a served model"),
-    "client": ("serving.client", "translate with a served model, or --local"),
+    "client": ("serving.client", "translate, read or predict with a served model, or --local"),
     "batch": ("serving.batch", "translate files of any size"),
     "page": ("serving.page", "show a served model in the browser"),
     "demo": ("serving.demo", "all of it, on texts, images, histories or pronunciations"),
 }
+OLD_NAMES = {"read": "serving.read", "predict": "serving.predict"}  # of commands of the client
 EXTRAS = {"client", "page"}  # commands with an extra of their own name; others use their package's
 OURS = {module.split(".")[0] for module, _ in COMMANDS.values()} | {"keras_attention"}
 WIDTH = max(map(len, COMMANDS)) + 2
@@ -48,12 +47,12 @@ def main(arguments: list[str] | None = None) -> None:
     if name == "--version":
         print(f"keras-attention {importlib.metadata.version('keras-attention-rnn')}")
         return
-    if name not in COMMANDS:
+    if name not in COMMANDS.keys() | OLD_NAMES.keys():
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
         print(f"error: {name} is no command; {hint}", file=sys.stderr)
         raise SystemExit(2)
-    module, _ = COMMANDS[name]
+    module = OLD_NAMES[name] if name in OLD_NAMES else COMMANDS[name][0]
     sys.argv = [name, *rest]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -18,7 +18,9 @@ from training.command.options import main_guard
 
 ROOT = Path(__file__).parents[1]
 RUN = ROOT / "tests" / "fixtures" / "old_run" / "run"
-MODULES = sorted(module for module, _ in COMMANDS.values())
+TRANSLATE = "serving.client._translate"
+CLIENT = {TRANSLATE, "serving.client._read", "serving.client._predict"}
+MODULES = sorted({module for module, _ in COMMANDS.values()} - {"serving.client"} | CLIENT)
 SCORED = ["--run", "RUN", "--data", "phrasebook-en-fr", "--limit", "3"]
 EXPORT, BFLOAT16 = ["--run", "RUN", "--output", "NEW"], ["--precision", "bfloat16"]
 CMUDICT, COVERING = ["--preset", "cmudict"], ["--coverage-penalty", "5", "--beam-width", "1"]
@@ -99,20 +101,20 @@ MISTAKES = [
     ("serving.server", ["--max_request_bytes=0"], "needs a whole number of 1 to"),
     ("serving.server", ["--enable_batching=yes"], "expected true or false. Received"),
     ("serving.server", ["--rest_api_cors_origins=pages.example"], "expected https://HOST or *"),
-    ("serving.client", [*ASKED, "--timeout", "x", "text"], "but it is x"),
-    ("serving.client", [*ASKED, "--tls-roots", "/no.pem", "text"], "/no.pem"),
-    ("serving.client", [*ASKED, "--align", "--png", "NEW/a.png", "a"], "there is no directory"),
-    ("serving.client", [*ASKED, "--align", "--png", "FULL", "a"], "it is a directory"),
-    ("serving.client", [*ASKED, "text"], "127.0.0.1:1"),
-    ("serving.client", [*ASKED, "--png", "a.png", "a"], "--png needs --align"),
-    ("serving.client", [*ASKED, "--format", "tsv", "a"], "--format needs --local"),
-    ("serving.client", [*ASKED, "--local", "MODEL", "a"], "not allowed with argument --model"),
-    ("serving.client", ["--local", "MODEL", "text"], "format onnx. Received: a SavedModel"),
-    ("serving.client", ["--local", "MODEL", "--version", "7", "a"], "choose a version on a server"),
-    ("serving.client", ["--local", "MODEL", "--label", "b", "a"], "choose a version on a server"),
-    ("serving.read", [*ASKED, "/no.png"], "/no.png"),
-    ("serving.read", [*ASKED, "FILE", "--png", "a.png"], "--png needs --regions"),
-    ("serving.predict", [*ASKED, "/no.csv"], "/no.csv"),
+    (TRANSLATE, [*ASKED, "--timeout", "x", "text"], "but it is x"),
+    (TRANSLATE, [*ASKED, "--tls-roots", "/no.pem", "text"], "/no.pem"),
+    (TRANSLATE, [*ASKED, "--align", "--png", "NEW/a.png", "a"], "there is no directory"),
+    (TRANSLATE, [*ASKED, "--align", "--png", "FULL", "a"], "it is a directory"),
+    (TRANSLATE, [*ASKED, "text"], "127.0.0.1:1"),
+    (TRANSLATE, [*ASKED, "--png", "a.png", "a"], "--png needs --align"),
+    (TRANSLATE, [*ASKED, "--format", "tsv", "a"], "--format needs --local"),
+    (TRANSLATE, [*ASKED, "--local", "MODEL", "a"], "not allowed with argument --model"),
+    (TRANSLATE, ["--local", "MODEL", "text"], "format onnx. Received: a SavedModel"),
+    (TRANSLATE, ["--local", "MODEL", "--version", "7", "a"], "choose a version on a server"),
+    (TRANSLATE, ["--local", "MODEL", "--label", "b", "a"], "choose a version on a server"),
+    ("serving.client._read", [*ASKED, "/no.png"], "/no.png"),
+    ("serving.client._read", [*ASKED, "FILE", "--png", "a.png"], "--png needs --regions"),
+    ("serving.client._predict", [*ASKED, "/no.csv"], "/no.csv"),
     ("serving.batch", ["--model", "/no", "--input", "FILE", "--output", "NEW"], "no exported mo"),
     ("serving.batch", ["--model", "MODEL", "--input", "/no/*", "--output", "NEW"], "no file match"),
     ("serving.batch", ["--model", "MODEL", "--input", "FILE", "--output", "FILE/o"], "FILE/o"),
@@ -206,7 +208,7 @@ def test_help_names_each_default_and_ends_in_two_examples_that_the_command_takes
     assert len(lines) == 2
     for line in lines:
         assert line.startswith(f"  {parser.prog}")
-        words = shlex.split(re.split(" [<>#|]", line)[0])[3:]  # python -m NAME
+        words = shlex.split(re.split(" [<>#|]", line.removeprefix(f"  {parser.prog}"))[0])
         if "--help" not in words:
             parser.parse_args(words)
 

@@ -77,7 +77,7 @@ def voice() -> str:
         box(520, 40, 150, folder, "mono"),
         '<path d="M160 42L244 72"/><path d="M160 120L244 98"/>',
         '<path d="M516 88C480 150 380 150 342 120"/><path d="M420 76C460 60 480 96 514 98"/>',
-        text(430, 160, "--phones tokens.txt: the voice's own symbols", "small", "middle"),
+        text(430, 160, "--voice-tokens tokens.txt: the voice's own symbols", "small", "middle"),
     ]
     return svg(690, 175, "A model's lexicon in the folder of a voice", parts)
 

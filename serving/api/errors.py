@@ -101,7 +101,7 @@ def from_rpc_error(
             kind = SignatureNotFoundError
             message = (
                 f"model {model!r} lacks this signature. List its signatures: "
-                f"python -m serving.client --model {model} --metadata"
+                f"python -m serving.client translate --model {model} --metadata"
             )
         case _ if code.name == "NOT_FOUND" or "servable version label" in detail:
             kind = ModelNotFoundError

@@ -7,7 +7,7 @@
 
 As a command, which reads the texts from its arguments or from lines of the standard input:
 
-    python -m serving.client --target localhost:8500 --model en-fr [TEXT ...]
+    python -m serving.client translate --target localhost:8500 --model en-fr [TEXT ...]
 
 The distribution `keras-attention-client` has this package, `serving/api` and
 `serving/portable/read`.

@@ -1,214 +1,45 @@
-"""Translates texts with a served model: python -m serving.client --model NAME [TEXT ...]"""
+"""Uses a model on a server, or without one: python -m serving.client translate, read, predict."""
 
 from __future__ import annotations
 
-import argparse
-import codecs
-import importlib.util
-import itertools
+import importlib
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
-from serving.api.printing import not_installed, print_error, print_json, printable
-from serving.client.options import Parser, ended, file_to_write, numbered, opened_model, size
+_PROGRAM = "python -m serving.client"
+_COMMANDS = {
+    "translate": ("serving.client._translate", "translate texts, or write a lexicon of a voice"),
+    "read": ("serving.client._read", "read the text in images"),
+    "predict": ("serving.client._predict", "predict an outcome from histories in a table"),
+}
+_USAGE = f"""usage: {_PROGRAM} COMMAND [ARGUMENT ...]
 
-FORMATS = ("sherpa", "kaldi", "mfa", "json", "tsv")
-VOICES = ("vits", "kokoro", "melo", "matcha")
-Row = tuple[Any, dict[str, Any], str]  # an answer, its JSON fields, its printed lines
+Each command has a --help of its own. All take --model NAME of a server, or --local DIR without one:
 
-if TYPE_CHECKING:
-    from serving.client.clients import Translator
+""" + "".join(f"  {name:11}{about}\n" for name, (_, about) in _COMMANDS.items())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    if mistake := _lexicon_mistake(arguments):
-        parser.error(mistake)
-    if arguments.png and not arguments.align:
-        parser.error("--png needs --align")
-    if arguments.png and importlib.util.find_spec("matplotlib") is None:
-        print_error(f"--png: {not_installed('matplotlib', 'plot')}")
-        return 1
-    return ended(_ask, arguments)
+    """Run the command that the first argument names; return the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(_USAGE, end="")
+        return 0 if words else 2
+    if words[0] not in _COMMANDS:  # the only command was to translate
+        return run_as("translate", words, _PROGRAM)
+    return _run(*words)
 
 
-def _parser() -> argparse.ArgumentParser:
-    examples = (
-        '--model en-fr "She is eating a green apple."',
-        "--local models/mine --format sherpa --text --phones tokens.txt < text.txt",
-    )
-    text = "Translates texts with a served model, or in this process with --local."
-    png = "with --align: write a heat map (matplotlib)"
-    parser = Parser("python -m serving.client", text, examples, "texts", "a text", png)
-    add = parser.add_argument
-    add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
-    signature = parser.add_mutually_exclusive_group().add_argument
-    signature("--nbest", type=size, metavar="N", help="the N best translations, with scores")
-    signature("--align", action="store_true", help="draw the attention weights")
-    text = "texts are TEXT<TAB>TRANSLATION: how probable the model finds each token"
-    signature("--score", action="store_true", help=text)
-    signature("--split", action="store_true", help="translate sentence by sentence")
-    signature("--metadata", action="store_true", help="show the signatures and stop")
-    add("--scores", action="store_true", help="print the score before each translation")
-    parser.set_defaults(threads=None)
-    add = parser.add_argument_group(
-        "lexicons of speech software, by a pronouncer with --local (on all cores, or --threads)"
-    ).add_argument
-    text = "write a line for each word: of sherpa-onnx, Kaldi, MFA, JSON objects or a TSV"
-    add("--format", choices=FORMATS, help=text)
-    add("--text", action="store_true", help="the input is a text: its words, each once")
-    add("--lexicon", metavar="FILE", help="WORD<TAB>PHONES: these words keep their phones")
-    text = "PHONE<TAB>PHONES: renames phones first; or arpabet-ipa, kokoro; may come several times"
-    add("--map", metavar="FILE", action="append", default=[], help=text)
-    add("--phones", metavar="FILE", help="tokens.txt of a voice: phones are split into its tokens")
-    text = "with --format sherpa: the kind of voice that reads it, vits where none is named"
-    add("--voice", choices=VOICES, help=text)
-    text = "write the words that are left out, or not looked up, with the reasons: WORD<TAB>REASON"
-    add("--missing", metavar="FILE", type=file_to_write, help=text)
-    add("--strict", action="store_true", help="exit status 1 where a word is missing")
-    return parser
+def run_as(command: str, argv: Sequence[str] | None, old: str) -> int:
+    """Run a command by its old name, after a note about the new name; return the exit status."""
+    print(f"note: {old} is now {_PROGRAM} {command}", file=sys.stderr)
+    return _run(command, *(sys.argv[1:] if argv is None else argv))
 
 
-def _lexicon_mistake(arguments: argparse.Namespace) -> str:
-    """Return the reason why options contradict one another, "" if they do not."""
-    if not arguments.format:
-        names = ("text", "lexicon", "map", "phones", "voice", "missing", "strict")
-        wrong = next((name for name in names if getattr(arguments, name)), None)
-        return f"--{wrong} needs --format" if wrong else ""
-    others = ("model", "align", "score", "split", "metadata", "png", "scores", "json")
-    if wrong := next((name for name in others if getattr(arguments, name)), None):
-        return "--format needs --local" if wrong == "model" else f"--format takes no --{wrong}"
-    if arguments.voice and arguments.format != "sherpa":
-        return "--voice needs --format sherpa"
-    if arguments.nbest and arguments.format == "sherpa":
-        return "--format sherpa takes no --nbest: sherpa-onnx reads one pronunciation of a word"
-    return ""
-
-
-def _ask(arguments: argparse.Namespace) -> int:
-    """Translate the texts and print the answers; return the exit status."""
-    if arguments.format:
-        from serving.portable.read.lexicon import write_lexicon
-
-        return write_lexicon(arguments)
-    rows = next((_ROWS[name] for name in _ROWS if getattr(arguments, name)), _translations)
-    given = arguments.texts or arguments.metadata
-    several, number = iter([arguments.texts]) if given else _lines(), 0
-    first = next(several, None)
-    if first is None:
-        raise ValueError("no text: give it as arguments or on standard input")
-    if arguments.png:  # the number of texts decides the names of the pictures
-        first += itertools.chain.from_iterable(several)
-    with opened_model(arguments, "Translator") as translator:
-        if arguments.metadata:
-            print_json(**asdict(translator.metadata()))
-            return 0
-        for texts in itertools.chain([first], several):
-            for answer, fields, lines in rows(translator, arguments, texts):
-                number += 1
-                if arguments.json:
-                    print_json(**fields)
-                else:
-                    print(lines)
-                _warn(number, answer)
-            sys.stdout.flush()
-    return 0
-
-
-def _lines() -> Iterator[list[str]]:
-    """Yield the lines of the standard input as they arrive, in lists that arrived together."""
-    rest, start, numbers = b"", codecs.BOM_UTF8, itertools.count(1)
-    stream: Any = sys.stdin.buffer
-    while data := stream.read1(2**20):
-        *lines, rest = (rest + data).removeprefix(start).split(b"\n")
-        if lines:
-            start = b""
-            yield [_text(line, next(numbers)) for line in lines]
-    if rest := rest.removeprefix(start):
-        yield [_text(rest, next(numbers))]
-
-
-def _text(line: bytes, number: int) -> str:
-    """Return a line as text; print a warning if it is not UTF-8."""
-    text = line.decode("utf-8", "replace")
-    if text.encode() != line:
-        print(
-            f"Warning: text {number} is not UTF-8: \ufffd replaces the wrong bytes", file=sys.stderr
-        )
-    return text.removesuffix("\r")
-
-
-def _translations(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[Row]:
-    for text, answer in zip(texts, translator.translate(texts, arguments.split), strict=True):
-        fields = {"source": text, "translation": answer.text, **asdict(answer)}
-        del fields["text"]
-        for name in ("words", "word_probabilities", "unknown"):
-            if not fields[name]:
-                del fields[name]
-        # A text with line ends keeps them when it is printed.
-        lines = answer.text.split("\n") if "\n" in text else [answer.text]
-        shown = "\n".join(map(printable, lines))
-        yield answer, fields, f"{answer.score:.4f}\t{shown}" if arguments.scores else shown
-
-
-def _nbest(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[Row]:
-    for text, hypotheses in zip(texts, translator.nbest(texts), strict=True):
-        if len(hypotheses) < arguments.nbest:
-            raise ValueError(
-                f"This model returns at most {len(hypotheses)} translations. Use --nbest "
-                f"{len(hypotheses)}, or export it again with --nbest {arguments.nbest}"
-            )
-        best, *_ = hypotheses = hypotheses[: arguments.nbest]
-        told = {x: y for x in ("truncated", "unknown") if (y := getattr(best, x))}
-        found = [{"text": each.text, "score": each.score} for each in hypotheses]
-        lines = [f"{each.score:9.4f}  {printable(each.text)}" for each in hypotheses]
-        fields = {"source": text, "hypotheses": found, **told}
-        yield best, fields, "\n".join([printable(text), *lines])
-
-
-def _alignments(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[Row]:
-    from serving.client.drawing import draw_alignment, plot_attention
-
-    for number, (text, answer) in enumerate(zip(texts, translator.align(texts), strict=True)):
-        if arguments.png and answer.target_tokens:
-            tokens = answer.source_tokens, answer.target_tokens
-            plot_attention(
-                *([printable(token) for token in side] for side in tokens),
-                answer.attention_weights,
-                path=numbered(arguments.png, number, len(texts)),
-            )
-        lines = f"{printable(answer.translation)}\n{draw_alignment(answer)}\n"
-        yield answer, {"source": text, **asdict(answer)}, lines
-
-
-def _scores(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[Row]:
-    pairs = [text.split("\t") for text in texts]
-    if wrong := [text for text, pair in zip(texts, pairs, strict=True) if len(pair) != 2]:
-        raise ValueError(f"--score expected TEXT<TAB>TRANSLATION. Received: {wrong[0]}")
-    answers = translator.score(*zip(*pairs, strict=True))
-    for (source, target), answer in zip(pairs, answers, strict=True):
-        tokens = zip(map(printable, answer.tokens), answer.log_probs, strict=True)
-        numbers = " ".join(f"{token} {log_prob:.3f}" for token, log_prob in tokens)
-        fields = {"source": source, "translation": target, **asdict(answer)}
-        yield answer, fields, f"{answer.score:.4f}\t{numbers}"
-
-
-_ROWS = {"nbest": _nbest, "align": _alignments, "score": _scores}
-
-
-def _warn(number: int, answer: Any) -> None:
-    """Print a warning if a text was truncated or has letters unknown to the model."""
-    from serving.api.results import unseen
-
-    if answer.truncated:
-        reason = "is longer than the model reads; its end is not translated"
-        print(f"Warning: text {number} {reason}", file=sys.stderr)
-    if answer.unknown:
-        print(f"Warning: text {number}: {unseen(answer.unknown)}", file=sys.stderr)
+def _run(command: str, *arguments: str) -> int:
+    module, _ = _COMMANDS[command]
+    status: int = importlib.import_module(module).main(arguments)
+    return status
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from training.command.native import need, start_tensorflow
@@ -18,15 +19,20 @@ from training.command.options import (
 from training.command.progress import stages
 from training.runs.files import RunFiles
 
+_OLD_NAME = "--no-tables"  # of --small
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if _OLD_NAME in arguments:
+        print(f"note: {_OLD_NAME} is now --small", file=sys.stderr)
+    options = parser.parse_args(["--small" if x == _OLD_NAME else x for x in arguments])
     if options.weights == "int8" and options.format != "onnx":
         parser.error("--weights int8 expected --format onnx. Received: --format savedmodel")
-    if options.no_tables and options.format != "onnx":
-        parser.error("--no-tables expected --format onnx. Received: --format savedmodel")
+    if options.small and options.format != "onnx":
+        parser.error("--small expected --format onnx. Received: --format savedmodel")
     if options.num_results is None:
         options.num_results = min(5, options.beam_width)
     if options.num_results > options.beam_width:
@@ -54,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
             tell=tell,
             form=options.format,
             weights=options.weights,
-            tables=not options.no_tables,
+            tables=not options.small,
             **{**vars(search), "max_source_length": options.max_source_length},
         )
     print(f"Exported {version}")
@@ -95,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     text = "translations of the signature nbest; default: 5, or the beam's width"
     add("--nbest", dest="num_results", help=text, **number)
     add("--max-source-length", default=256, help="tokens after which a text is cut", **number)
-    text = "onnx runs without TensorFlow: python -m serving.client --local models/NAME/1"
+    text = "onnx runs without TensorFlow: python -m serving.client translate --local models/NAME/1"
     add("--format", choices=("savedmodel", "onnx"), default="savedmodel", help=text)
     text = "of ONNX: int8, in which products are computed, is a quarter of the size"
     add("--weights", choices=("float32", "int8"), default="float32", help=text)
@@ -103,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "of ONNX: keep embeddings and kernels in place of tables of their products: a little "
         "slower, and several times smaller, for a page that is downloaded"
     )
-    add("--no-tables", action="store_true", help=text)
+    add("--small", action="store_true", help=text)
     return parser
 
 

@@ -9,9 +9,10 @@ import threading
 import grpc
 import pytest
 
-from serving import predict, read
 from serving.api.printing import printable
-from serving.client import __main__ as client
+from serving.client import _predict as predict
+from serving.client import _read as read
+from serving.client import _translate as client
 from serving.client import protobuf, serving_pb2
 from tests.attack.test_client import Server, floats, response, tensor
 
@@ -30,10 +31,10 @@ def strings(*shape):
 ONE = {"score": floats(1), "truncated": tensor(protobuf.BOOL, [1], bool_val=[False])}
 PAIR = {"source_tokens": strings(1, 2), "target_tokens": strings(1, 2)}
 OUTPUTS = {
-    "--scores": {"translation": strings(1), **ONE},
+    "--show-scores": {"translation": strings(1), **ONE},
     "--nbest=2": {"translations": strings(1, 2), "scores": floats(1, 2)},
     "--align": {"translation": strings(1), **PAIR, "attention_weights": floats(1, 2, 2)},
-    "--score": {**ONE, "tokens": strings(1, 2), "log_probs": floats(1, 2)},
+    "--score-pairs": {**ONE, "tokens": strings(1, 2), "log_probs": floats(1, 2)},
 }
 
 
@@ -63,7 +64,7 @@ def printed(capsys):
 
 @pytest.mark.parametrize(("word", "lines"), [*zip(OUTPUTS, (1, 3, 5, 1), strict=True)])
 def test_translations_and_tokens_are_printed_without_steering_the_terminal(word, lines, printed):
-    text = "text\ttranslation" if word == "--score" else "text"
+    text = "text\ttranslation" if word == "--score-pairs" else "text"
     said = printed(lines, client.main, [word, text], OUTPUTS[word])
     assert HARMLESS in said
     assert r"\x1b[2J\rb\x9b31mc" in said

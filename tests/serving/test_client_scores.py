@@ -5,7 +5,7 @@ import json
 import pytest
 
 from serving.client import Score, serving_pb2
-from serving.client import __main__ as client
+from serving.client import _translate as client
 from serving.client import protobuf as messages
 from tests.attack.test_client import Server, blocking, response, tensor, with_asyncio
 
@@ -58,7 +58,7 @@ def test_each_translation_has_its_tokens_without_padding(server):
 
 
 def test_the_command_reads_pairs(server, capsys):
-    common = ["--target", server.target, "--model", "m", "--score"]
+    common = ["--target", server.target, "--model", "m", "--score-pairs"]
     assert client.main([*common, "the\tle", "apple\tlonger"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "-3.0000\tl -3.000 e -3.000 </s> -3.000"
@@ -69,7 +69,7 @@ def test_the_command_reads_pairs(server, capsys):
     assert found["tokens"] == ["l", "e", "</s>"]
     assert client.main([*common, "no translation"]) == 1
     assert capsys.readouterr().err == (
-        "error: --score expected TEXT<TAB>TRANSLATION. Received: no translation\n"
+        "error: --score-pairs expected TEXT<TAB>TRANSLATION. Received: no translation\n"
     )
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serving import predict
 from serving.api import histories
 from serving.api.results import Prediction
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
+from serving.client import _predict as predict
 from serving.client.clients import Predictor
 from serving.client.drawing import draw_timeline
 from serving.export.version import export

@@ -11,9 +11,9 @@ import tensorflow as tf
 from PIL import Image
 from tensorflow_serving.apis import predict_pb2
 
-from serving import read
 from serving.api.errors import InvalidRequestError
 from serving.check.version import check_version
+from serving.client import _read as read
 from serving.client.clients import AsyncReader, Reader
 from serving.export.version import export
 from serving.portable.read import LocalReader

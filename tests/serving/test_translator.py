@@ -15,7 +15,7 @@ import pytest
 
 from serving.api import errors
 from serving.client import AsyncTranslator, Hypothesis, Translator
-from serving.client import __main__ as client
+from serving.client import _translate as client
 from tests.serving.conftest import respelled
 
 LONG = " ".join(["word"] * 11)
@@ -256,10 +256,10 @@ def onnx_letters(onnx_translator, tmp_path_factory):
     return respelled(onnx_translator, tmp_path_factory.mktemp("letters") / "1", letters=tokens)
 
 
-@pytest.mark.parametrize("form", [[], ["--nbest", "2"], ["--align"], ["--score"], ["--json"]])
+@pytest.mark.parametrize("form", [[], ["--nbest", "2"], ["--align"], ["--score-pairs"], ["--json"]])
 def test_what_is_told_of_a_text_is_told_in_every_form(capsys, onnx_letters, form):
     long, odd = " ".join("ab" * 9), "a☺b☺"
-    translation = "\ta" if form == ["--score"] else ""
+    translation = "\ta" if form == ["--score-pairs"] else ""
     texts = [text + translation for text in (long, odd, "ab")]
     status, _, err = run(capsys, "--local", onnx_letters, *form, *texts)
     lines = [line for line in err.splitlines() if line.startswith("Warning: text ")]

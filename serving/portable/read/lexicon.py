@@ -228,7 +228,8 @@ def _read_words(
     words = _some({word: word for line in text.split("\n") if (word := voices.visible(line))})
     if phrase := next((word for word in words if len(word.split()) > 1), None):
         raise ValueError(
-            f"--format expected a word a line; --text reads a text. Received: {shown(phrase)}"
+            "--format expected a word a line; --words-from-text reads a text. "
+            f"Received: {shown(phrase)}"
         )
     if sherpa:
         words = {voices.small(word, voice): voices.small(word, voice) for word in words}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from serving.check.onnx import check_folder
-from serving.client.__main__ import main
+from serving.client._translate import main
 from serving.portable.read import LocalTranslator, lexicon, voices
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.model import tokens_of
@@ -60,7 +60,7 @@ def test_no_word_of_a_text_is_lost(run, tmp_path, capfd):
     phones.write_text("".join(f"{token} {number}\n" for number, token in enumerate(tokens)))
     text = " ".join(rng.choice((str, str.title, str.upper))(word) for word in words) + "."
     status, lines, err = run(
-        text, "--format", "sherpa", "--text", "--lexicon", own, "--phones", phones
+        text, "--format", "sherpa", "--words-from-text", "--lexicon", own, "--voice-tokens", phones
     )
     assert (status, err) == (0, "")
     spoken = dict(line.split(" ", 1) for line in lines)
@@ -99,7 +99,7 @@ def listed_as(word, phones):
 @pytest.mark.parametrize("kind", ["vits", "kokoro", "matcha"])
 def test_a_word_in_quotes_of_any_kind_is_spoken_as_listed(kind, run, tmp_path, capfd):
     own, phones = quoted_list(tmp_path)
-    words = "--format", "sherpa", "--text", "--lexicon", own, "--voice", kind
+    words = "--format", "sherpa", "--words-from-text", "--lexicon", own, "--voice", kind
     _, lines, _ = run(QUOTED, *words)
     tokens = ["_", "", *PUNCTUATION, *phones.values()]
     voice = Voice(tmp_path, tokens, "\n".join(lines) + "\n", capfd, kind)
@@ -125,7 +125,7 @@ def mfa_words(text, table):
 def test_a_word_in_quotes_is_in_the_dictionaries_of_mfa_and_kaldi(run, tmp_path):
     own, phones = quoted_list(tmp_path)
     for form, separator in (("mfa", "\t"), ("kaldi", " "), ("tsv", "\t")):
-        status, lines, err = run(QUOTED, "--format", form, "--text", "--lexicon", own)
+        status, lines, err = run(QUOTED, "--format", form, "--words-from-text", "--lexicon", own)
         assert (status, err) == (0, "")
         table = dict(line.split(separator) for line in lines)
         assert {word.replace("’", "'"): phone for word, phone in table.items()} == phones
@@ -139,7 +139,7 @@ def test_a_listed_word_with_signs_is_found_as_it_stands(run, tmp_path):
     own = tmp_path / "own.tsv"
     words = ["bo-ki", "col·legi", "dr.", "c++", "bo-ki-san", "צה״ל", "ג׳ירפה", "-ben", "'tis"]
     own.write_text("".join(f"{word}\tq{n}\n" for n, word in enumerate(words)), encoding="utf-8")
-    form = "--text", "--lexicon", own, "--strict", "--format"
+    form = "--words-from-text", "--lexicon", own, "--strict", "--format"
     text = "BO-KI, (Col·legi) “Dr. bo-ki-san” c++; צה\"ל ג׳ירפה bo\u00ad-\u200bki -ben 'tis"
     for sort, between in (("mfa", "\t"), ("kaldi", " "), ("tsv", "\t")):
         status, lines, err = run(text, *form, sort)
@@ -156,7 +156,7 @@ def test_signs_within_words_of_any_script_join_letters(run):
     text = "paral‧lel don`t don´t می\u200cخواهم a·b · ma\u00adgyar e.g."
     words = ["paral‧lel", "don`t", "don´t", "می\u200cخواهم", "a·b", "magyar", "e", "g"]
     assert voices.spoken_words(text) == words
-    _, lines, err = run("don`t don´t don't", "--text", "--format", "tsv")
+    _, lines, err = run("don`t don´t don't", "--words-from-text", "--format", "tsv")
     assert len({line.split("\t")[1] for line in lines}) == 1
     assert (len(lines), err) == (3, "")
 
@@ -165,7 +165,7 @@ def test_a_word_in_two_forms_of_unicode_is_one_word(run, tmp_path):
     (own := tmp_path / "own.tsv").write_text("café\tk a\n", encoding="utf-8")
     for form in ("tsv", "kaldi", "mfa", "json"):
         for text in ("\n".join, " ".join):
-            words = ["--text"] if text([*"ab"]) == "a b" else []
+            words = ["--words-from-text"] if text([*"ab"]) == "a b" else []
             two = text(["café", "cafe\u0301", "ca\u00adfé", "\ufeffcafé"])
             status, lines, err = run(two, *words, "--lexicon", own, "--format", form)
             assert (status, len(lines), err) == (0, 1, ""), form
@@ -179,7 +179,7 @@ HYPHENS = "szent-ben Szent-Ben -ben ben- szent--ben 'szent-ben' #szent #szent-be
 def test_no_word_with_a_hyphen_or_a_hash_is_lost(kind, phone, run, tmp_path, capfd):
     own = tmp_path / "own.tsv"
     own.write_text(f"szent\ta\nben\t{phone}\n#szent\ta a\n")
-    words = "--text", "--format", "sherpa", "--voice", kind, "--lexicon", own, "--strict"
+    words = "--words-from-text", "--format", "sherpa", "--voice", kind, "--lexicon", own, "--strict"
     status, lines, err = run(HYPHENS, *words)
     assert (status, err) == (0, "")
     tokens = ["_", "", *PUNCTUATION, "a", phone]
@@ -196,8 +196,8 @@ def test_no_word_with_a_hyphen_or_a_hash_is_lost(kind, phone, run, tmp_path, cap
 def test_a_part_that_is_missing_makes_the_whole_missing(run, tmp_path):
     own, file = tmp_path / "own.tsv", tmp_path / "missing.tsv"
     own.write_text("ben\tb\n")
-    words = "--text", "--format", "sherpa", "--voice", "matcha", "--lexicon", own
-    status, lines, _ = run("1937-ben", *words, "--missing", file, "--strict")
+    words = "--words-from-text", "--format", "sherpa", "--voice", "matcha", "--lexicon", own
+    status, lines, _ = run("1937-ben", *words, "--write-skipped", file, "--strict")
     assert (status, lines) == (1, ["ben b"])
     found = dict(line.split("\t") for line in file.read_text().splitlines())
     assert {*found} == {"1937", "1937-ben"}
@@ -206,7 +206,7 @@ def test_a_part_that_is_missing_makes_the_whole_missing(run, tmp_path):
 def test_a_listed_word_with_a_hyphen_is_what_kokoro_reads(run, tmp_path, capfd):
     own = tmp_path / "own.tsv"
     own.write_text("szent\ta\nben\tb\nszent-ben\tc\n")
-    words = "--text", "--format", "sherpa", "--voice", "kokoro", "--lexicon", own
+    words = "--words-from-text", "--format", "sherpa", "--voice", "kokoro", "--lexicon", own
     _, lines, _ = run("Szent-Ben ben-szent", *words)
     voice = Voice(tmp_path, ["_", "", *PUNCTUATION, *"abc"], "\n".join(lines), capfd, "kokoro")
     read = [
@@ -288,8 +288,8 @@ def test_melo_has_a_tone_for_each_phone(run, tmp_path, capfd):
     own, tokens = tmp_path / "own.tsv", ["_", ".", "hh", "ah", "l", "ow"]
     own.write_text("hello\tHH AH0 L OW1\nah\tAH\n")
     (tmp_path / "phones.txt").write_text("".join(f"{x} {n}\n" for n, x in enumerate(tokens)))
-    form = "--format", "sherpa", "--voice", "melo", "--text", "--lexicon", own
-    status, lines, err = run("Hello, ah", *form, "--phones", tmp_path / "phones.txt")
+    form = "--format", "sherpa", "--voice", "melo", "--words-from-text", "--lexicon", own
+    status, lines, err = run("Hello, ah", *form, "--voice-tokens", tmp_path / "phones.txt")
     assert (status, lines, err) == (0, ["hello hh ah l ow 7 8 7 9", "ah ah 7"], "")
     voice = Voice(tmp_path, tokens, "\n".join(lines), capfd, "melo")
     assert voice.read("HELLO ah") == (["hh", "ah", "l", "ow", "ah"], [])
@@ -300,7 +300,7 @@ def test_what_is_missing_is_written_and_strict_fails(run, tmp_path):
     own.write_text("cat\tp1\ndog\tXX\n")
     (tmp_path / "phones.txt").write_text("p1 1\n" + "".join(f"p{n} {n}\n" for n in range(2, 99)))
     words = [f"{letter}9" for letter in "abcdefgh"]
-    form = "--format", "sherpa", "--text", "--lexicon", own, "--missing", file
+    form = "--format", "sherpa", "--words-from-text", "--lexicon", own, "--write-skipped", file
     status, _, err = run(" ".join(["cat", *words, "œuf"]), *form)
     assert status == 0
     assert "left out, training never saw 9: a9, b9, c9, d9, e9 and 3 more\n" in err
@@ -312,7 +312,7 @@ def test_what_is_missing_is_written_and_strict_fails(run, tmp_path):
     assert run("cat", *form, "--strict")[0] == 0
     assert file.read_text() == ""
     assert run("cat a9", *form, "--strict")[0] == 1
-    assert run("dog", *form, "--phones", tmp_path / "phones.txt")[0] == 1
+    assert run("dog", *form, "--voice-tokens", tmp_path / "phones.txt")[0] == 1
     assert file.read_text() == "dog\tthe voice has no token for XX\n"
 
 
@@ -320,14 +320,14 @@ def test_maps_follow_one_another_and_stress_that_is_not_known_is_told(run, tmp_p
     own, more = tmp_path / "own.tsv", tmp_path / "more.tsv"
     own.write_text("cup\tK AH P\nso\tS OW1\nbird\tB ER D\nday\tD EY2\n")
     more.write_text("p\tpʰ\n", encoding="utf-8")
-    form = "--format", "tsv", "--lexicon", own, "--map", "arpabet-ipa"
+    form = "--format", "tsv", "--lexicon", own, "--rename-phones", "arpabet-ipa"
     told = (
         "Warning: AH and ER without marks of stress are written ə and ɚ, as 89 % and 82 % of "
         "CMUdict's are; a model of cmudict-stress has the marks\n"
     )
     lines = ["cup\tk ə pʰ", "bird\tb ɚ d"]
-    assert run("cup\nbird", *form, "--map", more) == (0, lines, told)
-    assert run("so\nday", *form, "--map", "kokoro") == (0, ["so\ts ˈO", "day\td ˌA"], "")
+    assert run("cup\nbird", *form, "--rename-phones", more) == (0, lines, told)
+    assert run("so\nday", *form, "--rename-phones", "kokoro") == (0, ["so\ts ˈO", "day\td ˌA"], "")
 
 
 def test_each_format_has_its_lines(run, tmp_path):
@@ -350,7 +350,7 @@ def test_each_format_has_its_lines(run, tmp_path):
 def test_words_of_any_script_are_whole_and_of_equal_spellings_one(run, tmp_path):
     own = tmp_path / "own.tsv"
     own.write_text('cafe\u0301\tK AE F EY\ndon\'t\tD OW N T\n"мир"\t"M I R"\n', encoding="utf-8")
-    words = "--text", "--lexicon", own, "--format"
+    words = "--words-from-text", "--lexicon", own, "--format"
     lines = ["мир\tM I R", "café\tK AE F EY", "don’t\tD OW N T"]
     assert run("Мир! «Café» — don’t, ‘мир’.", *words, "tsv") == (0, lines, "")
     for form in (words, words[1:]):
@@ -403,22 +403,26 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
     [
         (["--format", "sherpa", "--nbest", "2"], 2, "--format sherpa takes no --nbest"),
         (["--format", "tsv", "--align"], 2, "--format takes no --align"),
-        (["--text"], 2, "--text needs --format"),
+        (["--words-from-text"], 2, "--words-from-text needs --format"),
         (["--strict"], 2, "--strict needs --format"),
         (["--format", "mfa", "--voice", "kokoro"], 2, "--voice needs --format sherpa"),
         (["--format", "mfa", "--nbest", "99"], 1, "expected --nbest of 1 to "),
         (["--format", "tsv", "--lexicon", "none.tsv"], 1, "No such file or directory: none.tsv"),
         (["--format", "tsv", "--lexicon", "{wrong}"], 1, "line 2: expected two columns with a tab"),
-        (["--format", "tsv", "--phones", "{wrong}"], 1, "expected a token and its number, as in"),
-        (["--format", "tsv", "--phones", "{empty}"], 1, "has no tokens"),
         (
-            ["--format", "sherpa", "--voice", "kokoro", "--phones", "{long}"],
+            ["--format", "tsv", "--voice-tokens", "{wrong}"],
+            1,
+            "expected a token and its number, as in",
+        ),
+        (["--format", "tsv", "--voice-tokens", "{empty}"], 1, "has no tokens"),
+        (
+            ["--format", "sherpa", "--voice", "kokoro", "--voice-tokens", "{long}"],
             *(1, "is not of a Kokoro voice, whose tokens are single characters. It has: 'bb'"),
         ),
         (["--format", "tsv", "--lexicon", "{latin}"], 1, "line 2 is not UTF-8 text"),
         (["--format", "tsv", "--lexicon", "{wide}"], 1, "iconv -f UTF-16 -t UTF-8"),
         (["--format", "tsv", "--lexicon", "{commas}"], 1, "has commas instead of tabs"),
-        (["--format", "tsv", "--map", "{bars}"], 1, "has bars instead of tabs"),
+        (["--format", "tsv", "--rename-phones", "{bars}"], 1, "has bars instead of tabs"),
     ],
 )
 def test_a_mistake_is_one_line(words, status, message, run, tmp_path):
@@ -447,7 +451,7 @@ def test_the_check_asks_for_letters_that_training_never_saw_without_a_warning(mo
 def test_an_input_without_words_is_one_line(run):
     for text, message in (
         (b"\n \n", "no word: give words as arguments or on standard input"),
-        (b"ice cream\n", "--format expected a word a line; --text reads a text"),
+        (b"ice cream\n", "--format expected a word a line; --words-from-text reads a text"),
         (b"cat\ncaf\xe9\n", "the standard input, line 2 is not UTF-8 text"),
     ):
         status, lines, err = run(text, "--format", "tsv")

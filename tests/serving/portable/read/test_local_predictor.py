@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving import predict
 from serving.check.onnx import check_folder
+from serving.client import _predict as predict
 from serving.export.modules import ExportedPredictor
 from serving.export.version import export
 from serving.portable.read import LocalPredictor

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from serving import read
 from serving.api.errors import InvalidRequestError
 from serving.check import onnx
 from serving.check.onnx import check_folder
+from serving.client import _read as read
 from serving.export.version import export
 from serving.portable.read import LocalReader, LocalTranslator
 from tests.serving.test_readers import pictures

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.client.__main__ import main as client
+from serving.client._translate import main as client
 from serving.page.__main__ import main as page
 from serving.portable.read import LocalTranslator
 from serving.portable.read.model import Folder
@@ -119,7 +119,7 @@ def test_the_command_prints_what_the_client_prints(version, capsys, monkeypatch)
 
 def test_neither_tensorflow_nor_keras_nor_grpc_is_imported(version):
     code = (
-        "import sys; from serving.client.__main__ import main\n"
+        "import sys; from serving.client._translate import main\n"
         f"assert main(['--local', {str(version)!r}, 'He sleeps.']) == 0\n"
         "heavy = {'tensorflow', 'keras', 'grpc', 'google', 'onnx', 'scipy'}\n"
         "assert not heavy & {name.split('.')[0] for name in sys.modules}\n"

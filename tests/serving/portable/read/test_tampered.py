@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from serving.client.__main__ import main as client
+from serving.client._predict import main as predict
+from serving.client._read import main as read
+from serving.client._translate import main as client
 from serving.page.__main__ import main as page
 from serving.portable.read.manifest import read_manifest
-from serving.predict import main as predict
-from serving.read import main as read
 from training.sources.image import digits
 
 DAMAGES = 15
@@ -95,7 +95,7 @@ def export(request, tmp_path):
         "translator": [
             lambda: client(["--local", folder, "--json", "He sleeps."]),
             lambda: client(["--local", folder, "--align", "He sleeps.", "x"]),
-            lambda: client(["--local", folder, "--score", "He sleeps.\tIl dort."]),
+            lambda: client(["--local", folder, "--score-pairs", "He sleeps.\tIl dort."]),
         ],
         "reader": [lambda: read(["--local", folder, "--json", "--regions", str(image)])],
         "predictor": [lambda: predict(["--local", folder, str(table)])],
