@@ -46,8 +46,8 @@ def run(module, *words, missing=()):
 @pytest.mark.parametrize(
     ("module", "missing", "extra"),
     [
-        ("serving.client --model m text", "google", "client"),
-        ("serving.client --local m text", "onnxruntime", "onnx"),
+        ("serving.client translate --model m text", "google", "client"),
+        ("serving.client translate --local m text", "onnxruntime", "onnx"),
         (f"serving.export --run {TEXT_RUN} --output NEW", "rich", "serving"),
         ("serving.check MODEL", "tensorflow_serving", "serving"),
         ("serving.demo --output NEW", "tensorflow_text", "serving"),
@@ -81,7 +81,7 @@ def test_a_command_that_needs_tensorflow_runs_on_it(monkeypatch, tmp_path):
 def test_a_heat_map_needs_matplotlib_and_neither_keras_nor_tensorflow(shared_server, tmp_path):
     without, path = ["tensorflow", "keras"], tmp_path / "map.png"
     words = ("--model", "upper", "--target", f"localhost:{shared_server.port}", "--align")
-    drawn = ("serving.client", *words, "--png", str(path), "one two")
+    drawn = ("serving.client", "translate", *words, "--png", str(path), "one two")
     assert run(*drawn, missing=[*without, "matplotlib"]) == (
         1,
         "error: --png: matplotlib is not installed: pip install -e '.[plot]' in the repository\n",

@@ -67,7 +67,7 @@ def test_targets_of_this_machine_are_known(target, wanted):
 
 
 def test_the_command_is_answered_beside_a_proxy(shared_server):
-    words = ["-m", "serving.client", "--model", "upper", "--retries", "0"]
+    words = ["-m", "serving.client", "translate", "--model", "upper", "--retries", "0"]
     done = subprocess.run(
         [sys.executable, *words, "--target", f"localhost:{shared_server.port}", "one"],
         env={"http_proxy": "http://127.0.0.1:1", "PATH": ""},

@@ -215,7 +215,16 @@ def test_threads_of_a_client_share_one_channel(target, monkeypatch):
 
 
 def test_lines_are_answered_as_they_come_and_nobody_need_read_them_all(target):
-    command = [sys.executable, "-m", "serving.client", "--target", target, "--model", "upper"]
+    command = [
+        sys.executable,
+        "-m",
+        "serving.client",
+        "translate",
+        "--target",
+        target,
+        "--model",
+        "upper",
+    ]
     pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with subprocess.Popen(command, **pipes) as process:
         lines = b"\xef\xbb\xbfone\r\n", b"\n", "two é\n".encode()
