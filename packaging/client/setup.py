@@ -17,7 +17,9 @@ IS_SDIST = (HERE / PACKAGE).is_dir()
 FOLDERS = {"": "client", ".api": "api", ".portable": "portable", ".portable.read": "portable/read"}
 # In place of modules of the repository that find them where they are.
 TAKEN = {"heat_map.py": "keras_attention/plot.py"}
-TAKEN |= {f"{name}.py": f"training/data/{name}.py" for name in ("columns", "lists", "rules")}
+TAKEN |= {
+    f"{name}.py": f"training/data/{name}.py" for name in ("columns", "letters", "lists", "rules")
+}
 
 
 def renamed(source: str) -> str:
@@ -25,7 +27,7 @@ def renamed(source: str) -> str:
     source = source.replace("python -m serving.client", "keras-attention-client")
     source = source.replace("-e '.[", "'./packaging/client[")
     source = re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
-    source = re.sub(r"\btraining\.data\.(columns|lists|rules)\b", rf"{PACKAGE}.\1", source)
+    source = re.sub(r"\btraining\.data\.(columns|letters|lists|rules)\b", rf"{PACKAGE}.\1", source)
     return re.sub(r"(?<![\w./-])serving(?=\.(?:api|portable)\b)", PACKAGE, source)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from serving.api.printing import printable
+from training.data.letters import letters_of
 from training.data.rules import ENDED, FULL_WIDTH_END, LINE_END, SENTENCE_END
 
 _SENTENCE_END, _LINE_END = re.compile(f"({SENTENCE_END})"), re.compile(f"({LINE_END})")
@@ -141,13 +142,14 @@ class Metadata:
 
 
 def unique_letters(text: str) -> str:
-    """Return the distinct letters of a text, in order."""
-    return "".join(dict.fromkeys(text))
+    """Return the distinct letters of a text, each with its marks, in order."""
+    return "".join(dict.fromkeys(letters_of(text)))
 
 
 def unseen(letters: str) -> str:
     """Return the warning about letters that training never saw."""
-    return f"training never saw {' '.join(map(printable, letters))}. Do not trust the output for it"
+    shown = " ".join(map(printable, letters_of(letters)))
+    return f"training never saw {shown}. Do not trust the output for it"
 
 
 def split_sentences(text: str, signatures: Container[str] = ()) -> list[tuple[str, str]]:

@@ -34,6 +34,7 @@ GOES_ON = "(?:LETTER|['’-])"  # a character that continues the word before it
 # voiced sound marks belong to several scripts, and so are not among these characters.
 _IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
 _ITERATION = ("IDEOGRAPHIC ITERATION", "VERTICAL IDEOGRAPHIC ITERATION", "OLD CHINESE")
+WHOLE_LETTER = r"[^\u0300-\u036f][\u0300-\u036f]*|[\u0300-\u036f]+"  # in NFC, with its marks
 SPACES = r"[▁\s\p{Z}\p{Cc}]+"
 WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # the white space of `str.split`
 

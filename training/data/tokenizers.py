@@ -23,6 +23,15 @@ import tensorflow_text as tf_text
 
 from training.command.native import without_native_log
 from training.config.keys import TOKENIZERS
+from training.data.letters import (
+    FINAL_SIGMA,
+    MARKS,
+    SIGMA,
+    cases_of,
+    has_final_sigma,
+    syllables,
+    wholes_of,
+)
 from training.data.pieces import (
     SENTENCEPIECE,
     Pieces,
@@ -194,21 +203,33 @@ class VocabularyTokenizer(Tokenizer):
         kind: `words`, `characters`, `letters` or `symbols`.
         tokens: the tokens, from id END_ID + 1 on.
         copies: see `Tokenizer`.
+        cases: small letters of capitals, see `training.data.letters`. None, as in the files of
+            earlier versions, stands for Unicode's small letters.
+        wholes: for `letters`, the known letters with marks. None: a letter is known by its parts.
     """
 
-    def __init__(self, kind: str, tokens: Sequence[str], copies: bool = False):
+    def __init__(
+        self,
+        kind: str,
+        tokens: Sequence[str],
+        copies: bool = False,
+        cases: Mapping[str, str] | None = None,
+        wholes: Sequence[str] | None = None,
+    ):
         super().__init__(name="tokenizer")
         self.kind, self.copies = kind, copies
         self.vocab_size = len(_SPECIAL_TOKENS) + len(tokens)
         self._tokens = list(tokens)
-        first = END_ID + 1
-        self._ids = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(self._tokens, tf.string),
-                tf.range(first, first + len(tokens), dtype=tf.int32),
-            ),
-            default_value=UNK_ID,
-        )
+        self._cases = None if cases is None else dict(cases)
+        self._wholes = None if wholes is None else list(wholes)
+        numbers = {token: number for number, token in enumerate(tokens, END_ID + 1)}
+        if not copies:
+            capitals = {x: numbers[small] for x, small in (cases or {}).items() if small in numbers}
+            numbers |= {x: number for x, number in capitals.items() if len(x) == 1}
+        self._ids = _table(numbers)
+        if wholes is not None:
+            known = [*numbers, *wholes, *syllables({*tokens})]
+            self._known = _table(dict.fromkeys(known, END_ID + 1))
         self._table = tf.constant(_SPECIAL_TOKENS + self._tokens)
 
     def ids(self, strings: tf.Tensor) -> tf.Tensor:
@@ -217,15 +238,27 @@ class VocabularyTokenizer(Tokenizer):
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the tokens of each text as they stand in it, string ragged `(B, None)`."""
-        return _split(self.kind, clean_text(text))
+        return self._split(clean_text(text))
+
+    def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
+        cases = {} if self.copies else self._cases or {}
+        long = {capital: small for capital, small in cases.items() if len(capital) > 1}
+        if self.kind == "letters" and long:
+            text = tf_text.normalize_utf8(text, "NFD")
+        for capital, small in long.items():
+            text = tf.strings.regex_replace(text, capital, small)
+        if has_final_sigma(cases, self._tokens):
+            rule = rf"([\p{{L}}\p{{M}}]){SIGMA}([^\p{{L}}\p{{M}}]|$)"
+            text = tf.strings.regex_replace(text, rule, rf"\1{FINAL_SIGMA}\2")
+        return _split(self.kind, text)
 
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        strings = _split(self.kind, text)
+        strings = self._split(text)
         ids = strings.with_flat_values(self.ids(strings.flat_values))
         # Use flat values: on ragged tensors, `tf.where` puts hundreds of checks into the graph.
         if self.copies:
             known = self.vocab_size + first_places(strings, strings)  # (tokens,)
-        elif self.kind in ALPHABETS:  # a capital that training never saw
+        elif self.kind in ALPHABETS and self._cases is None:  # a file of an earlier version
             known = self.ids(tf.strings.lower(strings.flat_values, "utf-8"))
         else:
             return ids
@@ -235,15 +268,21 @@ class VocabularyTokenizer(Tokenizer):
         """See `Tokenizer.unknown`."""
         if self.kind not in ALPHABETS or self.copies:
             return super().unknown(text)
-        strings, unseen = self.split(text), self.tokenize(text).flat_values == UNK_ID  # (tokens,)
-        letters = tf.boolean_mask(strings.flat_values, unseen)  # (unknown,)
-        texts = tf.boolean_mask(strings.value_rowids(), unseen)  # (unknown,), the text of each
+        if self._wholes is None:
+            strings, ids = self.split(text), self.tokenize(text).flat_values
+            letters, texts, rows = strings.flat_values, strings.value_rowids(), strings.nrows()
+        else:
+            letters, texts, rows = _whole_letters(clean_text(text))
+            ids = self._known.lookup(letters)
+        unseen = ids == UNK_ID  # (letters,)
+        letters = tf.boolean_mask(letters, unseen)  # (unknown,)
+        texts = tf.boolean_mask(texts, unseen)  # (unknown,), the text of each
         different, numbers = tf.unique(tf.strings.join([tf.strings.as_string(texts), letters], " "))
         places = tf.range(tf.size(letters))
         first = tf.math.unsorted_segment_min(places, numbers, tf.size(different))
         # the first use of each letter in its text
         letters, texts = (tf.gather(x, first) for x in (letters, texts))
-        return tf.strings.unsorted_segment_join(letters, texts, strings.nrows())
+        return tf.strings.unsorted_segment_join(letters, texts, rows)
 
     def _decode(self, ids: tf.Tensor, visible: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
         strings = tf.ragged.boolean_mask(self.tokens(ids, copied), visible)
@@ -270,8 +309,12 @@ class VocabularyTokenizer(Tokenizer):
 
     def state(self) -> dict:
         """Return the content of the tokenizer's file."""
-        copies = {"copies": True} if self.copies else {}
-        return {"kind": self.kind, "tokens": self._tokens, **copies}
+        return {
+            **{"kind": self.kind, "tokens": self._tokens},
+            **({"copies": True} if self.copies else {}),
+            **({} if self._cases is None else {"cases": dict(self._cases)}),
+            **({} if self._wholes is None else {"wholes": list(self._wholes)}),
+        }
 
 
 def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> VocabularyTokenizer:
@@ -303,7 +346,10 @@ def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> Vocabu
             f"{kind}, {share:.1%} of the text.",
             file=sys.stderr,
         )
-    return VocabularyTokenizer(kind, [token.decode("utf-8") for token, _ in ranked[:room]])
+    tokens = [token.decode("utf-8") for token, _ in ranked[:room]]
+    cases = cases_of(kind, tokens) if kind in ALPHABETS else None
+    wholes = wholes_of(lines, cases or {}, tokens) if kind == "letters" else None
+    return VocabularyTokenizer(kind, tokens, cases=cases, wholes=wholes)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -326,7 +372,8 @@ def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:
     if kind == SentencePieceTokenizer.kind:
         return SentencePieceTokenizer(model_of(state))
     if kind in TOKENIZERS:
-        return VocabularyTokenizer(kind, state["tokens"], state.get("copies", False))
+        tables = (state.get(name) for name in ("cases", "wholes"))
+        return VocabularyTokenizer(kind, state["tokens"], state.get("copies", False), *tables)
     raise ValueError(f"tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}")
 
 
@@ -380,6 +427,26 @@ def single_spaces(text: tf.Tensor) -> tf.Tensor:
     """Return texts with single spaces and without byte order marks, as `rules.single_spaces`."""
     text = tf.strings.regex_replace(text, "\ufeff", "")
     return tf.strings.strip(tf.strings.regex_replace(text, WHITE, " "))
+
+
+def _table(numbers: Mapping[str, int]) -> tf.lookup.StaticHashTable:
+    """Return a table from strings to numbers; UNK_ID for all other strings."""
+    keys, values = tf.constant([*numbers], tf.string), tf.constant([*numbers.values()], tf.int32)
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), UNK_ID)
+
+
+def _whole_letters(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return the letters of texts `(B,)` in NFC, each with its marks, as in `letters.letters_of`.
+
+    Returns the letters `(letters,)`, the number of the text of each, and B.
+    """
+    characters = tf.strings.unicode_split(text, "UTF-8")
+    flat, texts = characters.flat_values, characters.value_rowids()
+    is_mark = tf.strings.regex_full_match(flat, f"[{MARKS}]")
+    begins = ~is_mark | (texts != tf.concat([[-1], tf.cast(texts[:-1], tf.int64)], 0))
+    numbers = tf.cumsum(tf.cast(begins, tf.int32)) - 1
+    letters = tf.strings.unsorted_segment_join(flat, numbers, tf.math.count_nonzero(begins))
+    return letters, tf.boolean_mask(texts, begins), characters.nrows()
 
 
 def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:

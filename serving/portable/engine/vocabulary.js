@@ -1,6 +1,7 @@
 // Words, characters, letters or symbols, looked up in a list: `serving.portable.read.tokenizers`.
 
 import { clean } from "./clean.js";
+import { unknownLetters, withSmall } from "./letters.js";
 import { ALPHABETS, ELIDED, END_ID, MARK, SHOWN, UNK_ID, WORD } from "./rules.js";
 
 const trimmed = (text) => text.replace(/^ +| +$/g, "");
@@ -16,14 +17,18 @@ const KINDS = {
 };
 
 export class Vocabulary {
-  // `about` is {kind, tokens}, and for words `characters`: runs of code points by name.
-  constructor({ kind, tokens, characters }) {
+  // `about` is {kind, tokens}; for words also `characters`, runs of code points by name; for letters also
+  // `cases` and `wholes`, the tables of `training.data.letters`, which files of earlier versions lack.
+  constructor({ kind, tokens, characters, cases, wholes }) {
     this.kind = kind;
     this.hasLetters = ALPHABETS.includes(kind);
     this.tokens = [...SHOWN, ...tokens];
     this.size = this.tokens.length;
     this.ids = new Map(tokens.map((token, place) => [token, place + END_ID + 1]));
-    this.split = KINDS[kind].split(characters);
+    this.cases = cases && new Map(Object.entries(cases));
+    this.wholes = wholes && new Set(wholes);
+    const split = KINDS[kind].split(characters);
+    this.split = this.hasLetters && cases ? (text) => split(this.withSmall(text)) : split;
     this.join = KINDS[kind].join;
   }
 
@@ -31,15 +36,20 @@ export class Vocabulary {
     return this.split(clean(text)).map((token) => this.id(token));
   }
 
+  withSmall(text) {
+    return withSmall(this.kind === "letters" ? text.normalize("NFD") : text, this.cases, this.ids);
+  }
+
   // A capital that training never saw is its small letter.
   id(token) {
-    const small = this.hasLetters ? this.ids.get(token.toLowerCase()) : undefined;
-    return this.ids.get(token) ?? small ?? UNK_ID;
+    const small = this.cases ? this.cases.get(token) : token.toLowerCase();
+    return this.ids.get(token) ?? (this.hasLetters ? this.ids.get(small) : undefined) ?? UNK_ID;
   }
 
   // The letters of a text that training never saw, each once.
   unseen(text) {
     if (!this.hasLetters) return "";
+    if (this.wholes) return unknownLetters(clean(text), this.cases ?? new Map(), this.wholes, this.ids).join("");
     return [...new Set(this.split(clean(text)).filter((token) => this.id(token) === UNK_ID))].join("");
   }
 

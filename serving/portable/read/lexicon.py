@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from serving.api.arguments import check_count, shown
 from serving.api.printing import print_error, print_json, printable
-from serving.api.results import unique_letters
 from serving.portable.read import voices
 from serving.portable.read.model import tokens_of
 from serving.portable.read.tokenizers import Vocabulary
 from serving.portable.read.translator import LocalTranslator
+from training.data.letters import letters_of
 
 SHERPA = "sherpa"
 _BATCH = 64  # constant: the last bits of a probability depend on the batch
@@ -61,8 +61,8 @@ class Pronouncer(LocalTranslator):
 
     def unreadable(self, word: str) -> str:
         """Return why the model cannot read a word, "" if it can."""
-        if letters := unique_letters(self._letters.unknown(word)):
-            return f"training never saw {' '.join(map(printable, letters))}"
+        if letters := letters_of(self._letters.unknown(word)):
+            return f"training never saw {' '.join(map(printable, dict.fromkeys(letters)))}"
         (ids,) = self._letters.encode([word])
         return "" if len(ids) <= self._most else f"the model reads {self._most} letters"
 

@@ -140,7 +140,8 @@ def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any
     path = folder / tokenizer["file"]
     state = read_json(folder, tokenizer["file"], _MOST_TOKENIZER_BYTES)
     expected: dict[str, Any] = {"kind": frozenset([tokenizer["kind"]]), "tokens": [str]}
-    _check(path, "", state, {**expected, "copies?": bool})
+    expected |= {"copies?": bool, "cases?": {"*": str}, "wholes?": [str]}
+    _check(path, "", state, expected)
     if tokenizer["kind"] == "words":
         _check(path, "characters", state.get("characters"), _CLASSES)
         for name in _CLASSES:
@@ -148,7 +149,7 @@ def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any
                 raise ValueError(f"{path} expected first and last of each run of characters")
     if (size := len(state["tokens"]) + 4) != tokenizer["size"]:
         raise ValueError(f"{path} expected {tokenizer['size']} tokens. Received: {size}")
-    names = ("kind", "tokens", "copies", "characters")
+    names = ("kind", "tokens", "copies", "cases", "wholes", "characters")
     return {name: state[name] for name in names if name in state}
 
 

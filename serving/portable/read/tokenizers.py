@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving.portable.read.manifest import read_vocabulary
+from training.data.letters import DOTLESS, is_syllable, letters_of, with_small
 from training.data.rules import (
     ALPHABETS,
     END_ID,
@@ -98,6 +99,9 @@ class Vocabulary:
         self._tokens = [*SHOWN, *tokens]
         self.size = len(self._tokens)
         self._ids = {token: number for number, token in enumerate(tokens, END_ID + 1)}
+        # Tables of `training.data.letters`; None in the files of earlier versions.
+        self._cases: dict[str, str] | None = state.get("cases")
+        self._wholes = frozenset(state["wholes"]) if "wholes" in state else None
         if self.kind == "words":
             classes = {name: _ranges(runs) for name, runs in state["characters"].items()}
             ideograph, letter = (f"[{classes[name]}]" for name in ("ideographs", "letters"))
@@ -110,7 +114,7 @@ class Vocabulary:
 
     def _encode(self, tokens: list[str]) -> list[int]:
         if self._has_letters:  # a capital that training never saw is a small letter
-            return [self._ids.get(x, self._ids.get(x.lower(), UNK_ID)) for x in tokens]
+            return [self._ids.get(x, self._ids.get(self._small(x), UNK_ID)) for x in tokens]
         if not self._copies:
             return [self._ids.get(token, UNK_ID) for token in tokens]
         first: dict[str, int] = {}
@@ -119,22 +123,40 @@ class Vocabulary:
         return [self._ids.get(token, self.size + first[token]) for token in tokens]
 
     def lower(self, text: str) -> str:
-        """Return a text in small letters."""
+        """Return a text in small letters: those of Turkish if the tokens have ı but no I."""
+        if self._cases and self._cases.get("I") == DOTLESS:
+            text = unicodedata.normalize("NFC", text).replace("İ", "i").replace("I", DOTLESS)
         return text.lower()
+
+    def _small(self, letter: str) -> str:
+        return letter.lower() if self._cases is None else self._cases.get(letter, letter)
 
     def unknown(self, text: str) -> str:
         """Return the letters of a text that training never saw, each once."""
         if not self._has_letters:
             return ""
+        if self._wholes is not None:
+            letters = dict.fromkeys(letters_of(clean(text)))
+            return "".join(letter for letter in letters if not self._is_known(letter))
         tokens = self.split(text)
         numbers = zip(tokens, self._encode(tokens), strict=True)
         return "".join(dict.fromkeys(token for token, number in numbers if number == UNK_ID))
+
+    def _is_known(self, letter: str) -> bool:
+        """Return whether training saw a letter in NFC as a whole, or its small letter."""
+        if is_syllable(letter):
+            return all(part in self._ids for part in unicodedata.normalize("NFD", letter))
+        assert self._wholes is not None
+        return letter in self._wholes or self._small(letter) in self._ids or letter in self._ids
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text as they stand in it."""
         text = clean(text)
         if self.kind in ALPHABETS:
-            return list(unicodedata.normalize("NFD", text) if self.kind == "letters" else text)
+            text = unicodedata.normalize("NFD", text) if self.kind == "letters" else text
+            return list(
+                with_small(text, self._cases or {}, self._ids) if self._has_letters else text
+            )
         if self.kind == "symbols":
             return text.split(" ") if text else []
         text = self._spaces.sub(" ", text).strip(" ")

@@ -4,6 +4,7 @@ import base64
 import io
 import itertools
 import random
+import unicodedata
 from typing import NamedTuple
 
 import pytest
@@ -19,7 +20,12 @@ from tests.serving.javascript import needs_node, run
 from training.data import corpus
 from training.data.pieces import train_sentencepiece
 from training.data.rules import END_ID, UNK_ID
-from training.data.tokenizers import SentencePieceTokenizer, VocabularyTokenizer, train_vocabulary
+from training.data.tokenizers import (
+    SentencePieceTokenizer,
+    VocabularyTokenizer,
+    tokenizer_of,
+    train_vocabulary,
+)
 
 LINES = [
     "She is eating a green apple, isn't she?",
@@ -27,6 +33,24 @@ LINES = [
     "他不喜欢苹果。ひらがなとカタカナ 한국어",
     "DH AH0 K AE1 T",
     "naïve ﬁancé  ½ kg\tİstanbul ǅ x² a\u0301",
+]
+# Alphabets without capitals, in which capitals and letters with marks are read by the tables.
+ALPHABETS = {
+    "turkish": "abcçdefgğhıijklmnoöprsştuüvyz â ",
+    "greek": "αάβγδεέζηήθιίϊΐκλμνξοόπρσςτυύϋΰφχψωώ ",
+    "others": "aäbéñoößsǆა한국어 ա ӥ q\u0308 ij ",
+}
+CASED = [
+    *(
+        "IŞIK Işık İSTANBUL I\u0307 İ\u0323 i\u0307",
+        "ΛΌΓΟΣ ΑΣ ΣΑΣ, Σ. ΟΔΥΣΣΕΎΣ ΆΣ1 ς½Σ",
+        "ẞ ǅ Ǆ Აა Ӥ Q\u0308",
+    ),
+    *(
+        "ä ë ï Ä bär noël ÿ Ñ 한글 각 q\u0308 q\u0301 x\u0308",
+        "IJ Ĳ ĳ ß SS",
+        "\u0308a \u0301\u0308",
+    ),
 ]
 ODD = ["", " ", "\u200b", "a\x00b", "▁▁ a▁b", "\ufffd", "\u3000全　角", "e\u0301\u0301", "'’ l'a"]
 RANGES = [
@@ -70,22 +94,27 @@ def texts():
         "".join(chr(rng.randrange(*rng.choice(RANGES))) for _ in range(rng.randrange(1, 24)))
         for _ in range(2_000 - len(sentences) - len(LINES) - len(ODD))
     ]
-    return [*sentences, *LINES, *ODD, *made]
+    return [*sentences, *LINES, *ODD, *made, *CASED, *ALPHABETS.values()]
 
 
 def decoded(strings):
     return [text.decode() for text in strings.numpy()]
 
 
-@pytest.fixture(scope="module", params=[*PIECES, "words", "characters", "letters", "symbols"])
+KINDS = [*PIECES, "words", "characters", "letters", "symbols"]
+KINDS += [f"{kind} {name}" for name in ALPHABETS for kind in ("letters", "characters")]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def case(request, texts, tmp_path_factory):
-    kind, folder = request.param, tmp_path_factory.mktemp(request.param)
+    kind, _, alphabet = request.param.partition(" ")
+    folder = tmp_path_factory.mktemp(kind)
     lines = [text for text in texts[:1800] if text.strip()] + LINES * 9
     if kind in PIECES:
         options = {"model_type": kind, "normalization": PIECES[kind]}
         tokenizer = SentencePieceTokenizer(train_sentencepiece(lines, 2500, **options))
     else:
-        tokenizer = train_vocabulary(kind, lines[::2], 5_000)
+        tokenizer = train_vocabulary(kind, [ALPHABETS[alphabet]] if alphabet else lines[::2], 5_000)
     rng, size = random.Random(9), tokenizer.vocab_size
     encoded = tokenizer.tokenize(tf.constant(texts)).to_list()
     ids = [without_special(each) for each in encoded]
@@ -120,6 +149,48 @@ def test_javascript_answers_as_training(case, texts):
     found = run(IN_NODE, given={**given, "texts": texts, "ids": case.ids})
     for name, answers in case.answers.items():
         assert found[name] == answers, name
+
+
+@pytest.mark.parametrize("kind", ["characters", "letters"])
+@pytest.mark.parametrize(
+    ("alphabet", "text", "small"),
+    [
+        *(("turkish", "IŞIK", "ışık"), ("turkish", "Isparta İSTANBUL", "ısparta istanbul")),
+        ("turkish", "I\u0307ki ÂŞIĞI", "iki âşığı"),
+        *(("greek", "ΛΌΓΟΣ ΑΣ ΣΑΣ.", "λόγος ας σας."), ("greek", "ΟΔΥΣΣΈΑΣ Σ", "οδυσσέας σ")),
+        *(("others", "ẞ ǅ Ა Ӥ Ñ Q\u0308 IJ", "ß ǆ ა ӥ ñ q\u0308 ij"), ("others", "I", "i")),
+    ],
+)
+def test_capitals_are_the_small_letters_of_their_language(kind, alphabet, text, small):
+    made = train_vocabulary(kind, [ALPHABETS[alphabet]], 99)
+    local = Vocabulary(made.state())
+    wanted = [local._ids.get(x, UNK_ID) for x in local.split(small)]
+    assert made.tokenize(tf.constant([text])).to_list() == local.encode([text]) == [wanted]
+    assert local.unknown(text) == local.unknown(small) == "." * ("." in text)
+    assert local.lower(text) == unicodedata.normalize("NFC", small)
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+def test_a_letter_is_known_as_a_whole_alone(alphabet):
+    made = train_vocabulary("letters", [ALPHABETS[alphabet]], 99)
+    seen = {*unicodedata.normalize("NFC", ALPHABETS[alphabet])}
+    parts = [*filter(None, unicodedata.normalize("NFD", ALPHABETS[alphabet]))]
+    for mark in (part for part in parts if unicodedata.combining(part)):
+        for base in parts:
+            letter = unicodedata.normalize("NFC", base + mark)
+            if len(letter) == 1 and not unicodedata.combining(base):
+                told = made.unknown(tf.constant([letter, letter.upper()])).numpy()
+                known = letter in seen or "가" <= letter <= "힣"
+                assert [x.decode() for x in told] == ["", ""] if known else [letter, letter.upper()]
+    assert made.unknown(tf.constant([ALPHABETS[alphabet]])).numpy() == [b""]
+
+
+def test_files_of_earlier_versions_are_read_as_they_were():
+    state = {"kind": "letters", "tokens": [*"abıo", "\u0308"]}
+    texts, ids = ["ÄÖI", "äö"], [[4, 8, 7, 8, 1], [4, 8, 7, 8]]
+    assert Vocabulary(state).encode(texts) == ids
+    assert tokenizer_of(state).tokenize(tf.constant(texts)).to_list() == ids
+    assert Vocabulary(state).unknown("ÄÖI") == "I"
 
 
 @pytest.mark.parametrize("kind", ["characters", "letters"])

@@ -5,7 +5,9 @@ import json
 import math
 import random
 import re
+import shutil
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from serving.portable.read.model import tokens_of
 from tests.serving.conftest import respelled
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
 from tests.training.data.files import DICTIONARIES, LEXICON
+from training.data.letters import cases_of, wholes_of
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +216,52 @@ def test_a_listed_word_with_a_hyphen_is_what_kokoro_reads(run, tmp_path, capfd):
         [x for x in voice.read(text)[0] if x in "abc" and x] for text in ("szent-ben", "ben-szent")
     ]
     assert read == [["c"], ["b", "a"]]
+
+
+@pytest.fixture
+def turkish(model, monkeypatch, tmp_path):
+    """A model whose alphabet has ı and no I, and letters with marks."""
+    folder = tmp_path / "turkish"
+    shutil.copytree(model, folder)
+    state = json.loads((model / "source.json").read_text())
+    letters = "abcdefghijklmnopqrstuvwxyzı'\u0301\u0308\u0327"
+    state["tokens"] = [*letters, *state["tokens"][len(letters) :]]
+    state["cases"] = cases_of("letters", state["tokens"])
+    state["wholes"] = wholes_of([*letters, "öüşçé"], state["cases"], state["tokens"])
+    (folder / "source.json").write_text(json.dumps(state))
+    return folder
+
+
+def test_capitals_of_turkish_are_small_as_its_alphabet_has_them(turkish, run, tmp_path, capfd):
+    own = tmp_path / "own.tsv"
+    listed = ["ışık", "ısparta", "istanbul", "Iğdır"]
+    own.write_text("".join(f"{word}\tp{n}\n" for n, word in enumerate(listed)), encoding="utf-8")
+    words = "--lexicon", own, "--local", turkish, "--strict"
+    text = "Isparta Işık IŞIK İstanbul I\u0307STANBUL IĞDIR"
+    form = "--format", "mfa", "--text"
+    lines = ["ısparta\tp1", "ışık\tp0", "istanbul\tp2", "ığdır\tp3"]
+    assert run(text, *form, *words) == (0, lines, "")
+    found = run(text.replace(" ", "\n"), "--format", "tsv", *words)[1]
+    assert [line.split("\t")[1] for line in found] == ["p1", "p0", "p0", "p2", "p2", "p3"]
+    form = "--format", "sherpa", "--voice", "kokoro", "--text"
+    _, lines, _ = run(text, *form, *words)
+    tokens = ["_", "", *PUNCTUATION, "p0", "p1", "p2", "p3"]
+    voice = Voice(tmp_path, tokens, "\n".join(lines), capfd, "kokoro")
+    for word, phone in zip(text.split(), ["p1", "p0", "p0", "p2", "p2", "p3"], strict=True):
+        assert phone in voice.read(unicodedata.normalize("NFC", word))[0], word
+    spelled = Pronouncer(turkish)
+    assert spelled.unreadable("IIDIR") == ""
+    assert spelled.translate(["IIDIR"]) == spelled.translate(["ııdır"])
+
+
+def test_a_letter_that_training_never_saw_as_a_whole_is_missing(turkish, run, tmp_path):
+    file = tmp_path / "missing.txt"
+    words = "--local", turkish, "--format", "tsv", "--missing", file, "--strict"
+    status, lines, err = run("köy\nbär\nnoe\u0308l\nKÖY\nşé", *words)
+    assert (status, [line.split("\t")[0] for line in lines]) == (1, ["köy", "KÖY", "şé"])
+    missing = ["bär\ttraining never saw ä", "noël\ttraining never saw ë"]
+    assert file.read_text(encoding="utf-8").splitlines() == missing
+    assert "training never saw ä: bär" in err
 
 
 def test_a_word_that_lacks_phones_is_named(run, model, monkeypatch):
