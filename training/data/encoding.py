@@ -21,11 +21,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from training.command.errors import ConfigError, UserError
 from training.command.native import start_tensorflow
 from training.config.schema import Config
 from training.data.lines import MOST_UNUSABLE, Block, Skipped
-from training.data.pair_files import CorpusError
+from training.data.pair_files import CorpusError, digest_of
 from training.data.pieces import SENTENCEPIECE, Pieces, model_of, model_state, train_sentencepiece
 from training.data.rules import ALPHABETS
 from training.data.specs import Spec
@@ -218,12 +220,19 @@ def check_texts(
 
 def encode_block(
     block: Block, division: Division, encoding: Encoding
-) -> tuple[tuple[Ids, Ids], dict[str, Pairs], Skipped]:
-    """Return a block's training pairs as token ids, its dev and test pairs, and skipped lines."""
+) -> tuple[tuple[Ids, Ids], np.ndarray, dict[str, Pairs], Skipped]:
+    """Encode the training pairs of a block.
+
+    Returns:
+        The token ids of both sides, the `digest_of` each source, uint64 `(n,)`, the dev and the
+        test pairs, and the skipped lines.
+    """
     skipped, parts = Skipped(), dict[str, Pairs](train=[], dev=[], test=[])
     for split, source, target in division.pairs(block, skipped):
         parts[split].append((source, target))
-    return encode_pairs(parts.pop("train"), encoding), parts, skipped
+    pairs = parts.pop("train")
+    digests = np.array([digest_of(source.encode()) for source, _ in pairs], np.uint64)
+    return encode_pairs(pairs, encoding), digests, parts, skipped
 
 
 def encode_pairs(pairs: Pairs, encoding: Encoding) -> tuple[Ids, Ids]:

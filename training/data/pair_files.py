@@ -96,6 +96,11 @@ def number_of(text: str) -> int:
     return int.from_bytes(hashlib.sha1(text.encode()).digest(), "big")
 
 
+def digest_of(content: bytes) -> int:
+    """Return a number of 64 bits for the content of a source, to find it in other data."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
+
+
 @contextmanager
 def open_data(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file for reading; decompress it if its name ends in `.gz` or `.zst`.

@@ -21,6 +21,7 @@ from training.data.store import SIDES, Sequences
 
 FORMAT = 2
 MANIFEST, WORDS = "manifest.json", "source_words.npy"
+LEARNED = "train.sources.uint64"  # the `digest_of` each training source
 
 
 def tokenizer_files(folder: Path) -> tuple[Path, Path]:
@@ -99,6 +100,17 @@ class Prepared:
         if not limit or limit >= own:
             return None
         return np.concatenate([chosen(own, limit, seed), np.arange(own, self.count)])
+
+    def learned(self, rows: np.ndarray | None) -> np.ndarray | None:
+        """Return the `digest_of` each training source; None if an older version wrote the folder.
+
+        `rows` are the numbers of the training pairs, as of `rows`.
+        """
+        file = self.path / LEARNED
+        if not file.is_file() or file.stat().st_size != 8 * self.count:
+            return None
+        digests = np.fromfile(file, np.uint64)
+        return digests if rows is None else digests[rows]
 
     def texts(self, split: str) -> Split:
         """Return the sentences of dev or test. Raises CorpusError if only token ids exist."""

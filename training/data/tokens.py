@@ -32,7 +32,14 @@ from training.data.encoding import (
 from training.data.lines import MOST_UNUSABLE, Skipped, text_block
 from training.data.pair_files import CorpusError
 from training.data.pieces import write_state
-from training.data.prepared import WORDS, Manifest, Prepared, tokenizer_files, write_manifest
+from training.data.prepared import (
+    LEARNED,
+    WORDS,
+    Manifest,
+    Prepared,
+    tokenizer_files,
+    write_manifest,
+)
 from training.data.specs import PREPARED
 from training.data.splits import HELD_OUT, Divided, Texts, divide, held_out_splits
 from training.data.store import SIDES, Sequences, SequenceWriter
@@ -148,12 +155,15 @@ def _encode(
         writers = [
             stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
         ]
+        if divided.parts:
+            learned = stack.enter_context((folder / LEARNED).open("wb"))
         for part in divided.parts:
             division = divided.division(part)
             skipped, held_out = Skipped(), dict[str, Pairs](dev=[], test=[])
             counts.append(0)
             tasks = ((block, division, encoding) for block in part.blocks())
-            for sides, of_splits, others in run(encode_block, tasks):
+            for sides, digests, of_splits, others in run(encode_block, tasks):
+                learned.write(digests.tobytes())
                 for writer, ids in zip(writers, sides, strict=True):
                     writer.add(*ids)
                 for name, pairs in of_splits.items():

@@ -47,6 +47,8 @@ class RunFiles:
         # the tokenizers of source and target; only sides that are text have the file
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
         self.tokens = path / "tokens"  # token ids of the texts, see `training.data.prepared`
+        # numbers for the training images or histories, by which `training.evaluate` finds them
+        self.learned = path / "learned.npy"
         self.streamed = path / "writing-texts"  # token ids, while they are being written
         # the last checkpoints, from which training can resume; epoch 0 is before the first epoch
         self.checkpoints = path / "checkpoints"

@@ -53,6 +53,8 @@ class Opened:
     dev_pairs: Batches  # batches of the dev set
     dev: Any  # the dev set as it was loaded
     origin: Origin  # facts about the start of the run
+    # numbers for the training sources of a new run, see `Source.digests`; None for texts
+    learned: np.ndarray | None = None
 
 
 def as_init_reads(config: Config, init: Path) -> Config:
@@ -118,6 +120,8 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
                 check_texts(name, [text for _, text in split.pairs()], begun[1])
         sides = begun or (reader.make(config, data[0]), _train_tokenizer(config, data[0]))
     opened = _open(config, data, sides, init)
+    if not isinstance(data, Prepared):
+        opened = replace(opened, learned=opened.source.digests(data[0]))
     if opened.target is not None:
         opened = _decided(opened)
     print_choices(opened.config, opened.source, opened.target, opened.origin, chosen=init is None)
@@ -229,6 +233,8 @@ def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None)
         if opened.target is not None:
             opened.target.save(files.tokenizers[1])
         files.write_digests()
+        if opened.learned is not None:
+            np.save(files.learned, opened.learned)
         if SOURCE_KINDS[opened.config.source].tokens:
             _move_tokens(files)
         write_origin(files, opened.origin)

@@ -26,7 +26,7 @@ from training.decode.texts import Translation, make_attender, make_nbest, say_cu
 from training.metric_choice import misfit
 from training.metrics import METRICS, percent, ratio
 from training.runs.run import Run, load_ensemble
-from training.score import links
+from training.score import links, overlap
 from training.score.labels import evaluate_labels
 from training.sources.events.source import EventSource
 
@@ -170,6 +170,12 @@ def report(options: argparse.Namespace) -> None:
     runs = load_ensemble(options.runs)
     run, config = runs[0], runs[0].config
     split, read = _load_split(options, run)
+    if options.data:
+        warnings = (overlap.warning(each, options.data, split) for each in runs)
+        if found := next(filter(None, warnings), None):
+            held_out = config.source == "text" and Spec.of(options.data).absolute() == config.data
+            hint = ". Leave out --data to score the held-out sentences" if held_out else ""
+            print(f"{found}{hint}")
     if config.target == "label":
         cast(EventSource, run.source).tell_cut(split)
         scores = evaluate_labels(runs, split, bootstrap=options.bootstrap)
@@ -212,11 +218,6 @@ def _load_split(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, A
     """Return the examples to score, as the run's source reads them, and facts about the data."""
     spec = options.data or run.config.data
     is_file = Spec.of(spec).is_file
-    if options.data and is_file and Spec.of(spec).absolute() == run.config.data:
-        print(
-            f"Warning: {spec} includes the training data, so these scores are too high. Leave out "
-            "--data to score the held-out sentences"
-        )
     if run.config.source == "text" and not options.data:
         split, read = load_split(Texts.of(run.config), options.split, options.limit)
     elif is_file and not options.data:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention import HoistedRNN
@@ -110,6 +111,10 @@ class Source(ABC):
     @classmethod
     def fingerprint(cls, train: Any, dev: Any) -> str:
         """Return a SHA-256 of the training and the dev set."""
+        raise NotImplementedError
+
+    def digests(self, data: Any) -> np.ndarray:
+        """Return a number for the content of each example's source, uint64 `(n,)`."""
         raise NotImplementedError
 
     def begin(self, model: keras.Model) -> None:  # noqa: B027

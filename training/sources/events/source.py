@@ -15,6 +15,7 @@ from keras import ops
 from training.command.files import read_json, write_json
 from training.command.progress import print_choice
 from training.config.schema import Config
+from training.data.pair_files import digest_of
 from training.data.rules import MOST_NUMBER
 from training.data.store import Sequences
 from training.sources.events import data as events
@@ -127,6 +128,12 @@ class EventSource(Source):
             for array in (part.times, part.values, part.starts, part.ends, part.labels):
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
+
+    def digests(self, data: Histories) -> np.ndarray:
+        """Return a number for the times and values of each history, uint64 `(n,)`."""
+        histories = (slice(*ends) for ends in zip(data.starts, data.ends, strict=True))
+        contents = (data.times[x].tobytes() + data.values[x].tobytes() for x in histories)
+        return np.array([digest_of(content) for content in contents], np.uint64)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> EventSource:

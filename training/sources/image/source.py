@@ -17,7 +17,7 @@ from keras import ops
 
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.pair_files import Split
+from training.data.pair_files import Split, digest_of
 from training.graphs import graph
 from training.sources.image import data as images
 from training.sources.image.size import grid_size, parse_convolutions, tell_squeezed
@@ -109,6 +109,11 @@ class ImageSource(Source):
                 digest.update(f"\t{text}\n".encode())
             digest.update(b"\n")
         return digest.hexdigest()
+
+    def digests(self, data: Split) -> np.ndarray:
+        """Return a number for the bytes of each file, uint64 `(n,)`."""
+        files = (file.read_bytes() if isinstance(file, Path) else file for file in data.sources)
+        return np.array([digest_of(file) for file in files], np.uint64)
 
     def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
         """Return the input of an export: PNG or JPEG files, string `(B,)`."""

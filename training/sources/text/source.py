@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from training.command.errors import UserError
@@ -65,6 +66,12 @@ class TextSource(Source):
         if wrong:
             raise UserError(f"expected a list of texts. Received: {wrong[0]!r}")
         return tokenize(raw, self.tokenizer)
+
+    def digests(self, data: Split) -> np.ndarray:
+        """Return a number for each source text, uint64 `(n,)`."""
+        from training.data.pair_files import digest_of
+
+        return np.array([digest_of(text.encode()) for text in data.sources], np.uint64)
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:
