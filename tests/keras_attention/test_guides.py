@@ -100,8 +100,13 @@ def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights(tm
 
 
 def test_the_answers_to_questions_are_right(rng):
-    ragged, _, _, monotonic, finished, _, halves, prefix, memories, copies = run("../questions.md")
+    ragged, _, _, monotonic, *others = run("../questions.md")
+    finished, _, halves, prefix, mass, memories, copies = others
     assert not np.isin(array(prefix["going_on"].ids)[:, :, 0], [0, 7]).any()
+    masses, kept = array(mass["mass"]), array(mass["kept"])
+    assert kept[:, 0].all()
+    assert (np.where(kept[:, :-1], masses[:, :-1], 0).sum(-1) < 1).all()
+    assert (np.diff(masses) <= 0).all()
     assert [one.shape[-1] for one in memories["two_memories"].outputs] == [16, 24]
     np.testing.assert_allclose(*map(array, copies["answers"]), rtol=1e-5)
     weights = array(ragged["weights"])  # (2, 3, 4)
