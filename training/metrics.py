@@ -202,6 +202,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "characters": ("exact", "cer"),
 }
 OF_OUTCOMES = ("auc", "auprc")
+EDITS = ("cer", "per")  # rates of edits, of which an answer may have more than its reference tokens
 OF_TEXTS = tuple(dict.fromkeys([*GROUPS, *(name for name in METRICS if name not in OF_OUTCOMES)]))
 
 
@@ -214,6 +215,27 @@ def figures(metric: str) -> dict[str, Metric]:
 def score(metric: str, hypotheses: Texts, references: References) -> dict[str, float]:
     """Return the figures of a configuration's `metric` by name, in percent."""
     return {name: each.score(hypotheses, references) for name, each in figures(metric).items()}
+
+
+def score_epoch(metric: str, hypotheses: Texts, references: References) -> dict[str, float]:
+    """Return the figures of `score`, and by `capped` name those that rank epochs in their place.
+
+    An answer that repeats itself may have ten times as many errors as its reference has tokens, and
+    decide alone which epoch is best. So rates of edits rank epochs with at most as many errors of
+    an answer as its reference has tokens.
+    """
+    found = score(metric, hypotheses, references)
+    for name in EDITS:
+        if name in found and (statistics := METRICS[name].statistics):
+            rows = statistics(hypotheses, references)
+            sums = sum(min(edits, size) for edits, size in rows), sum(size for _, size in rows)
+            found[capped(name)] = percent(sums)
+    return found
+
+
+def capped(name: str) -> str:
+    """Return the name under which records have the figure that ranks epochs by a rate of edits."""
+    return f"{name}_capped"
 
 
 def lowered(hypotheses: Texts, references: References) -> tuple[Texts, References]:

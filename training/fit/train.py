@@ -19,7 +19,7 @@ from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator
 from training.fit import optimizer
 from training.fit.recorder import Recorder, describe, train_epochs
-from training.metrics import METRICS, score
+from training.metrics import METRICS, score_epoch
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
@@ -54,7 +54,7 @@ class DevSet:
         """Return `val_perplexity`, and the figures of the configuration's metric."""
         judged = self.judge.evaluate(self.batches, verbose=0, return_dict=True)
         hypotheses = self.translate(self.split.sources)
-        scores = score(self.run.config.metric, hypotheses, self.split.references)
+        scores = score_epoch(self.run.config.metric, hypotheses, self.split.references)
         return {"val_perplexity": judged["perplexity"], **scores}
 
     def draw(self) -> None:

@@ -20,22 +20,24 @@ from training.sources.source import Source
 SHARE = 0.99  # share of the longer pairs whose targets fit without the constant
 
 
-def fitting_bound(source: np.ndarray, target: np.ndarray) -> str:
+def fitting_bound(source: np.ndarray, target: np.ndarray, spelled: bool = False) -> str:
     """Return the value of the key `max_answer` that allows outputs as long as the targets.
 
     The value is `FACTORx+CONSTANT`. The factor is large enough for SHARE of the pairs whose source
     is at least of median length. The constant adds the tokens that the other pairs need beyond
-    that, a tenth of the longest target, and 10.
+    that, a tenth of the longest target, and 10; if sources are spelled, 3. Words are so short that
+    10 more tokens would let an answer repeat itself twice.
 
     Args:
         source: number of tokens of each source, `(N,)`, at least 1.
         target: number of tokens of each target, `(N,)`.
+        spelled: whether sources are split into letters.
     """
     source, target = source.astype(np.int64), target.astype(np.int64)
     longer = source >= np.median(source)
     factor = max(1, math.ceil(np.quantile(target[longer] / source[longer], SHARE)))
     lacking = max(0, int((target - factor * source).max()))
-    return f"{factor}x+{lacking + math.ceil(target.max() / 10) + 10}"
+    return f"{factor}x+{lacking + math.ceil(target.max() / 10) + (3 if spelled else 10)}"
 
 
 def print_choices(

@@ -25,7 +25,7 @@ from training.command.files import (
     write_json,
 )
 from training.config.schema import Config, changed_later, load_config
-from training.metrics import METRICS, deciding, is_best
+from training.metrics import METRICS, capped, deciding, is_best
 
 SIDES = ("source", "target")
 
@@ -236,7 +236,9 @@ def rank(record: Record, by: str = "auto") -> tuple[float, float]:
         return record.get("epoch", math.inf), 0.0
     loss = record.get("val_perplexity", record.get("val_loss", 0.0))
     name = None if by == "best_perplexity" else deciding(record)
-    return (METRICS[name].key(record[name]) if name else -loss), -loss
+    if not name:
+        return -loss, -loss
+    return METRICS[name].key(record.get(capped(name), record[name])), -loss
 
 
 def best(history: Sequence[Record], by: str = "auto") -> Record:

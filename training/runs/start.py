@@ -183,7 +183,8 @@ def _decided(opened: Opened) -> Opened:
         by = "best_score" if translated >= ENOUGH_TO_SCORE else "best_perplexity"
         config = replace(config, keep_epoch=by)
     if SOURCE_KINDS[config.source].tokens and config.max_answer == "auto":
-        config = replace(config, max_answer=fitting_bound(*opened.pairs.lengths()))
+        spelled = config.source_tokenizer in ALPHABETS
+        config = replace(config, max_answer=fitting_bound(*opened.pairs.lengths(), spelled))
     return replace(opened, config=config)
 
 

@@ -81,6 +81,8 @@ def test_no_target_is_longer_than_its_bound(slope):
     factor, more = map(int, fitting_bound(source, target).split("x+"))
     assert all(factor * s + more >= t + 10 for s, t in zip(source, target, strict=True))
     assert factor <= 2 * slope + 1
+    spelled, less = map(int, fitting_bound(source, target, spelled=True).split("x+"))
+    assert (spelled, less) == (factor, more - 7)
 
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):

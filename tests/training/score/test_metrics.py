@@ -87,6 +87,22 @@ def test_a_configuration_takes_each_figure(metric):
     assert key(values[0]) > key(values[1])
 
 
+@pytest.mark.parametrize(("metric", "name"), [("per", "per"), ("characters", "cer")])
+def test_an_answer_that_repeats_itself_does_not_decide_which_epoch_is_best(metric, name):
+    references = [["a b c d e f g h"]] * 10
+    runaway = metrics.score_epoch(metric, ["a b c d e f g h"] * 9 + ["a b " * 40], references)
+    worse = metrics.score_epoch(metric, ["a b c d e f x y"] * 10, references)
+    assert runaway[name] > worse[name]
+    history = [
+        {"epoch": 1, "val_perplexity": 2.0, **worse},
+        {"epoch": 2, "val_perplexity": 2.0, **runaway},
+    ]
+    assert best(history, "best_score")["epoch"] == 2
+    assert runaway[f"{name}_capped"] == 10
+    old = [{"epoch": record["epoch"], name: record[name]} for record in history]
+    assert best(old)["epoch"] == 1
+
+
 @functools.cache
 def recursive_distance(a, b):
     if not a or not b:
