@@ -132,6 +132,10 @@ class Exported:
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the log-probability of a given translation `(B,)` of each text `(B,)`.
 
+        A pronouncer reads a long word by windows. If its search finds the given translation, score
+        and `log_probs` are those of the search. Else the word is read whole, which often gives a
+        lower score.
+
         Returns:
             `score` `(B,)`: comparable with the `score` of `translate`.
             `tokens` `(B, T)`: the tokens of the translation, and the end token.
@@ -159,9 +163,12 @@ class Exported:
         certain = empty & (lengths == 1)
         log_probs = tf.where((target != PAD_ID) & ~certain[:, None], log_probs, 0.0)
         norm = ((5.0 + lengths) / 6.0) ** self._settings.length_penalty
+        score = tf.reduce_sum(log_probs, 1) / norm
+        if self._spelling:
+            score, log_probs = self._of_windows(ids, target, score, log_probs)
         tokens = tf.where(target == END_ID, "</s>", self.target_tokenizer.tokens(target))
         return {
-            "score": tf.reduce_sum(log_probs, 1) / norm,
+            "score": score,
             "tokens": tokens,
             "log_probs": log_probs,
             **{**told, "truncated": truncated},
@@ -191,7 +198,7 @@ class Exported:
         """Return the search's result for source ids `(B, S)`; by default one hypothesis each."""
         search_settings = search_settings or dataclasses.replace(self._settings, num_results=1)
         spelling = self._spelling
-        parts = windows(ids, spelling.whole) if spelling else None
+        parts = windows(ids, spelling) if spelling else None
         weighs = return_attention_weights or search_settings.replaces_unknown
         result = search(
             self._models,
@@ -202,11 +209,41 @@ class Exported:
             return_attention_weights=weighs or parts is not None,
         )
         if parts:
-            result = join(result, parts, search_settings.length_penalty)
+            result = join(result, parts)
         if not search_settings.replaces_unknown:
             return result
         size = self.target_tokenizer.vocab_size
         return result._replace(ids=replace_unknown(result.ids, result.attention_weights, size))
+
+    def _of_windows(
+        self, ids: tf.Tensor, target: tf.Tensor, score: tf.Tensor, log_probs: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return scores and log-probabilities, those of the search for long words that it finds.
+
+        Args:
+            ids: of the sources, `(B, S)`.
+            target: ids of the given translations, `(B, T)`.
+            score: of the words read whole, `(B,)`.
+            log_probs: likewise, `(B, T)`.
+        """
+        assert self._spelling is not None
+        lengths = tf.math.count_nonzero(ids, 1)
+        rows = tf.cast(tf.where(lengths > self._spelling.whole), tf.int32)  # (L, 1), of long words
+        every = dataclasses.replace(self._settings, num_results=self._settings.beam_width)
+        result = self._search(tf.gather_nd(ids, rows), every)
+        steps, most = tf.shape(target)[1], tf.shape(result.ids)[2]
+        found = tf.pad(result.ids, [[0, 0], [0, 0], [0, tf.maximum(steps - most, 0)]])
+        wanted = tf.pad(tf.gather_nd(target, rows), [[0, 0], [0, tf.maximum(most - steps, 0)]])
+        same = tf.reduce_all(found == wanted[:, None], 2) & (result.scores > -np.inf)  # (L, N)
+        rank = tf.argmax(tf.cast(same, tf.int32), 1)
+        gains = tf.pad(result.log_probs, [[0, 0], [0, 0], [0, tf.maximum(steps - most, 0)]])
+        gains = tf.gather(gains[..., :steps], rank, batch_dims=1)
+        own = tf.gather(result.scores, rank, batch_dims=1)
+        is_found = tf.reduce_any(same, 1)
+        rows = tf.boolean_mask(rows, is_found)
+        score = tf.tensor_scatter_nd_update(score, rows, tf.boolean_mask(own, is_found))
+        gains = tf.boolean_mask(gains, is_found)
+        return score, tf.tensor_scatter_nd_update(log_probs, rows, gains)
 
     def _words(
         self, result: SearchResult, empty: tf.Tensor, copied: tf.Tensor | None

@@ -166,9 +166,8 @@ def make_nbest(
 
     def search_ids(ids):
         if spelling:
-            parts = windows(ids, spelling.whole)
-            outputs = search(models, parts.ids, settings, **arguments)
-            outputs = join(outputs, parts, settings.length_penalty)
+            parts = windows(ids, spelling)
+            outputs = join(search(models, parts.ids, settings, **arguments), parts)
         else:
             outputs = search(models, ids, settings, **arguments)
         ids = outputs.ids

@@ -3,7 +3,10 @@
 A decoder that learned from short words loses the end of long words. A pronouncer outputs phones in
 the order of the letters, so it can read a long word in windows of 12 letters. Three letters on each
 side of a window are context; the other six are its core. Each window keeps the phones whose largest
-attention weight is on a letter of its core.
+attention weight is on a letter of its core. If nearly all words of training are shorter than 12
+letters, windows are as long as these words, and a quarter of a window is the context on each side.
+
+`serving.portable.read.windows` and `engine/windows.js` do the same without TensorFlow.
 """
 
 from __future__ import annotations
@@ -20,17 +23,23 @@ from training.data.tokenizers import ALPHABETS
 from training.runs.origin import read_origin
 from training.runs.run import Run
 
-WINDOW, CONTEXT = 12, 3  # letters
-CORE = WINDOW - 2 * CONTEXT
+WINDOW = 12  # most letters of a window
+SHARE = 4  # one letter of so many in a window is context, on each side
 
 
 class Spelling(NamedTuple):
-    """How a pronouncer reads words; `whole` and `fewest` are measured on its training words."""
+    """How a pronouncer reads words, measured on its training words."""
 
     whole: int  # a word of at most so many letters is read at once
     fewest: float  # nearly all words have at least so many phones a letter
-    window: int = WINDOW
-    context: int = CONTEXT
+    window: int  # letters of a window of a longer word
+    context: int  # letters of a window, on each side, whose phones are not kept
+
+    @classmethod
+    def of(cls, longest: int, fewest: float) -> Spelling:
+        """Return how words are read; nearly all training words have up to `longest` letters."""
+        window = min(WINDOW, longest)
+        return cls(longest, fewest, window, window // SHARE)
 
 
 def spelling_of(runs: Sequence[Run]) -> Spelling | None:
@@ -43,7 +52,7 @@ def spelling_of(runs: Sequence[Run]) -> Spelling | None:
     origin = read_origin(runs[0].files)
     if origin is None or not origin.longest or runs[0].config.copy:
         return None
-    return Spelling(max(WINDOW, origin.longest), origin.fewest)
+    return Spelling.of(origin.longest, origin.fewest)
 
 
 class Windows(NamedTuple):
@@ -53,90 +62,141 @@ class Windows(NamedTuple):
     starts: tf.Tensor  # int32 `(B, K)`, the first letter of a window
     cores: tf.Tensor  # int32 `(B, K, 2)`, the first letter of a core and the letter after its last
     last: tf.Tensor  # bool `(B, K)`, whether a window is the last one of its word
+    needed: tf.Tensor  # bool `(B, K)`, whether a window is one of its word
     length: tf.Tensor  # int32 `()`, S
 
 
-def windows(ids: tf.Tensor, whole: int) -> Windows:
-    """Split words of more than `whole` letters into windows; shorter words are one window.
+def windows(ids: tf.Tensor, spelling: Spelling) -> Windows:
+    """Split words that are too long into windows; shorter words are one window.
 
     Args:
         ids: int32 `(B, S)`, padded with 0.
-        whole: most letters of a word that is read at once.
+        spelling: the lengths of words and windows.
     """
+    whole, _, window, context = spelling
+    core = window - 2 * context
+
+    def count_of(letters: tf.Tensor) -> tf.Tensor:
+        """Return the number of windows that words of so many letters need."""
+        return (letters - 2 * context + core - 1) // core
+
     lengths = tf.reduce_sum(tf.cast(ids != PAD_ID, tf.int32), axis=1)[:, None]  # (B, 1)
     length = tf.shape(ids)[1]
-    count = tf.where(lengths > whole, _count(lengths), 1)
+    count = tf.where(lengths > whole, count_of(lengths), 1)
     # XLA needs a static number of windows, from the width of the batch.
-    most = _count(length) if backend.under_xla() else tf.reduce_max(count)
+    most = count_of(length) if backend.under_xla() else tf.reduce_max(count)
     number = tf.range(tf.where(length > whole, most, 1)) + tf.zeros_like(lengths)
-    last = number == count - 1
-    first = number * CORE + tf.where(number > 0, CONTEXT, 0)
-    end = tf.where(last, lengths, number * CORE + CORE + CONTEXT)
-    end = tf.where(number < count, end, first)  # the core of an unneeded window is empty
-    starts = tf.maximum(first - CONTEXT, 0)
-    stops = tf.where(number < count, tf.minimum(end + CONTEXT, lengths), 0)
+    needed, last = number < count, number == count - 1
+    first = number * core + tf.where(number > 0, context, 0)
+    end = tf.where(last, lengths, number * core + core + context)
+    end = tf.where(needed, end, first)  # the core of an unneeded window is empty
+    starts = tf.maximum(first - context, 0)
+    stops = tf.where(needed, tf.minimum(end + context, lengths), 0)
     places = starts[..., None] + tf.range(tf.minimum(whole, length))  # (B, K, W)
     taken = tf.gather(ids, tf.minimum(places, length - 1), batch_dims=1)
     taken = tf.where(places < stops[..., None], taken, PAD_ID)
     taken = tf.reshape(taken, [-1, tf.shape(places)[2]])
-    return Windows(taken, starts, tf.stack([first, end], axis=2), last, length)
+    return Windows(taken, starts, tf.stack([first, end], axis=2), last, needed, length)
 
 
-def _count(letters: tf.Tensor) -> tf.Tensor:
-    """Return the number of windows that words of so many letters need."""
-    return (letters - 2 * CONTEXT + CORE - 1) // CORE
+def join(result: SearchResult, parts: Windows) -> SearchResult:
+    """Join the results of windows to results of words, the best first.
 
-
-def join(result: SearchResult, parts: Windows, penalty: float) -> SearchResult:
-    """Join the results of windows to results of words.
-
-    The n-th result of a word joins the n-th results of its windows. The score of a word with
-    several windows is the score of the tokens that are kept, without a coverage penalty.
+    A result of a word joins one result of each window. Its score is the mean of their scores, so
+    the first result joins the first results. Results with the same tokens are one result; if fewer
+    than N are left, the others are empty, with the score -inf.
 
     Args:
         result: the results of all windows, `(B * K, N, T)`, with attention weights.
         parts: the windows.
-        penalty: the length penalty, see `keras_attention.beam_search`.
     """
     batch, count = tf.unstack(tf.shape(parts.last))
     results, steps = tf.unstack(tf.shape(result.ids)[1:])
 
-    def by_word(x: tf.Tensor) -> tf.Tensor:  # `(B * K, N, T, …)` to `(B, N, K * T, …)`
-        x = tf.reshape(x, [batch, count, results, steps, *tf.unstack(tf.shape(x)[3:])])
+    def by_window(x: tf.Tensor) -> tf.Tensor:  # `(B * K, N, …)` to `(B, K, N, …)`
+        return tf.reshape(x, tf.concat([[batch, count, results], tf.shape(x)[2:]], 0))
+
+    ids, weights = by_window(result.ids), by_window(result.attention_weights)
+    starts = tf.broadcast_to(parts.starts[..., None, None], tf.shape(ids))
+    looked = starts + tf.argmax(weights, axis=-1, output_type=tf.int32)  # (B, K, N, T)
+    first, end = (parts.cores[..., side][..., None, None] for side in (0, 1))
+    kept = tf.where(ids == END_ID, parts.last[..., None, None], (looked >= first) & (looked < end))
+    kept &= ids != PAD_ID
+    several = ~parts.last[:, :1, None]  # (B, 1, 1), whether a word has several windows
+    scores = tf.where(several & _repeats(ids, kept), -np.inf, by_window(result.scores))
+    unneeded = tf.where(tf.range(results) == 0, 0.0, -np.inf)
+    chosen, totals = _best_sums(tf.where(parts.needed[..., None], scores, unneeded))
+
+    def by_word(x: tf.Tensor) -> tf.Tensor:  # `(B, K, N, T, …)` to `(B, N, K * T, …)`
+        x = tf.gather(x, chosen, batch_dims=2)
         x = tf.transpose(x, [0, 2, 1, *range(3, len(x.shape))])
-        return tf.reshape(x, [batch, results, count * steps, *tf.unstack(tf.shape(x)[4:])])
+        return tf.reshape(x, tf.concat([[batch, results, count * steps], tf.shape(x)[4:]], 0))
 
-    def by_token(x: tf.Tensor) -> tf.Tensor:  # `(B, K)` to `(B, N, K * T)`
-        return tf.repeat(tf.repeat(x, steps, axis=1)[:, None], results, axis=1)
-
-    ids, weights = by_word(result.ids), by_word(result.attention_weights)
-    starts = by_token(parts.starts)
-    first, end = (by_token(parts.cores[..., side]) for side in (0, 1))
-    looked = starts + tf.argmax(weights, axis=-1, output_type=tf.int32)
-    kept = tf.where(ids == END_ID, by_token(parts.last), (looked >= first) & (looked < end))
-    scores = tf.reshape(result.scores, [batch, count, results])
-    found = tf.reduce_all(scores > -np.inf, axis=1)
-    kept &= (ids != PAD_ID) & found[..., None]
+    kept = by_word(kept) & (totals > -np.inf)[..., None]
+    ids = by_word(ids)
+    totals = tf.where(several[..., 0] & _repeats(ids, kept), -np.inf, totals)  # (B, N)
+    kept &= (totals > -np.inf)[..., None]
     lengths = tf.reduce_sum(tf.cast(kept, tf.int32), axis=2)
     order = tf.argsort(tf.cast(~kept, tf.int32), axis=2, stable=True)
     if not backend.under_xla():
         order = order[..., : tf.maximum(tf.reduce_max(lengths), 1)]
+    ranks = tf.argsort(totals, axis=1, direction="DESCENDING", stable=True)
 
-    def chosen(x: tf.Tensor) -> tf.Tensor:
-        return tf.gather(x, order, batch_dims=2)
+    def in_order(x: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.gather(x, order, batch_dims=2), ranks, batch_dims=1)
 
-    kept = chosen(kept)
-    log_probs = tf.where(kept, chosen(by_word(result.log_probs)), 0.0)
-    norm = ((5.0 + tf.cast(lengths, tf.float32)) / 6.0) ** penalty
-    joined = tf.where(found, tf.reduce_sum(log_probs, axis=2) / norm, -np.inf)
-    places = tf.range(parts.length) - chosen(starts)[..., None]
-    width = tf.shape(weights)[3]
-    weights = tf.gather(chosen(weights), tf.clip_by_value(places, 0, width - 1), batch_dims=3)
+    kept, ids, starts = in_order(kept), in_order(ids), in_order(by_word(starts))
+    places = tf.range(parts.length) - starts[..., None]
+    width = tf.shape(weights)[4]
+    weights = in_order(by_word(weights))
+    weights = tf.gather(weights, tf.clip_by_value(places, 0, width - 1), batch_dims=3)
     there = (places >= 0) & (places < width) & kept[..., None]
+    windows_of = tf.reduce_sum(tf.cast(parts.needed, tf.float32), axis=1, keepdims=True)
     return SearchResult(
-        tf.where(kept, chosen(ids), PAD_ID),
-        lengths,
-        tf.where(parts.last[:, :1], scores[:, 0], joined),
+        tf.where(kept, ids, PAD_ID),
+        tf.gather(lengths, ranks, batch_dims=1),
+        tf.gather(totals, ranks, batch_dims=1) / windows_of,
         tf.where(there, weights, 0.0),
-        log_probs,
+        tf.where(kept, in_order(by_word(by_window(result.log_probs))), 0.0),
     )
+
+
+def _repeats(ids: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
+    """Return whether the kept ids of a result are those of a result before it.
+
+    `ids` and `kept` are `(…, N, T)`; the result is bool `(…, N)`.
+    """
+    order = tf.argsort(tf.cast(~kept, tf.int32), axis=-1, stable=True)
+    axes = len(ids.shape) - 1
+    ids = tf.gather(tf.where(kept, ids, PAD_ID), order, batch_dims=axes)
+    same = tf.reduce_all(ids[..., :, None, :] == ids[..., None, :, :], axis=-1)  # (…, N, N)
+    before = tf.range(tf.shape(ids)[-2])
+    return tf.reduce_any(same & (before[:, None] > before), axis=-1)
+
+
+def _best_sums(scores: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the N best sums of one score of each window.
+
+    Args:
+        scores: float32 `(B, K, N)`.
+
+    Returns:
+        For each window the rank of its score in each sum, int32 `(B, K, N)`, and the sums `(B, N)`,
+        the greatest first. Of equal sums, the one with the better scores of early windows is first.
+    """
+    batch, count, results = tf.unstack(tf.shape(scores))
+    ranks = tf.zeros([batch, count, results], tf.int32)
+    sums = tf.where(tf.range(results) == 0, tf.zeros([batch, results]), -np.inf)
+
+    def add(window, ranks, sums):
+        pairs = sums[:, :, None] + scores[:, window, None, :]  # (B, N, N)
+        sums, places = tf.math.top_k(tf.reshape(pairs, [batch, results * results]), results)
+        here = tf.range(count)[:, None] == window
+        before = tf.gather(ranks, places // results, axis=2, batch_dims=1)  # (B, K, N)
+        return window + 1, tf.where(here, (places % results)[:, None], before), sums
+
+    shapes = tf.TensorShape([]), ranks.shape, tf.TensorShape([scores.shape[0], None])
+    _, ranks, sums = tf.while_loop(
+        lambda window, *_: window < count, add, (0, ranks, sums), shape_invariants=shapes
+    )
+    return ranks, sums

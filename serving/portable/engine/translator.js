@@ -39,7 +39,7 @@ export class Translator {
     const windows = cut(ids, this.model.spelling);
     const found = windows.map(({ ids: own }) => search(
       this.model, { ids: tensor(Int32Array.from(own), [1, own.length]) }, factor * own.length + more, options));
-    const best = found.length < 2 ? found[0] ?? [] : join(windows, found, length_penalty);
+    const best = found.length < 2 ? found[0] ?? [] : join(windows, found, results);
     const nothing = { text: "", score: 0, tokens: [], weights: [] };
     return {
       tokens: ids.map((id) => this.source.token(id)),

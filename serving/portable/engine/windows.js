@@ -16,24 +16,39 @@ export function cut(ids, spelling) {
   });
 }
 
-// Return the hypotheses of a word: hypothesis n joins the n-th hypotheses of all windows.
-export function join(windows, found, penalty) {
-  const size = windows.at(-1).end;
-  return Array.from({ length: Math.min(...found.map((each) => each.length)) }, (_, rank) => {
-    const [ids, logProbs, weights] = [[], [], []];
-    windows.forEach(({ start, first, end }, number) => {
-      const said = found[number][rank];
-      said.ids.forEach((id, step) => {
-        const place = start + said.weights[step].indexOf(Math.max(...said.weights[step]));
-        if (id === END_ID ? end < size : place < first || place >= end) return;
-        ids.push(id);
-        logProbs.push(said.logProbs[step]);
-        const row = new Float32Array(size);
-        row.set(said.weights[step], start);
-        weights.push(row);
-      });
-    });
-    const score = logProbs.reduce((sum, each) => sum + each, 0) / Math.pow((ids.length + 5) / 6, penalty);
-    return { ids, score, logProbs, weights };
+// Return the hypotheses of a word, the best first. One joins a hypothesis of each window; its score is the
+// mean of theirs.
+export function join(windows, found, results) {
+  let best = [{ total: 0, path: [] }];
+  windows.forEach((window, number) => {
+    const own = different(found[number].map((one) => kept(one, window, windows.at(-1).end)));
+    const sums = best.flatMap(({ total, path }) => own.map((one) => ({ total: total + one.score, path: [...path, one] })));
+    best = sums.sort((a, b) => b.total - a.total).slice(0, results);
   });
+  return different(best.map(({ total, path }) => ({
+    ids: path.flatMap(({ ids }) => ids),
+    logProbs: path.flatMap(({ logProbs }) => logProbs),
+    weights: path.flatMap(({ weights }) => weights),
+    score: total / windows.length,
+  })));
+}
+
+// Return a window's hypothesis with the phones of its core alone; weights are of all `size` letters.
+function kept({ ids, logProbs, weights, score }, { start, first, end }, size) {
+  const steps = [...ids.keys()].filter((step) => {
+    const place = start + weights[step].indexOf(Math.max(...weights[step]));
+    return ids[step] === END_ID ? end === size : place >= first && place < end;
+  });
+  const rows = steps.map((step) => {
+    const row = new Float32Array(size);
+    row.set(weights[step], start);
+    return row;
+  });
+  return { ids: steps.map((step) => ids[step]), logProbs: steps.map((step) => logProbs[step]), weights: rows, score };
+}
+
+// Return the hypotheses, of those with the same ids the first.
+function different(hypotheses) {
+  const seen = new Set();
+  return hypotheses.filter(({ ids }) => !seen.has(ids.join()) && seen.add(ids.join()));
 }

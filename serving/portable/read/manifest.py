@@ -37,12 +37,7 @@ _SEARCH = {
     "num_results?": _COUNT,
     "replaces_unknown?": bool,
 }
-_SPELLING = {
-    "whole": range(12, 2**31),
-    "window": range(12, 13),
-    "context": range(3, 4),
-    "fewest": float,
-}
+_SPELLING = {"whole": _COUNT, "window": _COUNT, "context": range(2**31), "fewest": float}
 _EXPECTED: dict[str, dict[str, Any]] = {
     "translate": {
         "attends": bool,
@@ -104,6 +99,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         wanted |= {f"next_{name}" for name in graphs["state"]} - graphs["step"]["outputs"].keys()
         if wanted:
             raise ValueError(f"{path} has no output {min(wanted)} of a graph")
+    spelling = manifest.get("spelling", {"window": 1, "context": 0})
+    if spelling["window"] <= 2 * spelling["context"]:
+        raise _wrong(
+            path, "spelling.window", "more than twice spelling.context", spelling["window"]
+        )
     if len(source.get("regions", [0, 0])) != 2:
         raise _wrong(path, "source.regions", "two numbers", source["regions"])
     if "time" not in source.get("columns", ["time"]):

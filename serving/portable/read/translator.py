@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -40,7 +41,7 @@ from serving.portable.read.model import (
 )
 from serving.portable.read.tokenizers import Tokenizer, Vocabulary, Words, load_tokenizer
 from serving.portable.read.windows import cut, join
-from training.data.rules import END_ID, START_ID, TOKEN_BYTES, single_spaces
+from training.data.rules import END_ID, PAD_ID, START_ID, TOKEN_BYTES, single_spaces
 
 T = TypeVar("T")
 
@@ -129,6 +130,9 @@ class LocalTranslator(LocalSearch):
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
         """Return the probability of a given translation of each text, token by token.
 
+        A pronouncer reads a long word by windows. If its search finds the given translation, the
+        score is that of the search. Else the word is read whole, which often gives a lower score.
+
         Raises SignatureNotFoundError for a model that copies.
         """
         if self._copies:
@@ -157,7 +161,37 @@ class LocalTranslator(LocalSearch):
                 scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut, unknown)
 
         self._each(_by_length(targets), work)
+        for row, found in self._found_by_windows(read).items():
+            ids = (*targets[row][:most], END_ID)
+            if ids in found:
+                score, each = found[ids]
+                scores[row] = dataclasses.replace(scores[row], score=score, log_probs=each)
         return scores
+
+    def _found_by_windows(
+        self, read: _Read
+    ) -> dict[int, dict[tuple[int, ...], tuple[float, tuple[float, ...]]]]:
+        """Return score and log-probabilities of all results of the words that are read by windows.
+
+        The keys are the row of a word, and the ids of a result.
+        """
+        whole = self._spelling["whole"] if self._spelling else math.inf
+        rows = [row for row, ids in enumerate(read.ids) if len(ids) > whole]
+        long = _Read(*([part[row] for row in rows] for part in read))
+
+        def results(found: Result) -> dict[tuple[int, ...], tuple[float, tuple[float, ...]]]:
+            each = zip(found.ids, found.log_probs, found.scores, strict=True)
+            return {
+                tuple(ids[ids != PAD_ID].tolist()): (
+                    float(score),
+                    tuple(gains[ids != PAD_ID].tolist()),
+                )
+                for ids, gains, score in each
+                if score > -math.inf
+            }
+
+        found = self._search(long, self._width, results)
+        return {row: each or {} for row, each in zip(rows, found, strict=True)}
 
     @cached_property
     def _words_of(self) -> Words:
@@ -201,7 +235,7 @@ class LocalTranslator(LocalSearch):
         self._each(_by_length([part.ids for _, part in parts]), work)
         for row, results_of in found.items():
             in_order = [results_of[number] for number in sorted(results_of)]
-            answers[row] = answer(join(windows[row], in_order, self._penalty))
+            answers[row] = answer(join(windows[row], in_order))
         return answers
 
     def _best(self, result: Result) -> Translation:

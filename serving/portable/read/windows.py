@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,13 +18,18 @@ class Window(NamedTuple):
         ids: of the letters.
         start: index of the first letter in the word.
         core: indices in the word; a phone is kept if it attends most to a letter of `core`.
-        is_last: whether the word ends in this window.
+        size: letters of the word.
     """
 
     ids: Sequence[int]
     start: int
     core: range
-    is_last: bool = True
+    size: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the word ends in this window."""
+        return self.core.stop == self.size
 
 
 def cut(ids: Sequence[int], spelling: Mapping[str, Any] | None) -> list[Window]:
@@ -35,7 +39,7 @@ def cut(ids: Sequence[int], spelling: Mapping[str, Any] | None) -> list[Window]:
     """
     size = len(ids)
     if spelling is None or size <= spelling["whole"]:
-        return [Window(ids, 0, range(size))]
+        return [Window(ids, 0, range(size), size)]
     context = spelling["context"]
     core = spelling["window"] - 2 * context
     firsts = [0, *range(core + context, size - context, core)]
@@ -45,37 +49,64 @@ def cut(ids: Sequence[int], spelling: Mapping[str, Any] | None) -> list[Window]:
             ids[max(0, first - context) : end + context],
             max(0, first - context),
             range(first, end),
-            end == size,
+            size,
         )
         for first, end in zip(firsts, ends, strict=True)
     ]
 
 
-def join(windows: Sequence[Window], results: Sequence[Result], penalty: float) -> Result:
+def join(windows: Sequence[Window], results: Sequence[Result]) -> Result:
     """Return the result of a word, from the results of its windows, which must have weights.
 
-    Row n joins the n-th rows of all windows.
+    A result of the word joins one result of each window, and its score is the mean of their scores.
+    The best results come first, and no two have the same ids; rows without a result have the score
+    -inf.
     """
-    size, rows = windows[-1].core.stop, []
-    for each in zip(*(zip(*result[:4], strict=True) for result in results), strict=True):
-        there = all(score > -math.inf for _, _, score, _ in each)
-        parts = []
-        for window, (ids, log_probs, _, weights) in zip(windows, each, strict=True):
-            places = window.start + weights.argmax(axis=1)
-            inside = (window.core.start <= places) & (places < window.core.stop) & (ids != PAD_ID)
-            kept = np.where(ids == END_ID, window.is_last, inside) & there
-            looked = np.zeros((kept.sum(), size), weights.dtype)
-            end = window.start + len(window.ids)
-            looked[:, window.start : end] = weights[kept, : len(window.ids)]
-            parts.append((ids[kept], log_probs[kept], looked))
-        ids, log_probs, looked = map(np.concatenate, zip(*parts, strict=True))
-        score = log_probs.sum() / ((5 + len(ids)) / 6) ** penalty if there else -math.inf
-        rows.append((ids, log_probs, np.float32(score), looked))
-    longest = max(len(ids) for ids, *_ in rows)
+    each = [_kept(window, result) for window, result in zip(windows, results, strict=True)]
+    count = len(results[0].scores)
+    best: list[tuple[np.float32, list[_Row]]] = [(np.float32(0), [])]
+    for rows in each:
+        sums = [(total + row.score, [*path, row]) for total, path in best for row in rows]
+        best = sorted(sums, key=lambda pair: -pair[0])[:count]
+    size = windows[-1].core.stop
+    joined = {}
+    for total, path in best:
+        ids, log_probs, weights = (
+            np.concatenate([getattr(row, name) for row in path]) for name in _Row._fields[:3]
+        )
+        joined.setdefault(tuple(ids), _Row(ids, log_probs, weights, total / len(windows)))
+    none = _Row(
+        np.zeros(0, "int64"), np.zeros(0, "float32"), np.zeros((0, size), "float32"), -np.inf
+    )
+    rows = [*joined.values(), *[none] * (count - len(joined))]
+    longest = max(len(row.ids) for row in rows)
 
     def stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
         shape = [(0, 0)] * (arrays[0].ndim - 1)
         return np.stack([np.pad(x, [(0, longest - len(x)), *shape]) for x in arrays])
 
-    ids, log_probs, scores, looked = zip(*rows, strict=True)
-    return Result(stacked(ids), stacked(log_probs), np.array(scores), stacked(looked))
+    ids, log_probs, weights, scores = zip(*rows, strict=True)
+    return Result(stacked(ids), stacked(log_probs), np.array(scores, "float32"), stacked(weights))
+
+
+class _Row(NamedTuple):
+    """The kept tokens of a result: ids and log-probabilities `(T,)`, weights `(T, S)`."""
+
+    ids: np.ndarray
+    log_probs: np.ndarray
+    weights: np.ndarray
+    score: np.float32 | float
+
+
+def _kept(window: Window, result: Result) -> list[_Row]:
+    """Return the results of a window, of those with the same kept tokens the first."""
+    rows: dict[tuple[int, ...], _Row] = {}
+    for ids, log_probs, score, weights in zip(*result[:4], strict=True):
+        places = window.start + weights.argmax(axis=1)
+        inside = (window.core.start <= places) & (places < window.core.stop) & (ids != PAD_ID)
+        kept = np.where(ids == END_ID, window.is_last, inside)
+        looked = np.zeros((kept.sum(), window.size), weights.dtype)
+        looked[:, window.start : window.start + len(window.ids)] = weights[kept, : len(window.ids)]
+        if score > -np.inf:
+            rows.setdefault(tuple(ids[kept]), _Row(ids[kept], log_probs[kept], looked, score))
+    return [*rows.values()]

@@ -1,6 +1,7 @@
 """Runs, what each is asked, and what a loop over the library's search answers, token by token."""
 
 import functools
+import itertools
 import random
 import string
 from typing import NamedTuple
@@ -71,16 +72,20 @@ def names(folder, copies):
     return made, sources, {**TEXT_SETTINGS, **more}
 
 
-def spelled(folder):
+LONG = (1, 12, *range(13, 23), 47)  # letters of words
+
+
+def spelled(folder, whole=WHOLE, sizes=LONG, results=2):
     """Words of 1 to 47 letters: the long ones are read by windows."""
     rng, letters, data = random.Random(5), string.ascii_lowercase[:10], folder / "words.tsv"
-    known = {"".join(rng.choices(letters, k=rng.choice((3, 4, 7, WHOLE)))) for _ in range(300)}
+    lengths = [min(whole, size) for size in (3, 4, 7, whole)]
+    known = {"".join(rng.choices(letters, k=rng.choice(lengths))) for _ in range(300)}
     data.write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in sorted(known)))
-    sizes = [f"{name}_units=7" for name in ("encoder", "decoder", "attention", "readout")]
-    sizes += ["embedding_size=5", f"data=tsv:{data}", "dev=0.1", "epochs=1"]
-    made = untrained(override(load_preset("g2p-low"), sizes), folder / "run")
-    words = ["".join(rng.choices(letters, k=size)) for size in (1, 12, *range(13, 23), 47)]
-    return bend(made, 0.9, end=1), words, {"beam_width": 3, "num_results": 2}
+    settings = [f"{name}_units=7" for name in ("encoder", "decoder", "attention", "readout")]
+    settings += ["embedding_size=5", f"data=tsv:{data}", "dev=0.1", "epochs=1"]
+    made = untrained(override(load_preset("g2p-low"), settings), folder / "run")
+    words = ["".join(rng.choices(letters, k=size)) for size in sizes]
+    return bend(made, 0.9, end=1), words, {"beam_width": results + 1, "num_results": results}
 
 
 def endless(folder):
@@ -99,6 +104,8 @@ CASES = {
     "copied": functools.partial(names, copies=True),
     "replaced": functools.partial(names, copies=False),
     "windows": spelled,
+    "short windows": functools.partial(spelled, whole=8, sizes=(1, *range(7, 20)), results=3),
+    "windows of three": functools.partial(spelled, whole=3, sizes=range(1, 8), results=4),
     "endless": endless,
 }
 
@@ -113,17 +120,17 @@ def asker(made, settings, **limits):
     return ask
 
 
-def windows_of(size, whole):
+def windows_of(size, spelling):
     """Yield of each window first and last letter, and the letters whose phones are kept."""
-    if not whole or size <= whole:
+    if not spelling or size <= spelling.whole:
         yield 0, size, range(size)
         return
-    at = 0
+    at, side = 0, spelling.context
     while at < size:
-        to = at + (9 if at == 0 else 6)
-        if size - to <= 3:
+        to = at + spelling.window - side * (1 if at == 0 else 2)
+        if size - to <= side:
             to = size
-        yield max(0, at - 3), to + 3, range(at, to)
+        yield max(0, at - side), to + side, range(at, to)
         at = to
 
 
@@ -137,9 +144,9 @@ def by_loop(case, ask, text):
         return Answer([""] * count, [0.0] * count, [], [], np.zeros((0, 0)), 1.0, False)
     copied = source.split(given)[:, :most].to_tensor() if case.names_words else None
     spelling = spelling_of([case.run])
-    windows = list(windows_of(len(ids), spelling and spelling.whole))
+    windows = list(windows_of(len(ids), spelling))
     found = [ask(tf.constant([ids[first:last]])) for first, last, _ in windows]
-    ranks = [kept_of(case, len(ids), windows, found, rank) for rank in range(count)]
+    ranks = joined(case, len(ids), windows, found)
     says, weights = ranks[0][0], np.reshape(ranks[0][2], (-1, len(ids)))
     texts = [target.detokenize(tf.constant([ids], tf.int32), copied) for ids, *_ in ranks]
     tokens = target.tokens(tf.constant([says], tf.int32), copied).numpy()[0]
@@ -155,10 +162,27 @@ def by_loop(case, ask, text):
     )
 
 
-def kept_of(case, size, windows, found, rank):
+def joined(case, size, windows, found):
+    """All results of a word, best first: ids, log-probabilities, weights, and the score."""
+    count = found[0].ids.shape[1]
+    if len(windows) == 1:
+        return [kept_of(case, size, windows, found, [rank]) for rank in range(count)]
+    results = {}
+    for ranks in itertools.product(range(count), repeat=len(windows)):
+        each = [float(one.scores[0, rank]) for one, rank in zip(found, ranks, strict=True)]
+        ids, gains, rows, _ = kept_of(case, size, windows, found, ranks)
+        ended = len(gains) > len(ids)
+        score = sum(each) / len(windows)
+        if score > results.get((*ids, ended), (0, 0, 0, -np.inf))[3]:
+            results[(*ids, ended)] = ids, gains, rows, score
+    best = sorted(results.values(), key=lambda result: -result[3])[:count]
+    return best + [([], [], [], -np.inf)] * (count - len(best))
+
+
+def kept_of(case, size, windows, found, ranks):
     """Of a result the tokens that are kept: ids, log-probabilities, weights, and the score."""
     ids, gains, rows = [], [], []
-    for (first, _, core), each in zip(windows, found, strict=True):
+    for (first, _, core), each, rank in zip(windows, found, ranks, strict=True):
         steps = each.ids[0, rank], each.log_probs[0, rank], each.attention_weights[0, rank]
         for number, gain, looked in zip(*(x.numpy() for x in steps), strict=True):
             row = np.zeros(size)
@@ -171,6 +195,4 @@ def kept_of(case, size, windows, found, rank):
                 ids.append(number)
                 gains.insert(len(ids) - 1, gain)
                 rows.append(row)
-    if len(windows) == 1:
-        return ids, gains, rows, float(found[0].scores[0, rank])
-    return ids, gains, rows, sum(gains) / ((5 + len(gains)) / 6) ** case.search.length_penalty
+    return ids, gains, rows, float(found[0].scores[0, ranks[0]])

@@ -12,7 +12,7 @@ from serving.portable.read import LocalReader, LocalTranslator
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.pixels import read_image
 from tests.serving.javascript import NODE, ask_model, needs_node
-from tests.serving.portable.searches import CASES, WHOLE, Answer, Case, asker, by_loop
+from tests.serving.portable.searches import CASES, Answer, Case, asker, by_loop
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.search import bound_of, search
 from training.decode.settings import SearchSettings
@@ -101,6 +101,8 @@ def by_javascript(case, version, signatures):
         pytest.skip("its search has neither copies nor replacements")
     for each in ask_model(version, texts=case.sources):
         best, *_ = several = each["hypotheses"]
+        none = {"text": "", "score": -np.inf}  # as many as the others answer
+        several = [*several, *[none] * (case.search.num_results - len(several))]
         yield {
             "texts": [one["text"] for one in several],
             "scores": [one["score"] for one in several],
@@ -133,7 +135,7 @@ def test_a_search_answers_as_the_loop(case, version, signatures, execution):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["phrases", "windows"], indirect=True)
+@pytest.mark.parametrize("case", ["phrases", "windows", "short windows"], indirect=True)
 def test_xla_answers_as_the_loop(case, monkeypatch):
     monkeypatch.setattr(type(case.run.config), "compiles", lambda config: True)
     for source, found, wanted in zip(
@@ -169,6 +171,35 @@ def test_forced_decoding_answers_as_the_model_that_reads_the_whole_target(
         assert found.truncated == saved["truncated"][row]
 
 
+def test_the_score_of_an_answer_is_its_score(case, version, signatures):
+    """Of a long word, too, which is read by windows; the best answer's score is translate's."""
+    if case.run.config.copy or case.search.replaces_unknown:
+        return
+    model = LocalTranslator(version)
+    several = model.nbest(case.sources)
+    best = model.translate(case.sources)
+    assert [each.score for each in best] == pytest.approx([one.score for one, *_ in several])
+    pairs = [
+        (source, each.text, each.score)
+        for source, answers in zip(case.sources, several, strict=True)
+        for each in answers
+        if source and -np.inf < each.score
+    ]
+    sources, texts, scores = map(list, zip(*pairs, strict=True))
+    saved = signatures["score"](text=tf.constant(sources), translation=tf.constant(texts))
+    found = model.score(sources, texts)
+    read = model._found_by_windows(model._read(sources))
+    for row, (wanted, one) in enumerate(zip(scores, found, strict=True)):
+        np.testing.assert_allclose(saved["score"].numpy()[row], one.score, atol=1e-4)
+        gains = saved["log_probs"].numpy()[row, : len(one.log_probs)]
+        np.testing.assert_allclose(gains, one.log_probs, atol=1e-4)
+        ids = tuple(case.run.target_tokenizer.tokenize([texts[row]]).to_list()[0])
+        if (*ids, END_ID) in read.get(row, ()):  # an answer that is cut has no end
+            np.testing.assert_allclose(one.score, wanted, atol=1e-4, err_msg=texts[row])
+    scores = [[each.score for each in answers] for answers in several]
+    assert all(sorted(each, reverse=True) == each for each in scores)
+
+
 def by_reading(case, source, target):
     """The log-probabilities of a target's tokens, as training has them: all in one call."""
     most, (factor, more) = case.search.max_source_length, bound_of([case.run])
@@ -192,7 +223,9 @@ def test_long_words_are_spelled_by_the_lengths_that_training_had(case, version):
         np.load(case.run.files.tokens / f"train.{side}.lengths.npy")
         for side in ("source", "target")
     )
-    assert spelling.whole == WHOLE == np.sort(letters)[int(0.99 * (len(letters) - 1))]
+    assert spelling.whole == letters.max() == np.sort(letters)[int(0.99 * (len(letters) - 1))]
+    assert spelling.window == min(12, spelling.whole)
+    assert spelling.context == {13: 3, 8: 2, 3: 0}[spelling.whole]
     assert spelling.fewest == pytest.approx(np.quantile(phones / letters, 0.002)) == 1.0
     for word, (best,) in Pronouncer(version).pronounce(case.sources):
         phones = case.wanted[case.sources.index(word)].texts[0]
