@@ -238,12 +238,12 @@ def test_capitals_of_turkish_are_small_as_its_alphabet_has_them(turkish, run, tm
     own.write_text("".join(f"{word}\tp{n}\n" for n, word in enumerate(listed)), encoding="utf-8")
     words = "--lexicon", own, "--local", turkish, "--strict"
     text = "Isparta Işık IŞIK İstanbul I\u0307STANBUL IĞDIR"
-    form = "--format", "mfa", "--text"
+    form = "--format", "mfa", "--words-from-text"
     lines = ["ısparta\tp1", "ışık\tp0", "istanbul\tp2", "ığdır\tp3"]
     assert run(text, *form, *words) == (0, lines, "")
     found = run(text.replace(" ", "\n"), "--format", "tsv", *words)[1]
     assert [line.split("\t")[1] for line in found] == ["p1", "p0", "p0", "p2", "p2", "p3"]
-    form = "--format", "sherpa", "--voice", "kokoro", "--text"
+    form = "--format", "sherpa", "--voice", "kokoro", "--words-from-text"
     _, lines, _ = run(text, *form, *words)
     tokens = ["_", "", *PUNCTUATION, "p0", "p1", "p2", "p3"]
     voice = Voice(tmp_path, tokens, "\n".join(lines), capfd, "kokoro")
@@ -256,7 +256,7 @@ def test_capitals_of_turkish_are_small_as_its_alphabet_has_them(turkish, run, tm
 
 def test_a_letter_that_training_never_saw_as_a_whole_is_missing(turkish, run, tmp_path):
     file = tmp_path / "missing.txt"
-    words = "--local", turkish, "--format", "tsv", "--missing", file, "--strict"
+    words = "--local", turkish, "--format", "tsv", "--write-skipped", file, "--strict"
     status, lines, err = run("köy\nbär\nnoe\u0308l\nKÖY\nşé", *words)
     assert (status, [line.split("\t")[0] for line in lines]) == (1, ["köy", "KÖY", "şé"])
     missing = ["bär\ttraining never saw ä", "noël\ttraining never saw ë"]
