@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from training.data import corpus
 from training.data.rules import ALPHABETS
 from training.data.specs import Spec
 from training.data.splits import Texts, held_out
-from training.presets.recognise import LARGEST_ALPHABET, MANY_COPY, NEARLY_ALL, Traits, recognise
+from training.presets.recognise import LARGEST_ALPHABET, Traits, recognise
 from training.sources.kinds import SOURCE_KINDS, check_data
 
 FEWEST = 200  # pairs; with fewer pairs, a small alphabet may be chance
@@ -27,19 +27,19 @@ FEWEST = 200  # pairs; with fewer pairs, a small alphabet may be chance
 FEW_PRONOUNCED = 1_500
 MOST_WORDS = 3  # words of a text that is a string, not a sentence
 MOST_SOURCE_LETTERS = 60  # letters of a source that is a string
-MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that is copied from
+MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that explains its target
 _USES = 5  # uses of a letter of a large alphabet, if targets follow their sources
 _SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
+_FEW = ["epochs=100", "batch_size=16", "keep_epoch=best_score", "learning_rate=2e-3"]
 _BY = {"letters": ", letter by letter", "sentencepiece": ""}
 
 
 class Chosen(NamedTuple):
     """How to train on the pairs of a file."""
 
-    kind: str  # "strings" or "sentences"
-    preset: str | None  # None if the number of pairs decides
-    settings: list[str]
-    hint: str = ""
+    kind: str = "sentences"  # or "strings"
+    preset: str | None = None  # None if the number of pairs decides
+    settings: Sequence[str] = ()
 
 
 def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
@@ -50,51 +50,35 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
         count: number of pairs.
         target_tokenizer: the tokenizer that the user sets; "" if none.
 
-    The rules:
-
-    - Targets of few symbols between spaces, such as phones, are trained symbol by symbol.
-    - Three kinds of targets are spelled letter by letter, and so can contain words that no pair
-      has: targets of few words; targets whose sources have few words with letters that explain
-      the targets, such as amounts; and targets that repeat parts of their sources, such as codes.
-      The sources of these targets are split into letters.
-    - All other pairs are sentences.
-
-    Attention is hard monotonic if targets follow their sources, otherwise additive.
+    The rules are the table in docs/choices.md.
     """
     source, target = traits[:2]
-    asked = target_tokenizer in ALPHABETS
-    copies, symbols = traits.copied >= MANY_COPY, traits.symbols and not asked
-    explained = traits.crossed is not None and not symbols
-    readable = source.readable and (
-        source.letters <= MOST_SOURCE_LETTERS
-        or (source.letters <= MOST_SPELLED and (copies or explained or source.closed))
-    )
+    asked, known = target_tokenizer in ALPHABETS, traits.crossed is not None
+    symbols = traits.symbols and not asked
+    explained = known or traits.copies or source.closed
+    most = MOST_SPELLED if explained else MOST_SOURCE_LETTERS
+    readable = source.readable and source.letters <= most
     few = target.alphabet <= LARGEST_ALPHABET or (target.uses >= _USES and traits.follows)
-    short = target.words <= MOST_WORDS or (explained and source.words <= MOST_WORDS)
-    spelled = asked or (few and (short or copies) and target.letters <= MOST_SPELLED)
-    tags = symbols and source.mean > MOST_WORDS and traits.alike >= NEARLY_ALL
+    short = target.words <= MOST_WORDS or (known and source.words <= MOST_WORDS)
+    spelled = few and (short or traits.copies) and target.letters <= MOST_SPELLED
     lengths = [
         f"max_{side}_length={min(texts.longest + 10, MOST_SPELLED + 100)}"
         for side, texts in (("source", source), ("target", target))
         if texts.longest > MOST_SOURCE_LETTERS and not (symbols and side == "target")
     ]
     if asked and (count < FEWEST or not readable):
-        return Chosen("sentences", None, [*_SPELLED, *lengths])
-    if count < FEWEST or not (symbols or spelled):
-        return Chosen("sentences", None, [])
-    if (tags and not traits.follows) or not readable:
-        if symbols:
-            return Chosen("sentences", None, ["target_tokenizer=symbols", "metric=symbols"])
-        hint = "--set target_tokenizer=letters would spell the targets, which are short"
-        return Chosen("sentences", None, [], hint)
+        return Chosen(settings=[*_SPELLED, *lengths])
+    if count < FEWEST or not (symbols or spelled or asked):
+        return Chosen()
+    if symbols and (not readable or (source.mean > MOST_WORDS and not traits.follows)):
+        return Chosen(settings=["target_tokenizer=symbols", "metric=symbols"])
+    if not readable:
+        return Chosen()
     size = "low" if count < 3_000 else "medium" if count < 20_000 else "high"
     settings = [] if symbols else _SPELLED
     if not (symbols and traits.follows and (count < FEW_PRONOUNCED or size != "low")):
-        if size == "low":
-            settings = [*settings, "epochs=100", "batch_size=16"]  # few pairs give few steps
-            settings += ["keep_epoch=best_score", "learning_rate=2e-3"]
-        else:
-            settings = [*settings, f"epochs={40 if size == 'medium' else 30}"]
+        more = {"low": _FEW, "medium": ["epochs=40"], "high": ["epochs=30"]}
+        settings = [*settings, *more[size]]
         size = "high" if size == "high" else "medium"
     if traits.by_words:
         settings = [*settings, "source_tokenizer=symbols"]
@@ -152,7 +136,9 @@ def configuration(options: argparse.Namespace) -> Config:
         _check_data("text", (options.data, options.dev, options.test))
         config = _own_texts(options.data, values)
     else:
-        raise UsageError("the command expected --preset or --data. Received: neither")
+        raise UsageError(
+            "Nothing to train on. Give --preset NAME or --data DATA, for example --data tsv:my.tsv"
+        )
     if own := corpus.prepared(options.data or config.data):
         config = with_values(config, own.manifest.settings)
     try:
@@ -199,7 +185,7 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     Print the recognised traits, as the head of the block that `training.runs.start` continues. The
     block lists no setting that the user's settings, `own`, replace.
     """
-    chosen, rows = Chosen("sentences", None, []), []
+    chosen, rows = Chosen(), []
     if own_corpus := corpus.prepared(spec):
         total, own = own_corpus.count, {**own, **own_corpus.manifest.settings}
     else:
@@ -216,18 +202,19 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     for row in rows:
         print_choice(*row)
     tokens = own.get("target_tokenizer", config.target_tokenizer)
-    kind = f"learned as {chosen.kind}{_BY.get(tokens, f' to {tokens}')}"
-    print_choice("kind", f"{kind}, with the settings of {file}", "--preset NAME")
+    kind = f"treated as {chosen.kind}{_BY.get(tokens, f' to {tokens}')}"
+    print_choice("kind", f"{kind}; settings of {file}", "--preset NAME")
     shown = [setting for setting in chosen.settings if setting.partition("=")[0] not in own]
-    for text in ("".join(f"--set {setting} " for setting in shown), chosen.hint):
-        print_choice("", text)
+    print_choice("", "".join(f"--set {setting} " for setting in shown))
     return config
 
 
 def default_output(options: argparse.Namespace) -> Path:
     """Return the default run directory: `runs/` and the name of the preset or the data."""
     if not (name := options.preset or options.data):
-        raise UsageError("the command expected --preset or --data. Received: neither")
+        raise UsageError(
+            "Nothing to train on. Give --preset NAME or --data DATA, for example --data tsv:my.tsv"
+        )
     path = Path(name.partition(":")[2].partition(",")[0] or name)
     if path.name == "config.toml":  # the configuration of another run
         path = path.absolute().parent

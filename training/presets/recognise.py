@@ -17,13 +17,12 @@ NEARLY_ALL = 0.95
 LARGEST_ALPHABET = 250  # letters, or symbols between spaces
 LEAST_USES = 2  # average uses of a letter, in a larger alphabet
 FEW_NEW = 0.01  # largest share of new words among held-out words, in a closed vocabulary
-RARE = 5  # a word with fewer uses is rare; data with many rare words have new words, too
+RARE = 5  # a word with fewer uses is rare
 MANY_COPY = 0.5  # share of pairs with copied words, from which on the data count as copies
 MOST_COPY = 0.8  # share of rare words that are copies; in sentences of four languages, at most 11 %
-# Share of crossed places below which targets follow their sources. No data were seen between 2 and
-# 8 %: spelling to phones has 0 to 1 % in 22 languages, rows of names of which two change places
-# 8 %, German numbers 14 %, dates and codes 25 to 100 %.
-FOLLOWS = 0.05
+# Shares of pairs whose order changes. Below FOLLOWS, targets follow their sources; above CHANGES,
+# they do not. 43 kinds have 0 to 2.4 %, 24 have 24 to 100 %: see docs/results/choices.md.
+FOLLOWS, CHANGES = 0.03, 0.2
 LEAST_COPIED = 3  # letters; a shorter word does not count as copied
 LEAST_POINTS = 0.5  # points per pair, from which on the order counts as known
 _MOST = 10_000  # most pairs that are measured
@@ -31,6 +30,7 @@ _USES = 3  # uses of a token in a pair that count, if the first uses explain too
 _WORK = 1_000_000  # co-occurrences that are counted: half a second
 # Scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_RUN = 3  # letters of a target's run
 _UNSPACED_WORD = 5  # letters that count as one word, in these scripts
 _WORD = re.compile(r"\w+")
 _Use = tuple[str, int]  # letters or a token, and how many equal ones stand before it
@@ -46,6 +46,7 @@ class Side(NamedTuple):
     alphabet: int  # different letters
     uses: float  # average uses of a letter
     vocabulary: int  # different words between spaces
+    repeats: float  # average uses of a word
     new: float  # share of the words in every tenth text that the other texts lack
 
     @property
@@ -55,13 +56,13 @@ class Side(NamedTuple):
 
     @property
     def closed(self) -> bool:
-        """Whether the vocabulary is small and repeats: words are symbols, such as phones."""
-        return self.vocabulary <= LARGEST_ALPHABET and self.new <= FEW_NEW
+        """Whether words repeat and hardly any is new: words are symbols, such as phones."""
+        return self.repeats >= RARE and self.new <= FEW_NEW
 
     def __str__(self) -> str:
         return (
-            f"up to {self.letters} letters, {self.alphabet:,} different; {self.mean:.1f} words, "
-            f"{self.vocabulary:,} different, {self.new:.0%} new"
+            f"up to {self.letters} letters ({self.alphabet:,} different), {self.mean:.1f} words on "
+            f"average ({self.vocabulary:,} different; {self.new:.0%} occur in one tenth only)"
         )
 
 
@@ -70,35 +71,41 @@ class Traits(NamedTuple):
 
     source: Side
     target: Side
-    # share of held-out pairs that copy: the source contains a number, a rare word (or a close
-    # match) or all words of the target. 0 if many new and many rare words are not in their sources
-    copied: float
-    alike: float  # share of pairs with equally many words on both sides
-    crossed: float | None  # share of places in reverse order; None if too little is explained
+    # whether most held-out pairs copy: the source contains a number, a rare word (or a close match)
+    # or all words of the target, and most new and rare words of targets are in their sources
+    copies: bool
+    crossed: float | None  # share of pairs whose order changes; None if too little is explained
     by_words: bool = False  # whether words of sources explain targets, but their letters do not
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Yield the traits as rows for people, each a name and a text."""
         yield "sources", str(self.source)
         yield "targets", str(self.target)
-        if self.copied >= MANY_COPY:
-            what = "a number, rare or all words on both sides, or nearly"
-            yield "copies", f"{self.copied:.0%} of pairs have {what}"
+        if self.copies:
+            yield "copying", "targets repeat a number, a rare word or the whole source"
         if self.crossed is None:
-            yield "order", "unknown: too few tokens of targets are explained by their sources"
+            yield "order", "unknown: sources explain too few parts of their targets"
         else:
-            kept = "targets follow their sources" if self.follows else "targets change the order"
-            yield "order", f"{kept}: {self.crossed:.0%} of places are crossed"
+            yield "order", f"the order differs in {self.crossed:.0%} of the pairs"
 
     @property
     def symbols(self) -> bool:
-        """Whether targets are symbols between spaces, two or more on average, and not copies."""
-        return self.target.closed and self.target.mean >= 2 and self.copied < MANY_COPY
+        """Whether targets are two symbols or more between spaces, and not copies.
+
+        More than LARGEST_ALPHABET words are symbols only in the order of their sources.
+        """
+        few = self.target.vocabulary <= LARGEST_ALPHABET or self.follows
+        return few and self.target.closed and self.target.mean >= 2 and not self.copies
 
     @property
     def follows(self) -> bool:
         """Whether targets follow their sources from left to right."""
         return self.crossed is not None and self.crossed < FOLLOWS
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the order does not decide between the two attentions."""
+        return self.crossed is None or FOLLOWS <= self.crossed <= CHANGES
 
 
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
@@ -107,8 +114,7 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     pairs = random.Random(0).sample(pairs, min(len(pairs), _MOST))
     parts = [(_parts(source), _parts(target)) for source, target in pairs]
     source, target = (_side(texts) for texts in zip(*parts, strict=True))
-    alike = sum(len(text.split()) == len(said.split()) for text, said in pairs) / len(pairs)
-    traits = Traits(source, target, _copied(pairs), alike, None)
+    traits = Traits(source, target, _copied(pairs) >= MANY_COPY, None)
     # different targets: labels, of a word or more
     few = 10 * len({said for _, said in pairs}) <= len(pairs)
     if few or (target.closed and target.mean < 2):  # a label has no order
@@ -117,13 +123,14 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     forms = [pairs] if parts == pairs else [pairs, parts]
     # Runs of letters also show a change of order within words, as in "fünfundzwanzig".
     splits: list[Callable[[str], list[str]]]
-    splits = [str.split, list] if traits.symbols else [_runs, list, str.split]
+    closed = traits._replace(crossed=0.0).symbols
+    splits = [str.split, list] if closed else [_runs, list, str.split]
     tried = [(split, each) for split in splits for each in forms]
     if source.closed:  # words such as codons or Morse code: map each word to a letter
         names: defaultdict[str, str] = defaultdict(lambda: chr(0xE000 + len(names)))
         worded = [("".join(names[word] for word in text.split()), said) for text, said in pairs]
         tried += [(split, worded) for split in splits]
-    turns = (1, _USES) if traits.symbols else (1,)  # number words occur in most pairs
+    turns = (1, _USES) if closed else (1,)  # number words occur in most pairs
     for uses, (number, (split, each)) in itertools.product(turns, enumerate(tried)):
         share, points = crossed(each, split, uses)
         if points >= LEAST_POINTS:
@@ -134,7 +141,7 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
 def crossed(
     pairs: Sequence[tuple[str, str]], split: Callable[[str], list[str]], uses: int = 1
 ) -> tuple[float, float]:
-    """Measure how often targets, cut into tokens by `split`, change the order of their sources.
+    """Measure how many targets, cut into tokens by `split`, change the order of their sources.
 
     Each target token is explained by the 1 to 3 source letters that predict the token best: their
     Dice coefficient over pairs is above 0.6. If two strings of letters tie, letters that the token
@@ -142,7 +149,8 @@ def crossed(
     once in a pair, the place of the letters in the source is a point.
 
     Example: "3" explains "three" and "May" explains "May". The pair ("3 May", "May three") has the
-    points 3.5 and 0.5, in the order of the target. The second point is smaller: the two cross.
+    points 3.5 and 0.5, in the order of the target. The second point is smaller: the order changes.
+    Pairs are counted, not points: a date in front of a long copy changes the order as well.
 
     Args:
         pairs: sources with their targets.
@@ -151,7 +159,7 @@ def crossed(
             a Dice coefficient above 0.9, explain tokens that occur in most pairs, such as digits.
 
     Returns:
-        The share of pairs of points that cross, and the number of comparable points per pair.
+        The share of pairs, among those with two points, whose order changes; points per pair.
     """
     drawn, work, data = random.Random(0).sample(pairs, min(len(pairs), 2000)), 0, []
     of_source, of_target, both = Counter[_Use](), Counter[_Use](), Counter[tuple[_Use, _Use]]()
@@ -179,19 +187,23 @@ def crossed(
         found = -use, dice, letters in token, letters
         if count >= 5 and rare and use == right[1] and dice > (0.9 if use else 0.6):
             best[token] = max(best.get(token, found), found, key=itemgetter(0, 1, 2))
-    other = total = points = 0
+    crossing = ordered = points = 0
     for source, places, tokens, said in data:
-        line = list[float]()
-        for token in said:
+        line = list[tuple[int, float]]()  # the place of a token in the target, and its point
+        for number, token in enumerate(said):
             word = token.strip(punctuation)
             if tokens[token] == 1 and token in best and len(places[best[token][-1]]) == 1:
-                line.append(places[best[token][-1]][0])
+                line.append((number, places[best[token][-1]][0]))
             elif tokens[token] == 1 and len(word) >= LEAST_COPIED and source.count(word) == 1:
-                line.append(source.index(word) + len(word) / 2)
-        points += len(line) if len(set(line)) > 1 else 0  # a single point has no order
-        for a, b in itertools.combinations(line, 2):
-            other, total = other + (a > b), total + (a != b)
-    return other / max(total, 1), points / max(len(data), 1)
+                line.append((number, source.index(word) + len(word) / 2))
+        if len({point for _, point in line}) > 1:  # a single point has no order
+            ordered, points = ordered + 1, points + len(line)
+            apart = _RUN if split is _runs else 1  # runs that overlap have no order
+            crossing += any(
+                point > other and then - now >= apart
+                for (now, point), (then, other) in itertools.combinations(line, 2)
+            )
+    return crossing / max(ordered, 1), points / max(len(data), 1)
 
 
 def _copied(pairs: Sequence[tuple[str, str]]) -> float:
@@ -237,13 +249,14 @@ def _side(texts: Sequence[str]) -> Side:
         mean=sum(map(len, words)) / len(texts),
         alphabet=len(letters),
         uses=letters.total() / max(1, len(letters)),
-        vocabulary=len(known.union(held)),
+        vocabulary=len(used := known.union(held)),
+        repeats=sum(map(len, words)) / max(1, len(used)),
         new=sum(word not in known for word in held) / max(1, len(held)),
     )
 
 
 def _runs(text: str) -> list[str]:
-    return [text[place : place + 3] for place in range(len(text) - 2)]
+    return [text[place : place + _RUN] for place in range(len(text) - _RUN + 1)]
 
 
 def _made_of(word: str, text: str) -> bool:
