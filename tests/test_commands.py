@@ -54,7 +54,7 @@ MISTAKES = [
         ["--init", "NEW", "--output", "NEW"],
         "NEW is not a trained run. Give --init",
     ),
-    ("training.prepare", ["--output", "NEW"], "expected --preset or --data"),
+    ("training.prepare", ["--output", "NEW"], "Give --preset NAME or --data DATA"),
     (
         "training.prepare",
         ["--preset", "digits", "--output", "NEW"],

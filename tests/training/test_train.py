@@ -92,7 +92,7 @@ def test_own_files_are_trained_on_scored_and_given_more_epochs(tmp_path, monkeyp
         script.main(["--data", "tsv:pairs.tsv", "--test", "0.2", *chosen])
     said = capsys.readouterr().out
     assert said.count("100 pairs") == 1
-    assert "learned as sentences, with the settings of" in said
+    assert "treated as sentences; settings of" in said
     assert said.count("1 lines without a pair") == 1
     assert "keeps the epoch with the best perplexity" in said  # as dev is so small
     run = tmp_path / "data" / "runs" / "pairs"

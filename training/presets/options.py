@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,9 +37,9 @@ _BY = {"letters": ", letter by letter", "sentencepiece": ""}
 class Chosen(NamedTuple):
     """How to train on the pairs of a file."""
 
-    kind: str = "sentences"  # or "strings"
-    preset: str | None = None  # None if the number of pairs decides
-    settings: Sequence[str] = ()
+    kind: str  # "strings" or "sentences"
+    preset: str | None  # None if the number of pairs decides
+    settings: list[str]
 
 
 def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
@@ -67,13 +67,13 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
         if texts.longest > MOST_SOURCE_LETTERS and not (symbols and side == "target")
     ]
     if asked and (count < FEWEST or not readable):
-        return Chosen(settings=[*_SPELLED, *lengths])
+        return Chosen("sentences", None, [*_SPELLED, *lengths])
     if count < FEWEST or not (symbols or spelled or asked):
-        return Chosen()
+        return Chosen("sentences", None, [])
     if symbols and (not readable or (source.mean > MOST_WORDS and not traits.follows)):
-        return Chosen(settings=["target_tokenizer=symbols", "metric=symbols"])
+        return Chosen("sentences", None, ["target_tokenizer=symbols", "metric=symbols"])
     if not readable:
-        return Chosen()
+        return Chosen("sentences", None, [])
     size = "low" if count < 3_000 else "medium" if count < 20_000 else "high"
     settings = [] if symbols else _SPELLED
     if not (symbols and traits.follows and (count < FEW_PRONOUNCED or size != "low")):
@@ -185,7 +185,7 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     Print the recognised traits, as the head of the block that `training.runs.start` continues. The
     block lists no setting that the user's settings, `own`, replace.
     """
-    chosen, rows = Chosen(), []
+    chosen, rows = Chosen("sentences", None, []), []
     if own_corpus := corpus.prepared(spec):
         total, own = own_corpus.count, {**own, **own_corpus.manifest.settings}
     else:
