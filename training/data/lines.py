@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.data.columns import Form, columns_in, form_of, is_header, normal, unquoted_rows
+from training.data.lists import phone_notes
 from training.data.pair_files import CorpusError, Split, open_data
 from training.data.rules import LATIN1, NO_TEXT, NUL, encoding_hint
 from training.data.specs import Spec
@@ -335,6 +336,8 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     sample = drawn(sample, SAMPLE_BYTES / max(1, size)) or sample[:1]
     block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
     notes = notes_on(first) if spec.paths else ()
+    if spec.form == "tsv":
+        notes = (*notes, *phone_notes(parse(block, Skipped()).pairs(), spec.paths[0]))
     if spec.form == "tsv" and _has_further_columns(block):
         notes = (*notes, f"{spec}: only the first two columns are read. Choose others: cut -f1,3")
     return Survey(lines, block, notes)

@@ -12,7 +12,7 @@ has a copy of both. These programs write dictionaries:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 COMMENT = re.compile(r"^(?:;;;|##|(?:#|;|//) ).*|\s+(?:#|//)(?=\s*\S).*")
@@ -27,6 +27,12 @@ _FEWEST = 4  # entries, from which on whole numbers before phones can be probabi
 SEPARATORS = {
     **{"commas": ",", "semicolons": ";", "bars": "|", "equals signs": "=", "colons": ":"},
 }
+
+
+_IPA = re.compile("[\u0250-\u02ff\u1d00-\u1dbf\u0361]")  # signs of IPA that no alphabet has
+_ENCLOSED = re.compile(r"[/\[].*[/\]]")
+_JOINING = ".-_,|+"  # signs that some lists have between phones, in place of spaces
+_MOST_NAMED = 10  # phones of a message
 
 
 class Notes(NamedTuple):
@@ -89,6 +95,57 @@ def separator_of(lines: Sequence[str]) -> str:
         if sum(bool(form.match(line)) for line in lines) > 0.9 * len(lines):
             return name
     return ""
+
+
+def phone_notes(pairs: Sequence[tuple[str, str]], path: object) -> Iterator[str]:
+    """Yield messages on phones that look wrong in a list, with the command that repairs it.
+
+    Nothing is said of pairs whose sources are not words, or whose targets have no sign of phones.
+
+    Args:
+        pairs: the words with their phones, of one file.
+        path: the file, for messages.
+    """
+    if not pairs or sum(" " in word for word, _ in pairs) > (1 - _NEARLY_ALL) * len(pairs):
+        return
+    nearly_all = _NEARLY_ALL * len(pairs)
+    inside, example = [phones for _, phones in pairs], pairs[len(pairs) // 2][1]
+    if sum(bool(_ENCLOSED.fullmatch(phones)) for phones in inside) >= nearly_all:
+        command = f"sed -E 's,[]/[],,g' {path} > new.tsv"
+        yield f"{path}: phones are in slashes or brackets, as in {example!r}. Repair: {command}"
+        inside = [phones.strip("[]/") for phones in inside]
+    single = [phones for phones in inside if " " not in phones and len(phones) > 1]
+    if len(single) < len(pairs) / 2:
+        yield from _rare_notes(pairs, path)
+        return
+    for sign in _JOINING:
+        if sum(sign in phones[1:-1] for phones in single) > 0.5 * len(single):
+            command = f"perl -pe 's/\\t\\K.*/$& =~ tr{{{sign}}}{{ }}r/e' {path} > new.tsv"
+            yield (
+                f"{path}: phones have {sign!r} between them, as in {example!r}. A pronouncer needs "
+                f"spaces: {command}"
+            )
+            return
+    if sum(bool(_IPA.search(phones)) for phones in single) > 0.2 * len(single):
+        yield (
+            f"{path}: phones have no spaces between them, as in {example!r}. A pronouncer needs "
+            "spaces: docs/guides/pronouncer.md has a command"
+        )
+
+
+def _rare_notes(pairs: Sequence[tuple[str, str]], path: object) -> Iterator[str]:
+    """Yield a message on the phones that occur in one word only, if targets are phones."""
+    words: dict[str, set[str]] = {}
+    for word, phones in pairs:
+        for phone in {*phones.split()}:
+            words.setdefault(phone, set()).add(word)
+    many = sum(len(phones.split()) for _, phones in pairs) >= max(2 * len(pairs), 4 * len(words))
+    rare = {phone: min(found) for phone, found in words.items() if len(found) == 1}
+    if many and rare:
+        shown = ", ".join(f"{phone} ({word})" for phone, word in [*rare.items()][:_MOST_NAMED])
+        more = ", …" if len(rare) > _MOST_NAMED else ""
+        occur = "1 phone occurs" if len(rare) == 1 else f"{len(rare)} phones occur"
+        yield f"{path}: {occur} in one word only: {shown}{more}. Are these typing errors?"
 
 
 def _unquoted(cell: str) -> str:

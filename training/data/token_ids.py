@@ -10,8 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.pair_files import number_of
+from training.data.splitting import first_places
 from training.data.store import END_ID, TOGETHER, UNK_ID, Ids, Sequences, in_chunks
-from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
+from training.data.tokenizers import Tokenizer, VocabularyTokenizer
 
 WORD = re.compile(r"\w+")
 _DRAWS = 1_000_000

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from training.data.batches import batch_of, source_batches
 from training.data.rules import MARK, PAD_ID, START_ID, UNK_ID
-from training.data.tokenizers import INSIDE, Tokenizer, composed
+from training.data.splitting import INSIDE, composed
+from training.data.tokenizers import Tokenizer
 from training.decode.search import bound_of, check_search, force_decode, search
 from training.decode.settings import SearchSettings
 from training.decode.steps import constant_steps

@@ -12,6 +12,7 @@ from serving.portable.read import LocalReader, LocalTranslator
 from serving.portable.read.lexicon import Pronouncer
 from serving.portable.read.pixels import read_image
 from tests.serving.javascript import NODE, ask_model, needs_node
+from tests.serving.onnx_program import Program
 from tests.serving.portable.searches import CASES, Answer, Case, asker, by_loop
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.search import bound_of, search
@@ -169,6 +170,15 @@ def test_forced_decoding_answers_as_the_model_that_reads_the_whole_target(
         assert found.tokens == tuple(x.decode() for x in saved["tokens"][row] if x)
         assert found.tokens[-1] == "</s>"
         assert found.truncated == saved["truncated"][row]
+
+
+def test_a_program_written_from_the_page_on_onnx_folders_answers_as_the_loop(case, version):
+    program = Program(version)
+    for source, wanted in zip(case.sources, case.wanted, strict=True):
+        text, score = program.translate(source.replace("\x00", ""))
+        if "\x00" not in source:
+            assert text == wanted.texts[0], source
+            np.testing.assert_allclose(score, wanted.scores[0], atol=1e-4)
 
 
 def test_the_score_of_an_answer_is_its_score(case, version, signatures):

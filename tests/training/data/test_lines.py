@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -332,3 +333,52 @@ def test_a_list_with_another_sign_between_word_and_phones_is_refused(tmp_path, s
     command = str(error.value).partition("Try: ")[2]
     subprocess.run(["bash", "-c", command.replace("new.tsv", f"{path}.tsv")], check=True)
     assert read_split(f"tsv:{path}.tsv").pairs() == rows
+
+
+WORDS = [a + b + c for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
+
+
+def noted(path, rows):
+    write(path, "".join(f"{word}\t{phones}\n" for word, phones in rows))
+    return surveyed(f"tsv:{path}").notes
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("/{}/", "phones are in slashes or brackets, as in '/"),
+        ("[{}]", "phones are in slashes or brackets, as in '["),
+        ("{joined}", "phones have no spaces between them, as in '"),
+        *(("{" + name + "}", f"phones have '{sign}' between them") for name, sign in
+          (("dots", "."), ("hyphens", "-"), ("commas", ","))),
+    ],
+)  # fmt: skip
+def test_phones_of_another_form_are_told_with_a_command(tmp_path, form, said):
+    each = {word: [word[0], "ɒː", word[2]] for word in WORDS}
+    signs = {"joined": "", "dots": ".", "hyphens": "-", "commas": ","}
+    rows = []
+    for word, phones in each.items():
+        others = {name: sign.join(phones) for name, sign in signs.items()}
+        rows.append((word, form.format(" ".join(phones), **others)))
+    path = tmp_path / "list.tsv"
+    notes = [note for note in noted(path, rows) if "phones" in note]
+    assert [said in note for note in notes] == [True]
+    if "new.tsv" in notes[0]:
+        command = re.search(r"(?:sed|perl) .*", notes[0])[0].replace("new.tsv", f"{path}.tsv")
+    else:
+        guide = Path(__file__).parents[3] / "docs" / "guides" / "pronouncer.md"
+        (command,) = re.findall(
+            r"^perl .*new\.tsv$", guide.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        command = command.replace("my.tsv", str(path)).replace("new.tsv", f"{path}.tsv")
+    subprocess.run(["bash", "-c", command], check=True)
+    assert read_split(f"tsv:{path}.tsv").pairs() == [(w, " ".join(x)) for w, x in each.items()]
+
+
+def test_phones_of_one_word_are_told_and_right_lists_are_not(tmp_path):
+    rows = [(word, " ".join([word[0], "ɒː", word[2]])) for word in WORDS]
+    assert noted(tmp_path / "list.tsv", rows) == ()
+    (note,) = noted(tmp_path / "list.tsv", [*rows, ("baq", "b ɒː q"), ("bax", "b ɒː: x")])
+    wanted = ["3 phones occur in one word only", "q (baq)", "ɒː: (bax)", "x (bax)"]
+    assert [each in note for each in wanted] == [True] * 4
+    assert noted(tmp_path / "words.tsv", [(word, word.upper()) for word in WORDS]) == ()

@@ -11,8 +11,8 @@ from tests.serving.javascript import NODE, run
 from tests.training.decode.test_words import TOKENIZERS
 from training.data.pieces import model_of
 from training.data.rules import goes_on
+from training.data.splitting import INSIDE, character_classes
 from training.data.store import END_ID
-from training.data.tokenizers import INSIDE, character_classes
 from training.decode.texts import inside_characters, words_of
 
 WORDS = """
