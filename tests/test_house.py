@@ -1,6 +1,6 @@
 """The arrows of docs/architecture.md: serving → training → keras_attention → Keras, no circles.
 
-Sizes of files and names of variables are held here too.
+Sizes of files are held here too.
 """
 
 import ast
@@ -100,27 +100,6 @@ def test_a_file_is_a_subject_that_is_read_at_once():
     assert not {path: lines for path, lines in lengths.items() if lines > 460}
     small = sorted(path for path, lines in lengths.items() if lines < 50)
     assert len(small) <= 20, small
-
-
-# Names
-
-SAY_NOTHING = {"found", "said", "asked", "one", "now", "given", "known", "taken", "kept", "held"}
-
-
-def bound_names(path):
-    """Each variable and parameter of a file, once for each line that gives it a value."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-
-
-def test_variables_are_called_after_what_they_hold():
-    paths = [path for package in PACKAGES for path in FILES[package]]
-    empty = {path: [name for name in bound_names(path) if name in SAY_NOTHING] for path in paths}
-    counts = {str(path): len(names) for path, names in empty.items() if names}
-    assert sum(counts.values()) <= 130, counts
 
 
 def test_every_script_is_a_command():

@@ -214,8 +214,8 @@ class AlignedDecoder(keras.layers.Layer):
     ) -> Tensor:
         """Return the log-probabilities of tokens at each position, float32 `(B, n, S, V)`.
 
-        Dropout leaves out the same units at all positions: masks of their own took a fifth of a
-        training step.
+        Dropout leaves out the same units at all positions: a mask for each position took a fifth
+        of a training step.
         """
         of_state = self.of_state(states)
         # (B, n, S, units)
@@ -231,7 +231,7 @@ class AlignedDecoder(keras.layers.Layer):
         return ops.sum(log_probs * chosen[..., None, :], axis=-1)
 
     def _start(self, prepared: dict[str, Tensor]) -> Tensor:
-        """Return the log-probabilities of the position before the first step, all 0: `(B, S)`."""
+        """Return the log-probabilities before the first step: 0 at position 0, else NEVER, `(B, S)`."""
         first = ops.arange(ops.shape(prepared["closed"])[1]) == 0
         return ops.where(first, 0.0, NEVER) + ops.zeros_like(prepared["closed"])
 
