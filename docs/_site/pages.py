@@ -11,6 +11,7 @@ from typing import Any
 from arguments import GROUPS, REFERENCE, ROOT, cell, first_lines, signature  # beside this file
 from formulas import Formulas, block
 from mkdocs.structure.files import File, Files
+from pymdownx.superfences import fence_code_format
 
 COPIES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 FORMULAS = REFERENCE["formulas"]
@@ -85,7 +86,8 @@ def on_config(config: Any) -> Any:
                 pages[place] = {"API": ["api/index.md", *groups]}
     config.markdown_extensions.append(Formulas())
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {})
-    fences["custom_fences"] = [{"name": "math", "class": "formula", "format": block}]
+    output = {"name": "text", "class": "output", "format": fence_code_format}
+    fences["custom_fences"] = [{"name": "math", "class": "formula", "format": block}, output]
     return config
 
 
