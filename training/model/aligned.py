@@ -231,7 +231,7 @@ class AlignedDecoder(keras.layers.Layer):
         return ops.sum(log_probs * chosen[..., None, :], axis=-1)
 
     def _start(self, prepared: dict[str, Tensor]) -> Tensor:
-        """Return the log-probabilities before the first step: 0 at position 0, else NEVER, `(B, S)`."""
+        """Return log-probabilities `(B, S)` before the first step: 0 at position 0, else NEVER."""
         first = ops.arange(ops.shape(prepared["closed"])[1]) == 0
         return ops.where(first, 0.0, NEVER) + ops.zeros_like(prepared["closed"])
 
