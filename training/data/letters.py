@@ -19,6 +19,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Literal
 
 from training.data.rules import WHOLE_LETTER
 
@@ -37,7 +38,7 @@ def cases_of(kind: str, tokens: Iterable[str]) -> dict[str, str]:
     if DOTLESS in known and "I" not in known:
         dotted = "I\u0307" if kind == "letters" else "İ"
         pairs = {**pairs, dotted: "i", "I": DOTLESS}
-    form = "NFD" if kind == "letters" else "NFC"
+    form: Literal["NFC", "NFD"] = "NFD" if kind == "letters" else "NFC"
     cases = {
         capital: small
         for capital, small in pairs.items()
@@ -63,9 +64,9 @@ def wholes_of(texts: Sequence[str], cases: Mapping[str, str], tokens: Iterable[s
     known = {*tokens}
     seen = {letter for text in texts for letter in _different(unicodedata.normalize("NFC", text))}
     forms = {unicodedata.normalize("NFD", letter) for letter in seen} | known
-    capitals = (unicodedata.normalize("NFC", x) for y in seen for x in (y.upper(), y.title()))
-    capitals = itertools.chain(capitals, (unicodedata.normalize("NFC", x) for x in cases))
-    seen |= {x for x in capitals if small_form(x, cases, known) in forms}
+    capitals = [capital for letter in seen for capital in (letter.upper(), letter.title())]
+    composed = {unicodedata.normalize("NFC", capital) for capital in (*capitals, *cases)}
+    seen |= {x for x in composed if small_form(x, cases, known) in forms}
     return sorted(x for x in seen - known - cases.keys() if not is_syllable(x))
 
 

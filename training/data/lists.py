@@ -56,8 +56,8 @@ class Notes(NamedTuple):
         if spelled and (found <= {"0", "1"} or any("." in number for number in found)):
             notes = notes._replace(before_tab=count)
         rows = [phones.split() for line in plain if (phones := notes._split(line)[1])]
-        count, found, phones = _usual_numbers(rows)
-        whole = found <= {"0", "1"} and not phones & {"0", "1"} and len(rows) >= _FEWEST
+        count, found, others = _usual_numbers(rows)
+        whole = found <= {"0", "1"} and not others & {"0", "1"} and len(rows) >= _FEWEST
         if whole or any("." in number for number in found):
             notes = notes._replace(numbers=count)
         return notes

@@ -181,7 +181,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
             for phone in dict.fromkeys(without):
                 lacking.setdefault(phone, []).append(word)
             if not without:
-                lines.setdefault(" ".join(tokens), pronunciation)
+                _add_line(lines, " ".join(tokens), pronunciation)
         _print_lines(arguments, word, lines)
     if plain and voices.ARPABET_IPA in arguments.map:
         print(_UNSTRESSED, file=sys.stderr)
@@ -289,10 +289,22 @@ def _warn(reason: str, words: Sequence[str], missing: dict[str, str] | None = No
         print(f"Warning: {reason}: {_several(words)}", file=sys.stderr)
 
 
+def _add_line(lines: dict[str, Pronunciation], phones: str, pronunciation: Pronunciation) -> None:
+    """Add a pronunciation to the lines of a word; probabilities of equal phones add up."""
+    first = lines.setdefault(phones, pronunciation)
+    if first is not pronunciation and pronunciation.source == "model":
+        greater, less = sorted((first.log_prob, pronunciation.log_prob), reverse=True)
+        total = greater + math.log1p(math.exp(less - greater))
+        lines[phones] = first._replace(log_prob=total)
+
+
 def _print_lines(arguments: argparse.Namespace, word: str, lines: dict[str, Pronunciation]) -> None:
     """Print the lines of a word; sherpa-onnx reads the first alone."""
     best = max((line.log_prob for line in lines.values()), default=0.0)
-    for phones, (_, probability, log_prob, source) in lines.items():
+    rows = list(lines.items())
+    if arguments.nbest and arguments.format in ("mfa", "kaldi"):
+        rows.sort(key=lambda row: -row[1].log_prob)
+    for phones, (_, probability, log_prob, source) in rows:
         # relative to the most probable, as in MFA's dictionaries and Kaldi's lexiconp.txt
         relative = f"{max(0.01, math.exp(log_prob - best)):.2f}"
         match arguments.format:

@@ -177,7 +177,12 @@ class LocalTranslator(LocalSearch):
         """
         whole = self._spelling["whole"] if self._spelling else math.inf
         rows = [row for row, ids in enumerate(read.ids) if len(ids) > whole]
-        long = _Read(*([part[row] for row in rows] for part in read))
+        long = _Read(
+            [read.ids[row] for row in rows],
+            [read.truncated[row] for row in rows],
+            [read.tokens[row] for row in rows],
+            [read.unknown[row] for row in rows],
+        )
 
         def results(found: Result) -> dict[tuple[int, ...], tuple[float, tuple[float, ...]]]:
             each = zip(found.ids, found.log_probs, found.scores, strict=True)

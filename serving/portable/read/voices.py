@@ -34,7 +34,7 @@ _SIGNS = {
     **dict.fromkeys("'’", "A"),
     **dict.fromkeys("\u05f3\u200c\u200d", "L"),
 }
-_PLAIN = str.maketrans({sign: first for first, *others in ALIKE for sign in others})
+_PLAIN = str.maketrans({sign: signs[0] for signs in ALIKE for sign in signs[1:]})
 _SPOKEN = re.compile("[LA]+(?:(?<=L)J(?=L)[LA]+)*")
 _HEBREW_QUOTE = re.compile('(?<=[\u05d0-\u05ea])"(?=[\u05d0-\u05ea])')  # a gershayim, as typed
 _INVISIBLE = str.maketrans("", "", "\u00ad\u200b\u2060\ufeff")  # where a word may be broken

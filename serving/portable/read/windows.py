@@ -69,7 +69,7 @@ def join(windows: Sequence[Window], results: Sequence[Result]) -> Result:
         sums = [(total + row.score, [*path, row]) for total, path in best for row in rows]
         best = sorted(sums, key=lambda pair: -pair[0])[:count]
     size = windows[-1].core.stop
-    joined = {}
+    joined: dict[tuple[int, ...], _Row] = {}
     for total, path in best:
         ids, log_probs, weights = (
             np.concatenate([getattr(row, name) for row in path]) for name in _Row._fields[:3]

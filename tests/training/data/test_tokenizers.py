@@ -157,7 +157,7 @@ def test_a_vocabulary_grows_with_the_alphabet_and_says_so(kind, capsys):
     tokenizer = train_tokenizer(kind, lines, 50)
     assert tokenizer.vocab_size >= 4 + 307
     assert round_trip(tokenizer, lines) == lines
-    assert f"has {tokenizer.vocab_size} tokens, not 50: its text" in capsys.readouterr().err
+    assert f"has {tokenizer.vocab_size} tokens, not 50, because the text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["words", "symbols"])

@@ -419,6 +419,26 @@ def test_several_pronunciations_have_probabilities_to_the_best(run, model, form,
     assert [phones.split() for *_, phones in rows] == [list(each.phones) for each in pair]
 
 
+@pytest.mark.parametrize(("form", "separator"), [("mfa", "\t"), ("kaldi", " ")])
+def test_pronunciations_that_a_voice_writes_alike_are_one_line(
+    run, model, form, separator, tmp_path
+):
+    """Their probabilities add up, and lines are in the order of the sums."""
+    ((_, found),) = Pronouncer(model).pronounce(["cat"], 3)
+    names = {phone: "x" for each in found[1:] for phone in each.phones}
+    chances: dict[str, float] = {}
+    for each in found:
+        phones = " ".join(names.get(phone, phone) for phone in each.phones)
+        chances[phones] = chances.get(phones, 0.0) + math.exp(each.log_prob)
+    file = tmp_path / "names.tsv"
+    file.write_text("".join(f"{phone}\t{name}\n" for phone, name in names.items()))
+    _, lines, _ = run("cat", "--format", form, "--nbest", "3", "--rename-phones", file)
+    best = max(chances.values())
+    wanted = sorted(chances.items(), key=lambda pair: -pair[1])
+    rows = [line.split(separator, 2)[1:] for line in lines]
+    assert rows == [[f"{max(0.01, each / best):.2f}", phones] for phones, each in wanted]
+
+
 def test_a_word_whose_best_answer_is_silence_has_the_next(model, monkeypatch):
     pronouncer = Pronouncer(model)
     ((_, (best, second)),) = pronouncer.pronounce(["cat"], 2)
