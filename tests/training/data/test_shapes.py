@@ -87,7 +87,9 @@ def test_few_pairs_and_one_long_pair_are_reckoned_as_they_are_trained(rng, pairs
     lengths = with_outlier(rng, max(pairs, 12)) if pairs > 100 else lengths_of(rng, pairs)
     plan = Plan(batching(epochs, may_be_graph=False, **options), lengths)
     compiling, training = seconds_of(plan, epochs)
-    assert plan.reckoned.compiling == pytest.approx(compiling, abs=20 if plan.batching.join else 0)
+    assert plan.reckoned.compiling == pytest.approx(
+        compiling, abs=20 if plan.batching.concat_pairs else 0
+    )
     assert plan.reckoned.training == pytest.approx(training, rel=0.05)
     epoch = plan.epoch()
     assert plan.shapes.tolist() == np.unique(epoch.widths, axis=0).tolist()

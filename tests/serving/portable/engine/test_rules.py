@@ -43,7 +43,14 @@ def test_javascript_has_the_values_of_python_and_reads_the_patterns():
 
 def test_no_rule_is_written_again():
     """Constants of some length, and the parts that patterns are made of."""
-    marks = ["lorsqu", "not done", "HENTAIGANA", "\\u202f\\u205f", "。！？", "isalnum() or c"]
+    marks = [
+        "lorsqu",
+        "not done",
+        "VERTICAL IDEOGRAPHIC",
+        "\\u202f\\u205f",
+        "。！？",
+        "isalnum() or c",
+    ]
     marks += [line for _, value in CONSTANTS.findall(rules()) if len(line := value.strip('"')) > 20]
     files = [*ROOT.glob("training/**/*.py"), *ROOT.glob("serving/**/*.py")]
     files += ROOT.glob("serving/**/*.js")
