@@ -62,9 +62,15 @@ def test_a_command_names_the_extra_that_it_needs(module, missing, extra, tmp_pat
     module, *words = [places.get(word, word) for word in module.split()]
     status, said = run(module, *words, missing=[missing])
     assert status == 1
+    said = without_note(said)
     assert said.startswith(f"error: {PACKAGES.get(missing, missing)}")
     assert said.endswith(f" is not installed: pip install -e '.[{extra}]' in the repository\n")
     assert said.count("\n") == 1
+
+
+def without_note(said):
+    """What a command printed, without the note that the kept run has an old name of a key."""
+    return "".join(x for x in said.splitlines(True) if not x.startswith("note: old names"))
 
 
 def test_a_command_that_needs_tensorflow_runs_on_it(monkeypatch, tmp_path):
@@ -73,7 +79,7 @@ def test_a_command_that_needs_tensorflow_runs_on_it(monkeypatch, tmp_path):
     (tmp_path / "best.weights.h5").write_bytes(b"")
     (tmp_path / "digests.json").unlink(missing_ok=True)
     status, said = run("training.translate", "--run", str(tmp_path))
-    note, *_, error = said.splitlines()
+    note, *_, error = without_note(said).splitlines()
     assert (status, note) == (1, "note: this command runs on TensorFlow, not on jax")
     assert error.startswith(f"error: cannot read {tmp_path}/best.weights.h5 as the weights")
 

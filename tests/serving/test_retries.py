@@ -97,7 +97,7 @@ def test_an_answer_of_another_shape_is_told_from_a_translators():
     with (
         Server(lambda *_: scores) as server,
         Translator(server.target, "m") as translator,
-        pytest.raises(errors.UnexpectedResponseError, match="no output 'translat"),
+        pytest.raises(errors.UnexpectedResponseError, match="has score, but not translat"),
     ):
         translator.translate(["a"])
 

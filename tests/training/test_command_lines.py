@@ -31,12 +31,14 @@ def test_an_interrupted_command_ends_with_130(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "module", ["training.train", "serving.client", "serving.export", "serving.commands"]
+    "command", ["training.train", "serving.client read", "serving.export", "serving.commands"]
 )
-def test_a_command_that_is_interrupted_while_it_is_imported_has_no_trace(module, tmp_path):
+def test_a_command_that_is_interrupted_while_it_is_imported_has_no_trace(command, tmp_path):
     (tmp_path / "argparse.py").write_text("raise KeyboardInterrupt")
     (tmp_path / "difflib.py").write_text("raise KeyboardInterrupt")
-    done = run("-m", module, PYTHONPATH=f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
+    done = run(
+        "-m", *command.split(), PYTHONPATH=f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"
+    )
     assert (done.returncode, done.stderr) == (130, "\nInterrupted.\n")
 
 

@@ -52,7 +52,7 @@ def test_a_disk_that_is_full_is_one_line_that_names_the_file(tmp_path, monkeypat
 
     monkeypatch.setattr("pathlib.Path.write_text", full)
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    said = "error: No space left on device: {}; free some space, or choose a place on another disk"
+    said = "error: No space left on device: {}. Free some space, or choose another disk"
 
     def in_a_corpus(path):
         with written_aside(path) as aside:
