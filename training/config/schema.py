@@ -114,7 +114,10 @@ class Config(Target, Events, Image, Text, Shared):
         # To copy, tokens must be whole words: sentencepiece splits unknown words.
         sides = ("source_tokenizer", "target_tokenizer")
         words = {side: "words" for side in sides if getattr(self, side) == "sentencepiece"}
-        more = {"copy": words, "tie_embeddings": {"readout_units": self.embedding_size}}
+        more: dict[str, dict[str, Any]] = {
+            "copy": words,
+            "tie_embeddings": {"readout_units": self.embedding_size},
+        }
         for setting in (*NEEDS, "tie_embeddings"):
             name, _, value = setting.partition(" = ")
             if getattr(self, name) and (not value or getattr(self, name) == value):

@@ -122,7 +122,7 @@ PROBLEMS = {
     "HoistedRNN": True,
     "LSTM, additive, bahdanau": False,
     "GRU, general, bahdanau": False,
-    "SimpleRNN, general, luong, deep": True,
+    "SimpleRNN, general, luong, maxout": True,
     "GRU, heads, fed": False,
 }
 
