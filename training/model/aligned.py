@@ -25,6 +25,7 @@ FIRST_WAYS = {
 }
 NEVER = -1e9  # a score whose probability is 0
 TINY = 1e-37  # probabilities up to this get the log-probability NEVER
+LEAST_TOTAL = 1e-34  # with smaller totals, gradients could be infinite
 
 
 class AlignedDecoder(keras.layers.Layer):
@@ -245,7 +246,9 @@ def _moved(places: Tensor, chances: Tensor, totals: Tensor, ways: Tensor) -> Ten
         totals: from `_moves`, `(…, S)`.
         ways: from `_ways`, `(S, S)`.
     """
-    return chances * ops.tensordot(places / ops.maximum(totals, TINY), ways, 1)
+    # Not `places / totals`, whose gradient divides twice: it is infinite for totals below 1e-19.
+    inverse = ops.exp(-ops.log(ops.maximum(totals, LEAST_TOTAL)))
+    return chances * ops.tensordot(places * inverse, ways, 1)
 
 
 def _log(probabilities: Tensor) -> Tensor:
