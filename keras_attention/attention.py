@@ -25,16 +25,7 @@ from keras import ops, tree
 from keras_attention import backend
 from keras_attention.layer import AveragingLayer, expect_known_length, keeps
 from keras_attention.sequential import attend_in_turn
-from keras_attention.shapes import (
-    Shape,
-    Tensor,
-    blank_where_masked,
-    both,
-    causal_mask,
-    fits,
-    flat_length,
-    flat_memory,
-)
+from keras_attention.shapes import Shape, Tensor, both, causal_mask, fits, flat_length, flat_memory
 
 Noise = dict[str, Tensor] | None
 
@@ -310,9 +301,9 @@ class Attention(AveragingLayer):
         query = ops.cast(query, self.compute_dtype)
         batch, length = ops.shape(query)[:2]
         if query_mask is not None:
-            # A NaN would make weights NaN, or gradients: 0 times NaN is NaN.
-            query = blank_where_masked(query_mask, query)
-            mask = both(mask, ops.expand_dims(query_mask, -1))
+            seen = ops.expand_dims(query_mask, -1)  # (B, Tq, 1)
+            query = ops.where(seen, query, ops.zeros((), self.compute_dtype))  # it may be NaN
+            mask = both(mask, seen)
         noise = None
         if training:
             steps = (length,) if self.sequential else ()
