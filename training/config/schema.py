@@ -98,7 +98,7 @@ class Config(Target, Events, Image, Text, Shared):
             raise ConfigError.expected("concat_pairs", "a batch_size of 2 or more", self.batch_size)
 
     def _check_needs(self) -> None:
-        for setting, needs in self._needs():
+        for setting, needs in needs_of(vars(self)):
             wrong = {key: value for key, value in needs.items() if getattr(self, key) != value}
             if wrong:
                 needed = ", ".join(f"{key} = {json.dumps(value)}" for key, value in wrong.items())
@@ -108,20 +108,6 @@ class Config(Target, Events, Image, Text, Shared):
                     f"{setting} needs {needed}, but {'it is' if len(wrong) == 1 else 'they are'} "
                     f"{have}. Add {add}"
                 )
-
-    def _needs(self) -> Iterator[tuple[str, dict[str, str | bool | float]]]:
-        """Yield the settings in use that need values of other keys, each with these values."""
-        # To copy, tokens must be whole words: sentencepiece splits unknown words.
-        sides = ("source_tokenizer", "target_tokenizer")
-        words = {side: "words" for side in sides if getattr(self, side) == "sentencepiece"}
-        more: dict[str, dict[str, Any]] = {
-            "copy": words,
-            "tie_embeddings": {"readout_units": self.embedding_size},
-        }
-        for setting in (*NEEDS, "tie_embeddings"):
-            name, _, value = setting.partition(" = ")
-            if getattr(self, name) and (not value or getattr(self, name) == value):
-                yield setting, {**more.get(setting, {}), **NEEDS.get(setting, {})}
 
     @property
     def bound(self) -> tuple[int, int]:
@@ -192,6 +178,24 @@ class Config(Target, Events, Image, Text, Shared):
         lines = [f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in self.values().items()]
         # JSON values are valid TOML, except for the character U+007F.
         write_text(Path(path), "\n".join([*lines, ""]).replace("\x7f", "\\u007f"))
+
+
+def needs_of(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str | bool | float]]]:
+    """Yield the settings in use that need values of other keys, each with these values.
+
+    `values` has all keys.
+    """
+    # To copy, tokens must be whole words: sentencepiece splits unknown words.
+    sides = ("source_tokenizer", "target_tokenizer")
+    words = {side: "words" for side in sides if values[side] == "sentencepiece"}
+    more: dict[str, dict[str, Any]] = {
+        "copy": words,
+        "tie_embeddings": {"readout_units": values["embedding_size"]},
+    }
+    for setting in (*NEEDS, "tie_embeddings"):
+        name, _, value = setting.partition(" = ")
+        if values[name] and (not value or values[name] == value):
+            yield setting, {**more.get(setting, {}), **NEEDS.get(setting, {})}
 
 
 PRESETS = Path(__file__).parents[1] / "presets"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,8 @@ from training.command.errors import ConfigError, UsageError
 from training.command.options import Parser, add_options
 from training.command.progress import print_choice
 from training.config import schema
-from training.config.schema import Config, load_preset, override, read_settings, with_values
+from training.config.schema import Config, load_preset, override, read_settings
+from training.config.settle import settled
 from training.data import corpus
 from training.data.rules import ALPHABETS
 from training.data.specs import Spec
@@ -87,6 +89,15 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     return Chosen("strings", f"g2p-{size}", [*settings, *lengths])
 
 
+# keys that decide the weights and the tokens of a model, which a run that starts from another keeps
+OF_MODEL = (
+    *("attention", "attention_units", "attention_heads", "attention_options", "distribution"),
+    *("encoder", "bidirectional", "encoder_layers", "encoder_units"),
+    *("decoder", "decoder_layers", "decoder_units", "embedding_size", "order", "input_feeding"),
+    *("gate", "readout", "readout_units", "tie_embeddings", "copy"),
+    *("source_tokenizer", "target_tokenizer", "source_vocab_size", "target_vocab_size"),
+    *("image_height", "image_width", "image_channels", "convolutions"),
+)
 SPECS = """Ways to name data (DATA):
 {specs}
 Files may be compressed (.gz, .zst). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
@@ -123,9 +134,15 @@ def configuration(options: argparse.Namespace) -> Config:
     preset and the corpus cannot be read.
     """
     try:
-        values = read_settings(options.settings)  # report a wrong setting before data are read
+        values = asked = read_settings(
+            options.settings
+        )  # report a wrong setting before data are read
     except ConfigError as error:
         raise UsageError(str(error)) from None
+    init = getattr(options, "init", None)
+    if init and not options.preset:  # the model of the run
+        begun = schema.load_config(init / "config.toml")
+        values = {**{key: getattr(begun, key) for key in OF_MODEL if begun.has_key(key)}, **asked}
     if options.preset:
         config = load_preset(options.preset)
     elif options.data in schema.preset_names():
@@ -140,11 +157,17 @@ def configuration(options: argparse.Namespace) -> Config:
             "Nothing to train on. Give --preset NAME or --data DATA, for example --data tsv:my.tsv"
         )
     if own := corpus.prepared(options.data or config.data):
-        config = with_values(config, own.manifest.settings)
+        values = {**values, **own.manifest.settings, **asked}
+    if init and not options.preset and begun.source != config.source:
+        wanted = f"data of its own kind, {begun.source}"
+        raise ConfigError.expected(f"--init {init}", wanted, config.source)
     try:
-        config = with_values(config, values)
+        config, yielded = settled(config, values)
     except ConfigError as error:
         raise UsageError(str(error)) from None
+    if yielded:
+        text = " ".join(f"{key}={json.dumps(value)}" for key, value in yielded.items())
+        print_choice("fitted", f"to your settings: {text}")
     if config.source != "text" and (options.dev or options.test):
         raise UsageError(
             f"--dev and --test expected texts. Received: {config.source}, of which a fixed part is "
