@@ -1,5 +1,6 @@
 /** A model that `load` returned. */
-export interface Model { readonly brand: unique symbol }
+declare const brand: unique symbol;
+export interface Model { readonly [brand]: true }
 
 export interface Hypothesis {
   text: string;

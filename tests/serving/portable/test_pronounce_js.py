@@ -69,7 +69,9 @@ WORDS = [
 @pytest.fixture(scope="module")
 def pronouncer(onnx_translator, tmp_path_factory):
     """A pronouncer of nonsense that reads words of more than 12 letters in windows."""
-    letters = "abcdefghijklmnopqrstuvwxyz\u0301\u0303\u0308" + "".join(map(chr, range(0x400, 0x500)))
+    letters = "abcdefghijklmnopqrstuvwxyz\u0301\u0303\u0308" + "".join(
+        map(chr, range(0x400, 0x500))
+    )
     folder = tmp_path_factory.mktemp("pronouncer") / "1"
     phones = [f"p{number}" for number in range(1000)]
     respelled(onnx_translator, folder, letters=letters, symbols=phones)
