@@ -38,6 +38,9 @@ if TYPE_CHECKING:
         Score,
         Translation,
     )
+    from serving.client._drawing import draw_alignment
+    from serving.client._protocol import Query, Tls
+    from serving.client._transport import AsyncClient, Client
     from serving.client.clients import (
         AsyncPredictor,
         AsyncReader,
@@ -46,23 +49,95 @@ if TYPE_CHECKING:
         Reader,
         Translator,
     )
-    from serving.client.drawing import draw_alignment
-    from serving.client.protocol import Tls
-    from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
+    from serving.portable.read import (
+        LocalPredictor,
+        LocalReader,
+        LocalTranslator,
+    )
 
-_FILES = (
-    *("serving.api.results", "serving.api.errors"),
-    *("serving.client.clients", "serving.client.protocol"),
-)
-_OTHERS = {"draw_alignment": "serving.client.drawing"} | dict.fromkeys(
-    ("LocalPredictor", "LocalReader", "LocalTranslator"), "serving.portable.read"
-)
+_MODULES = {
+    "serving.api.errors": (
+        "DeadlineExceededError",
+        "InvalidRequestError",
+        "MessageTooLargeError",
+        "ModelNotFoundError",
+        "RateLimitedError",
+        "ServerUnavailableError",
+        "ServingError",
+        "SignatureNotFoundError",
+        "UnexpectedResponseError",
+    ),
+    "serving.api.results": (
+        "Alignment",
+        "Hypothesis",
+        "Metadata",
+        "Prediction",
+        "Reading",
+        "Regions",
+        "Score",
+        "Translation",
+    ),
+    "serving.client._drawing": ("draw_alignment",),
+    "serving.client._protocol": (
+        "Query",
+        "Tls",
+    ),
+    "serving.client._transport": (
+        "AsyncClient",
+        "Client",
+    ),
+    "serving.client.clients": (
+        "AsyncPredictor",
+        "AsyncReader",
+        "AsyncTranslator",
+        "Predictor",
+        "Reader",
+        "Translator",
+    ),
+    "serving.portable.read": (
+        "LocalPredictor",
+        "LocalReader",
+        "LocalTranslator",
+    ),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = [
+    "Alignment",
+    "AsyncClient",
+    "AsyncPredictor",
+    "AsyncReader",
+    "AsyncTranslator",
+    "Client",
+    "DeadlineExceededError",
+    "Hypothesis",
+    "InvalidRequestError",
+    "LocalPredictor",
+    "LocalReader",
+    "LocalTranslator",
+    "MessageTooLargeError",
+    "Metadata",
+    "ModelNotFoundError",
+    "Prediction",
+    "Predictor",
+    "Query",
+    "RateLimitedError",
+    "Reader",
+    "Reading",
+    "Regions",
+    "Score",
+    "ServerUnavailableError",
+    "ServingError",
+    "SignatureNotFoundError",
+    "Tls",
+    "Translation",
+    "Translator",
+    "UnexpectedResponseError",
+    "draw_alignment",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name, imported on first use, so that a command's --help needs no gRPC."""
-    files = (_OTHERS[name],) if name in _OTHERS else _FILES if name[0].isupper() else ()
-    for file in files:
-        if hasattr(module := import_module(file), name):
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)

@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _ask(arguments: argparse.Namespace) -> int:
     from serving.api.histories import TIME, read_table
-    from serving.client.drawing import draw_timeline
+    from serving.client._drawing import draw_timeline
 
     table = read_table(arguments.table, arguments.id, arguments.time)
     histories: dict[str, dict[str, list[str]]] = table

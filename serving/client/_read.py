@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _ask(arguments: argparse.Namespace) -> int:
     from serving.api.results import Regions
-    from serving.client.drawing import draw_regions
+    from serving.client._drawing import draw_regions
 
     status = 0
     with opened_model(arguments, "Reader") as reader:

@@ -200,7 +200,7 @@ def _nbest(translator: Translator, arguments: Any, texts: list[str]) -> Iterator
 
 
 def _alignments(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[_Row]:
-    from serving.client.drawing import draw_alignment, plot_attention
+    from serving.client._drawing import draw_alignment, plot_attention
 
     for number, (text, answer) in enumerate(zip(texts, translator.align(texts), strict=True)):
         if arguments.png and answer.target_tokens:

@@ -12,7 +12,7 @@ from pathlib import Path
 from serving.page.app import MOST_CHARACTERS
 from serving.page.card import read_card
 from serving.portable.engine.pack import pack
-from serving.portable.engine.scripts import ENGINE, join, named, worker
+from serving.portable.engine.scripts import ENGINE, engine, join, named, worker
 from serving.portable.read.manifest import MANIFEST
 from serving.portable.read.model import Folder
 from training.command.files import write_text
@@ -30,7 +30,10 @@ SIGNATURES = {"translate": ("translate", "nbest", "align"), "read": ("read", "nb
 
 
 def write_folder(site: Path, model: bytes) -> None:
-    """Write the page as a folder with `index.html`, scripts, styles and the packed model."""
+    """Write the page as a folder with `index.html`, scripts, styles and the packed model.
+
+    `engine.js` is the engine for programs of the user's own; the page does not load it.
+    """
     own = "script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'"
     html = _replaced(
         {
@@ -44,6 +47,8 @@ def write_folder(site: Path, model: bytes) -> None:
         (site / name).write_bytes((STATIC / name).read_bytes())
     for name, text in {"index.html": html, "page.js": page(), "worker.js": worker()}.items():
         (site / name).write_text(text, encoding="utf-8")
+    (site / "engine.js").write_text(engine(), encoding="utf-8")
+    (site / "engine.d.ts").write_bytes((ENGINE / "engine.d.ts").read_bytes())
     (site / "model.bin").write_bytes(gzip.compress(model, mtime=0))
 
 

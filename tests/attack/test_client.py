@@ -18,7 +18,7 @@ from serving.client import (
     SignatureNotFoundError,
     Translator,
     UnexpectedResponseError,
-    protocol,
+    _transport,
     serving_pb2,
 )
 from serving.client import protobuf as messages
@@ -232,7 +232,7 @@ def test_the_budget_ends_retries_of_all_calls_together():
 
 
 def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
-    monkeypatch.setattr(protocol, "_READY_POLL", 0.001)
+    monkeypatch.setattr(_transport, "READY_POLL", 0.001)
     polls = 40
 
     def starting(method, request, number):

@@ -10,7 +10,7 @@ import pytest
 from keras_attention import plot
 from serving import commands
 from serving.api.printing import PACKAGES
-from serving.client import drawing
+from serving.client import _drawing as drawing
 from serving.commands import main
 from tests.serving.conftest import TEXT_RUN
 

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,8 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
-from serving.client import clients as translation
+from serving.client import _protocol, clients, serving_pb2
 from serving.client import protobuf as messages
-from serving.client import serving_pb2
-from serving.client.protocol import Endpoint
 from serving.server.tensors import to_proto
 
 
@@ -53,10 +52,9 @@ def serialized(message):
 )
 def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     texts = ["one", "", "é 日本", "a\x00b"]
-    endpoint = Endpoint("localhost:1", "en-fr", version, label)
-    _, ours, _ = next(
-        endpoint.predict("translate", texts, translation.write_texts, None, lambda _: 0)
-    )
+    target = _protocol.Target("localhost:1", "en-fr", version, label)
+    query = replace(clients._translate(texts), size=lambda _: 0)
+    ours = _protocol.Call(query, target, 32).request()
     official = predict_pb2.PredictRequest()
     official.model_spec.name = "en-fr"
     official.model_spec.signature_name = "translate"
@@ -69,7 +67,7 @@ def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     )
     assert serialized(ours) == serialized(official)
 
-    _, ours, _ = next(endpoint._metadata())
+    ours = _protocol.metadata_request(target)
     official_metadata = get_model_metadata_pb2.GetModelMetadataRequest(
         metadata_field=["signature_def"]
     )
@@ -77,7 +75,7 @@ def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     official_metadata.model_spec.signature_name = ""
     assert serialized(ours) == serialized(official_metadata)
 
-    _, ours, _ = next(endpoint._until_ready(5))
+    ours = _protocol.status_request(target)
     official_status = get_model_status_pb2.GetModelStatusRequest()
     official_status.model_spec.CopyFrom(official_metadata.model_spec)
     assert serialized(ours) == serialized(official_status)

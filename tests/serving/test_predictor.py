@@ -12,8 +12,8 @@ from serving.api.results import Prediction
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
 from serving.client import _predict as predict
+from serving.client._drawing import draw_timeline
 from serving.client.clients import Predictor
-from serving.client.drawing import draw_timeline
 from serving.export.version import export
 from serving.portable.read import LocalPredictor
 from tests.serving.conftest import serving

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from serving.client import AsyncTranslator, ServerUnavailableError, Translator
-from serving.client.proxy import is_local, proxy_hint
+from serving.client._proxy import is_local, proxy_hint
 from tests.serving.conftest import free_port
 
 VARIABLES = ["grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"]

@@ -21,6 +21,13 @@ def worker() -> str:
     return join("worker", named(ENGINE.glob("*.js")))
 
 
+def engine() -> str:
+    """Return the engine as one module of JavaScript, with the exports of `entry.js`."""
+    modules = named(ENGINE.glob("*.js"))
+    exported = ", ".join(_EXPORT.findall(modules["entry"]))
+    return f"{join('entry', modules)}export const {{ {exported} }} = module_entry;\n"
+
+
 def named(paths: Iterable[Path]) -> dict[str, str]:
     """Return the text of each module by its name, and `rules`, whose text `rules()` generates."""
     return {"rules": rules(), **{path.stem: path.read_text(encoding="utf-8") for path in paths}}

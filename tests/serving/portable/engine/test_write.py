@@ -32,6 +32,7 @@ def test_a_folder_has_what_its_page_names(versions, tmp_path, capsys):
     assert capsys.readouterr().out == f"Written {tmp_path / 'site'}\n"
     html = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     named = {*re.findall(r'(?:src|href)="([^"]+)"', html), "index.html", "worker.js", "model.bin"}
+    named |= {"engine.js", "engine.d.ts"}  # for programs of the user's own
     assert {path.name for path in (tmp_path / "site").iterdir()} == named
 
 

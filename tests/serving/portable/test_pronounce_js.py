@@ -1,0 +1,104 @@
+"""The pronouncer in JavaScript of the examples says what the one in Python says, in Node.
+
+Node asks ONNX Runtime here through Python; the graph and its weights are those of the folder.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving.portable.read.lexicon import Pronouncer
+from tests.serving.conftest import respelled
+from tests.serving.javascript import NODE, needs_node
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "pronounce.js"
+RUNTIME = """
+import json, sys
+import numpy as np
+import onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1])
+for line in sys.stdin:
+    feeds = {
+        name: np.array(values, kind).reshape(dims)
+        for name, (kind, values, dims) in json.loads(line).items()
+    }
+    names = [each.name for each in session.get_outputs()]
+    outputs = dict(zip(names, session.run(names, feeds)))
+    print(json.dumps({k: [x.ravel().tolist(), x.shape] for k, x in outputs.items()}), flush=True)
+"""
+ASK = """
+import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { load } from "EXAMPLE";
+const { python, runtime, folder, words } = JSON.parse(readFileSync(0, "utf8"));
+const stdio = ["pipe", "pipe", "inherit"];
+const session = spawn(python, ["-c", runtime, `${folder}/translator.onnx`], { stdio });
+const lines = createInterface({ input: session.stdout })[Symbol.asyncIterator]();
+class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
+const run = async (feeds) => {
+  const plain = ([name, x]) => [name, [x.type, Array.from(x.data, Number), x.dims]];
+  const given = Object.fromEntries(Object.entries(feeds).map(plain));
+  session.stdin.write(JSON.stringify(given) + "\\n");
+  const outputs = JSON.parse((await lines.next()).value);
+  const named = ([name, [data, dims]]) => [name, { data, dims }];
+  return Object.fromEntries(Object.entries(outputs).map(named));
+};
+const ort = { Tensor, InferenceSession: { create: async () => ({ run }) } };
+const pronounce = await load(ort, (name) => readFile(`${folder}/${name}`));
+const found = [];
+for (const word of words) found.push(await pronounce(word));
+session.stdin.end();
+process.stdout.write(JSON.stringify(found));
+"""
+WORDS = [
+    "cat",
+    "Café",
+    "cafe\u0301",
+    "a",
+    "",
+    "ñu",
+    "donaudampfschifffahrtsgesellschaftskapitän" * 2,
+]
+
+
+@pytest.fixture(scope="module")
+def pronouncer(onnx_translator, tmp_path_factory):
+    """A pronouncer of nonsense that reads words of more than 12 letters in windows."""
+    letters = "abcdefghijklmnopqrstuvwxyz\u0301\u0303\u0308" + "".join(
+        map(chr, range(0x400, 0x500))
+    )
+    folder = tmp_path_factory.mktemp("pronouncer") / "1"
+    phones = [f"p{number}" for number in range(1000)]
+    respelled(onnx_translator, folder, letters=letters, symbols=phones)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["spelling"] = {"whole": 12, "window": 12, "context": 3, "fewest": 0.0}
+    manifest["settings"]["max_source_length"] = 100
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@needs_node
+def test_the_example_says_what_python_says(pronouncer):
+    given = {"python": sys.executable, "runtime": RUNTIME, "folder": str(pronouncer)}
+    done = subprocess.run(
+        [NODE, "--input-type=module", "--eval", ASK.replace("EXAMPLE", EXAMPLE.as_uri())],
+        input=json.dumps({**given, "words": WORDS}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    spoken = dict(Pronouncer(pronouncer).pronounce(WORDS))
+    for word, one in zip(WORDS, found, strict=True):
+        assert bool(one["phones"]) == bool(word)
+        if answers := spoken.get(word):
+            assert one["phones"] == list(answers[0].phones), word
+    assert found[1] == found[2]  # NFC and NFD
+    assert len(found[-1]["phones"]) > 12
