@@ -3,7 +3,7 @@
 from keras_attention import addons, distributions, losses, mechanisms, scores
 from keras_attention.attention import Attention, Memory
 from keras_attention.backend import exporting, fast_paths
-from keras_attention.layers.pointer import PointerGenerator
+from keras_attention.layers.pointer import PointerGenerator, copied_ids
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.positions import SinePositionEncoding
 from keras_attention.mechanisms.additive import AdditiveAttention
@@ -39,6 +39,7 @@ __all__ = [
     "State",
     "addons",
     "beam_search",
+    "copied_ids",
     "distributions",
     "exporting",
     "fast_paths",

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention.layer import AveragingLayer
-from keras_attention.shapes import Tensor, blank_where_masked, flat_memory
+from keras_attention.shapes import Tensor, blank_where_masked, fits, flat_memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -30,10 +30,11 @@ class AttentionPooling(AveragingLayer):
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W` and `u`;
             `name`, `dtype`.
 
-    Weights: `kernel` `(dim, units)`, `bias` `(units,)`, `scale` `u` `(units,)`.
+    Weights: `kernel` `(dk, units)`, `bias` `(units,)`, `scale` `u` `(units,)`.
 
     Call arguments:
         value: `(B, T, dim)`, or a grid `(B, H, W, dim)`.
+        key: `(B, T, dk)`, or a grid: the `h` of the score; the value if not given.
         mask: boolean `(B, T)`, or of the grid; False positions get weight 0, and may
             be NaN or infinite.
         return_attention_scores: whether to return the attention weights as well.
@@ -67,12 +68,12 @@ class AttentionPooling(AveragingLayer):
         self._expect_units(units)
         self.units = units
 
-    def build(self, value_shape: tuple[Any, ...]) -> None:
-        """Make the weights for values of this shape."""
-        self._check_shape(value_shape)
+    def build(self, value_shape: tuple[Any, ...], key_shape: tuple[Any, ...] | None = None) -> None:
+        """Make the weights for values and keys of these shapes."""
+        self._check_shape(value_shape, key_shape)
         self._expect_divided("a value", value_shape)
-        self.width = value_shape[-1]
-        self.kernel = self.add_kernel((value_shape[-1], self.units), "kernel")
+        self.widths = value_shape[-1], (key_shape or value_shape)[-1]
+        self.kernel = self.add_kernel((self.widths[1], self.units), "kernel")
         self.bias = self.add_weight((self.units,), "zeros", name="bias")
         self.scale = self.add_kernel((self.units,), "scale")
 
@@ -82,14 +83,22 @@ class AttentionPooling(AveragingLayer):
         mask: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
+        key: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Pool; arguments and result as the class says."""
-        self._check_shape(value.shape)
+        self._check_shape(value.shape, None if key is None else key.shape)
+        # With two tensors, Keras passes no mask that the value carries.
+        mask = getattr(value, "_keras_mask", None) if mask is None else mask
         mask = self._checked_mask("mask", mask, value.shape[:-1])
         value = flat_memory(ops.cast(value, self.compute_dtype))  # (B, T, dim)
         value = blank_where_masked(mask, value)  # a NaN would make the average and gradients NaN
+        if key is None:
+            key = value
+        else:
+            key = flat_memory(ops.cast(key, self.compute_dtype))  # (B, T, dk)
+            key = blank_where_masked(mask, key)
         kernel, bias = ops.cast(self.kernel, value.dtype), ops.cast(self.bias, value.dtype)
-        hidden = ops.tanh(ops.matmul(value, kernel) + bias)
+        hidden = ops.tanh(ops.matmul(key, kernel) + bias)  # (B, T, units)
         terms = self.split_heads(hidden * ops.cast(self.scale, value.dtype))  # (B, [heads,] T, ·)
         scores = ops.expand_dims(ops.sum(terms, axis=-1), -2)  # (B, [heads,] 1, T)
         if mask is not None:  # (B, [1,] 1, T)
@@ -100,22 +109,27 @@ class AttentionPooling(AveragingLayer):
         pooled = ops.squeeze(self.average(factors, self.split_heads(value)), 1)
         return (pooled, ops.squeeze(weights, -2)) if return_attention_scores else pooled
 
-    def _check_shape(self, value: tuple[Any, ...]) -> None:
-        received, width = f"value {tuple(value)}", getattr(self, "width", value[-1])
+    def _check_shape(self, value: tuple[Any, ...], key: tuple[Any, ...] | None) -> None:
+        received = f"value {tuple(value)}" + ("" if key is None else f", key {tuple(key)}")
+        key = value if key is None else key
         valid = len(value) in (3, 4) and 0 not in value[1:]
         expected = "a value (B, T, dim) or (B, H, W, dim) with a position at least"
         self._expect(valid, expected, received)
-        self._expect(value[-1] is not None, "a known last axis", received)
-        self._expect(value[-1] == width, f"values of width {width}", received)
+        valid = len(key) == len(value) and fits(key[:-1], value[:-1])
+        self._expect(valid, "a key with the positions of the value", received)
+        self._expect(None not in (value[-1], key[-1]), "a known last axis", received)
+        width, key_width = getattr(self, "widths", (value[-1], key[-1]))
+        expected = f"values of width {width} and keys of width {key_width}, as it was built"
+        self._expect((value[-1], key[-1]) == (width, key_width), expected, received)
 
     # Keras.
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
         """Return None: a vector has no positions."""
 
-    def output_spec(self, value: Any, **kwargs: Any) -> Any:
+    def output_spec(self, value: Any, key: Any = None, **kwargs: Any) -> Any:
         """Return the symbolic vector, with the weights if `return_attention_scores`."""
-        self._check_shape(value.shape)
+        self._check_shape(value.shape, None if key is None else key.shape)
         pooled = keras.KerasTensor((value.shape[0], value.shape[-1]), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):
             return pooled

@@ -57,7 +57,7 @@ def _monotonic(units: int, num_heads: int = 1, noise: float = 1.0, **options: An
 def _chunkwise(units: int, num_heads: int = 1, noise: float = 1.0, **options: Any) -> Attention:
     dtype = options.get("dtype")
     stop = _normalized(units, num_heads=num_heads, dtype=dtype)
-    weigh = AdditiveAttention(units, dtype=dtype)
+    weigh = AdditiveAttention(units, num_heads=num_heads, dtype=dtype)
     return MonotonicChunkwiseAttention(stop, weigh, noise=noise, **options)
 
 

@@ -25,8 +25,11 @@ class MonotonicAttention(BorrowedScore):
     later use mode `"hard"`, which has no gradient. The paper uses the weight-normalised additive
     score and a negative `r`.
 
+    With several heads, each head has a score and moves forward by itself: monotonic multihead
+    attention (Ma et al. 2020, arXiv 1909.12406, MMA-IL for soft and MMA-H for hard weights).
+
     Args:
-        attention: an attention layer of this library with one head, whose score is used.
+        attention: an attention layer of this library, whose score and number of heads are used.
         mode: `"parallel"`, or `"hard"`, which is `"parallel"` in training.
         noise: standard deviation of the normal noise that is added to the scores in training.
         bias_initial: `r` at the start.
@@ -56,7 +59,6 @@ class MonotonicAttention(BorrowedScore):
         self._expect_one_of("mode", mode, distributions.MODES)
         self._expect_number("noise", noise, 0)
         self._expect_number("bias_initial", bias_initial, -float("inf"))
-        self._expect(self.num_heads == 1, "a score of one head", num_heads=self.num_heads)
         expected = "no distribution: a mode takes its place"
         self._expect(self.distribution == "softmax", expected, distribution=self.distribution)
         self.mode = mode
@@ -81,14 +83,18 @@ class MonotonicAttention(BorrowedScore):
 
     def state_spec(self, batch: int | None, length: int | None) -> keras.KerasTensor:
         """Return the shape and dtype of the last weights."""
-        return keras.KerasTensor((batch, length), self.wide_dtype)
+        heads = [self.num_heads] if self.num_heads > 1 else []
+        return keras.KerasTensor((batch, *heads, length), self.wide_dtype)
 
     def initial_state(self, memory: Memory) -> Tensor:
-        """Return the weights before the first query: 1 at position 0, float32 `(B, Tv)`."""
+        """Return the weights before the first query: 1 at position 0.
+
+        They are float32 `(B, Tv)`, with several heads `(B, heads, Tv)`.
+        """
         self.expect_memory(memory)
-        batch, length = ops.shape(memory.value)[:2]
-        first = ops.cast(ops.arange(length) == 0, self.wide_dtype)
-        return ops.broadcast_to(ops.expand_dims(first, 0), (batch, length))
+        shape = ops.shape(memory.value)[:-1]
+        first = ops.cast(ops.arange(shape[-1]) == 0, self.wide_dtype)
+        return ops.broadcast_to(first, shape)
 
     def weigh(
         self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
@@ -98,10 +104,17 @@ class MonotonicAttention(BorrowedScore):
         scores = ops.cast(scores, self.wide_dtype) + ops.cast(self.score_bias, self.wide_dtype)
         if noise and "score" in noise:
             scores = scores + noise["score"]
-        previous = ops.reshape(state, ops.shape(scores))  # (B, n, Tv)
         mode = "parallel" if training else self.mode
+        if self.num_heads == 1:
+            previous = ops.reshape(state, ops.shape(scores))  # (B·n, Tv) to (B, n, Tv)
+            weights = distributions.monotonic(scores, previous, mask, mode)
+            return weights, ops.reshape(weights, ops.shape(state))
+        batch, heads, count, length = ops.shape(scores)
+        # (B·n, heads, Tv) to (B, heads, n, Tv)
+        previous = ops.reshape(state, (batch, count, heads, length))
+        previous = ops.moveaxis(previous, 2, 1)
         weights = distributions.monotonic(scores, previous, mask, mode)
-        return weights, ops.reshape(weights, ops.shape(state))
+        return weights, ops.reshape(ops.moveaxis(weights, 1, 2), ops.shape(state))
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -113,7 +126,8 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
 
     Args:
         attention: an attention layer whose score decides where to stop.
-        chunk_attention: an attention layer whose score weighs the positions of a chunk.
+        chunk_attention: an attention layer whose score weighs the positions of a chunk. It has as
+            many heads as `attention`.
         chunk_size: `w`, number of positions of a chunk.
         mode: see `MonotonicAttention`.
         noise: see `MonotonicAttention`.
@@ -136,8 +150,8 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         self, attention: Attention, chunk_attention: Attention, chunk_size: int = 2, **kwargs: Any
     ) -> None:
         super().__init__(attention, **kwargs)
-        valid = has_score_alone(chunk_attention) and chunk_attention.num_heads == 1
-        expected = "a chunk_attention with nothing but a score of one head"
+        valid = has_score_alone(chunk_attention) and chunk_attention.num_heads == self.num_heads
+        expected = f"a chunk_attention with nothing but a score, of num_heads={self.num_heads}"
         self._expect(valid, expected, repr(chunk_attention))
         different = chunk_attention is not attention
         self._expect(different, "two attention layers", "the same layer twice")

@@ -120,7 +120,7 @@ class AttentionCell(BaseLayer):
         self._expect_one_of("order", order, ORDERS)
         runs = isinstance(cell, (keras.layers.RNN, AttentionCell))
         expected = "a recurrent cell, such as keras.layers.GRUCell, not a layer that runs one"
-        self._expect(hasattr(cell, "state_size") and not runs, expected, repr(cell))
+        self._expect(not runs and hasattr(cell, "state_size"), expected, repr(cell))
         self._expect_count("units", units, or_none=True)
         if readout in _OLD_READOUTS:
             new = _OLD_READOUTS[readout]
@@ -148,6 +148,12 @@ class AttentionCell(BaseLayer):
         expected = "an activation only with units and the attentional readout"
         self._expect(valid, expected, activation=activation, units=units, readout=readout)
         self._expect_dtype(*keras_cells.parts(cell), attention)
+
+    @property
+    def state_size(self) -> None:
+        """Raise a ValueError: `keras.layers.RNN` and `StackedRNNCells` ask for it."""
+        expected = "to run in no keras.layers.RNN, which passes no memory: use AttentionRNN(cell, "
+        self._refuse(f"{expected}attention)(inputs, memory)", "a layer around it")
 
     def build(self, inputs_shape: tuple[Any, ...], memory_shape: Any = None) -> None:
         """Make the weights for inputs and a memory of these shapes."""

@@ -108,7 +108,9 @@ MADE_WRONG = {
     "nothing but a score": [lambda: LocalAttention(CoverageAttention(3))],
     "without dropout": [lambda: MonotonicAttention(AdditiveAttention(3, dropout=0.5))],
     "parallel": [lambda: MonotonicAttention(general(), mode="soft")],
-    "one head": [lambda: MonotonicAttention(AdditiveAttention(4, num_heads=2))],
+    "of num_heads=2": [
+        lambda: MonotonicChunkwiseAttention(AdditiveAttention(4, num_heads=2), general())
+    ],
     "no distribution": [lambda: MonotonicAttention(general(), distribution="sparsemax")],
     "chunk_size >= 1": [lambda: MonotonicChunkwiseAttention(general(), general(), 0)],
     "filters >= 1": [lambda: LocationSensitiveAttention(3, 0)],
@@ -159,6 +161,11 @@ BAD_CALLS = {
         lambda: keras.layers.TimeDistributed(rnn())(ones(2, 3, 5, 4)),
     ],
     "layer(value)": [lambda: AttentionPooling(UNITS)([X, X])],
+    "use AttentionRNN(cell, attention)(inputs, memory)": [
+        lambda: keras.layers.RNN(AttentionCell(keras.layers.GRUCell(2), general())),
+        lambda: HoistedRNN(AttentionCell(keras.layers.GRUCell(2), general())),
+        lambda: keras.layers.RNN(rnn()),
+    ],
     "layer(features, logits, attention_weights, source_ids)": [lambda: PointerGenerator()(X)],
     "features (B, T, dim), logits": [
         lambda: PointerGenerator()(ones(2, 4), ones(2, 3, 7), ones(2, 3, 5), ones(2, 5)),

@@ -42,6 +42,40 @@ def test_heads_of_pooling_follow_the_formula(rng, heads, masked, distribution):
             assert_close(np.split(pooled[b], heads)[h], expected @ part)
 
 
+@pytest.mark.parametrize("heads", [1, 3])
+def test_pooling_weighs_values_by_keys_of_another_width(rng, heads, tmp_path):
+    layer, value, key, allowed = (
+        AttentionPooling(6, num_heads=heads),
+        *(normal(rng, B, T, 9), normal(rng, B, T, 7), mask(rng, B, T)),
+    )
+    pooled, weights = layer(value, key=key, mask=allowed, return_attention_scores=True)
+    randomize(layer, rng)
+    w = weights_of(layer)
+    assert w["kernel"].shape == (7, 6)
+    pooled, weights = array(layer(value, key=key, mask=allowed, return_attention_scores=True))
+    for b in range(B):
+        hidden = np.split(np.tanh(key[b] @ w["kernel"] + w["bias"]), heads, -1)
+        for h, u in enumerate(np.split(w["scale"], heads)):
+            expected = reference.softmax(hidden[h] @ u, allowed[b])
+            assert_close(weights.reshape(B, heads, T)[b, h], expected)
+            assert_close(np.split(pooled[b], heads)[h], expected @ np.split(value[b], heads, -1)[h])
+    symbols = keras.Input((None, 9)), keras.Input((None, 7)), keras.Input((None,), dtype="bool")
+    made = AttentionPooling(6, num_heads=heads)(symbols[0], key=symbols[1], mask=symbols[2])
+    assert made.shape == (None, 9)
+    saved_and_loaded(keras.Model(symbols, made), [value, key, allowed], rng, tmp_path)
+    wrong = [lambda: layer(value, key=key[:, :3]), lambda: layer(value)]
+    for call in wrong:
+        with pytest.raises(ValueError, match=r"AttentionPooling expected .*Received: value"):
+            call()
+
+
+def test_a_mask_that_the_value_carries_reaches_pooling_with_keys(rng):
+    words = np.array([[3, 1, 0, 0], [2, 5, 4, 0]])
+    value = keras.layers.Embedding(9, DIM, mask_zero=True)(words)
+    _, weights = AttentionPooling(5)(value, key=normal(rng, 2, 4, 7), return_attention_scores=True)
+    assert not array(weights)[words == 0].any()
+
+
 def test_pooling_takes_a_grid_and_gives_zeros_where_all_is_masked(rng):
     layer, grid = AttentionPooling(7), normal(rng, B, H, W, DIM)
     expected = array(layer(grid.reshape(B, H * W, DIM)))

@@ -41,6 +41,7 @@ WIDTHS = {
     "scaled_dot": (15, 15),
     "general entmax": (2 * DQ, 2 * DV),
     "rnn heads": (DQ, 2 * DV),
+    "chunkwise heads": (DQ, 2 * DV),
 }
 
 
@@ -100,6 +101,7 @@ MECHANISMS = {
         for name, options in ((name, OWN.get(name, {})) for name in mechanisms.BY_NAME)
     },
     "general entmax": lambda **k: general(distribution="entmax15", num_heads=2, **k),
+    "chunkwise heads": lambda **k: mechanisms.make("chunkwise", 2 * UNITS, num_heads=2, **k),
     "monotonic hard": of_one_dtype(lambda **k: MonotonicAttention(general(), mode="hard", **k)),
 }
 POOLING = {"pooling": lambda **k: AttentionPooling(UNITS, **k)}

@@ -83,9 +83,11 @@ class Monotonic(_Borrowing):
         self._bias, self._hard = float(array(attention.score_bias)), attention.mode == "hard"
 
     def start(self, g: Graph, memory: Value) -> Values:
-        """Return the state `stopped`: a weight of 1 at the first place, `(B, S)`."""
-        first = g.cast(g("Equal", g.range(g.size(memory, 1)), 0), "float32")
-        return {"stopped": g.expand(first, g("Shape", memory, start=0, end=2))}
+        """Return the state `stopped`: a weight of 1 at the first place, `(B, [heads,] S)`."""
+        length = g.size(memory, 1)
+        first = g.cast(g("Equal", g.range(length), 0), "float32")
+        heads = [self.heads] if self.heads > 1 else []
+        return {"stopped": g.expand(first, g.size(memory, 0), *heads, length)}
 
     def weigh(
         self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
@@ -93,14 +95,20 @@ class Monotonic(_Borrowing):
         """See `Mechanism`; a weight is the probability of stopping at a place."""
         scores = self._inner.score(g, times, query, memory, rows) + self._bias
         stop = g.cast(scores > 0.0, "float32") if self._hard else g("Sigmoid", scores)
-        stop = g("Where", memory["mask"], stop, 0.0)
-        length = g.size(stop, 2)
-        stop = rows.together(stop, length)
-        weights = stop * self._arrived(g, stop, state["stopped"])
-        return rows.apart(weights, length), {"stopped": weights}
+        stop = g("Where", self.mask(g, memory["mask"]), stop, 0.0)
+        heads = [self.heads] if self.heads > 1 else []
+        length = g.size(stop, 2 + len(heads))
+        if heads:  # (B, heads, n, S) to (B, n, heads, S), and back below
+            stop = g("Transpose", stop, perm=[0, 2, 1, 3])
+        stop = g.reshape(stop, -1, length)  # (B·n·heads, S)
+        weights = stop * self._arrived(g, stop, g.reshape(state["stopped"], -1, length))
+        apart = rows.apart(weights, *heads, length)
+        if heads:
+            apart = g("Transpose", apart, perm=[0, 2, 1, 3])
+        return apart, {"stopped": rows.together(weights, *heads, length)}
 
     def _arrived(self, g: Graph, stop: Value, previous: Value) -> Value:
-        """Return the probabilities `(B·n, S)` of arriving: `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`."""
+        """Return probabilities `(rows, S)` of arriving: `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`."""
 
         def arrive(before: Values, now: Values) -> tuple[Values, list[Value]]:
             q = before["go_on"] + now["previous"]
@@ -140,9 +148,9 @@ class Chunkwise(Monotonic):
         stops, state = super().weigh(g, times, query, memory, state, rows)
         own = {**memory, **without_prefix(memory, "chunk_")}
         scores = self._chunk.score(g, times, query, own, rows)
-        visible = g.cast(memory["mask"], "float32")
+        visible = g.cast(self.mask(g, memory["mask"]), "float32")
         inside = self._chunks(g, visible) > 0.5
-        shares = softmax(g, self._chunks(g, scores), inside)  # (B, n, S, w)
+        shares = softmax(g, self._chunks(g, scores), inside)  # (B, [heads,] n, S, w)
         parts = g.split(shares * g.axis(stops, -1), [1] * self._size)
         # Part o of the chunk that ends at k belongs to place k - (w - 1 - o).
         moved = [
@@ -157,10 +165,14 @@ class Chunkwise(Monotonic):
         return g.concat([g.axis(x, -1) for x in moved], axis=-1)
 
     def _moved(self, g: Graph, x: Value, distance: int) -> Value:
-        """Return `x` `(B, n, S)` shifted right by `distance`, left if negative, with zeros."""
+        """Return `x` `(B, [heads,] n, S)` shifted right by `distance`, left if negative.
+
+        Zeros fill the places at the end.
+        """
         if not distance:
             return x
-        length = g.size(x, 2)
+        last = 2 if self.heads == 1 else 3
+        length, others = g.size(x, last), [0] * last
         before, after = max(distance, 0), max(-distance, 0)
-        padded = g("Pad", x, g.constant([0, 0, before, 0, 0, after], "int64"))
-        return g.slice(padded, after, length + after, 2)
+        padded = g("Pad", x, g.constant([*others, before, *others, after], "int64"))
+        return g.slice(padded, after, length + after, last)

@@ -41,6 +41,10 @@ MODELS = {
     "coverage": "attention=coverage order=bahdanau",
     "monotonic": "attention=monotonic",
     "chunkwise": "attention=chunkwise attention_options=chunk_size=3,mode=hard",
+    "monotonic of two heads": "attention=monotonic attention_heads=2",
+    "chunkwise of two heads": (
+        "attention=chunkwise attention_options=chunk_size=3 attention_heads=2 order=bahdanau"
+    ),
     "hard monotonic": "attention=hard_monotonic decoder=lstm",
     "sparsemax": "distribution=sparsemax",
     "entmax": "distribution=entmax15 attention=general",
