@@ -16,6 +16,7 @@ import uvicorn
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from serving.api.http import host_names
 from serving.client import serving_pb2
 from serving.savedmodel.status import invalid
 from serving.server import settings
@@ -173,14 +174,20 @@ class ModelServer:
     async def _open_rest(self, service: Service, metrics: str, listening: socket.socket) -> None:
         flags = self._flags
         rest = Rest(service, flags.max_request_seconds)
+        # On loopback, other names are those of foreign pages. Elsewhere, any name may be a proxy's.
+        named = flags.host in ("localhost", "::1") or flags.host.startswith("127.")
+        known = named or flags.rest_api_hosts
+        hosts = host_names(flags.host, flags.rest_api_hosts) if known else None
         server = uvicorn.Server(
             uvicorn.Config(
-                rest.app(metrics, flags.rest_api_cors_origins),
+                rest.app(metrics, flags.rest_api_cors_origins, hosts),
                 http=_Http,
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
+                proxy_headers=bool(flags.rest_api_trusted_proxies),
+                forwarded_allow_ips=flags.rest_api_trusted_proxies,
                 limit_concurrency=_MOST_CONNECTIONS,
                 h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
                 timeout_graceful_shutdown=flags.shutdown_grace_seconds,

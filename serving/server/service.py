@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from serving.api.disconnects import unless_gone
+from serving.api.http import Guard, unless_gone
 from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
@@ -268,12 +268,13 @@ class Rest:
     service: Service
     seconds: float
 
-    def app(self, metrics: str, origins: Sequence[str]) -> Starlette:
+    def app(self, metrics: str, origins: Sequence[str], hosts: Sequence[str] | None) -> Starlette:
         """Return the application.
 
         Args:
             metrics: path of the metrics page; "" means no such page.
             origins: origins whose pages may send requests (CORS).
+            hosts: names by which clients may call the server; None means any.
         """
         routes = [Route(metrics, self._metrics)] if metrics else []
         for path in ("/v1/models/{name}/versions/{version}", "/v1/models/{name}"):
@@ -287,6 +288,8 @@ class Rest:
         if origins:
             methods = ["GET", "POST"]
             app.add_middleware(CORSMiddleware, origins, methods, allow_headers=["content-type"])
+        app.add_middleware(Guard, hosts, origins)
+        app.router.redirect_slashes = False  # it would redirect to the Host that was sent
         return app
 
     async def _predict(self, request: Request) -> Response:
