@@ -94,7 +94,8 @@ def _serve(options: argparse.Namespace) -> int:
     """Serve the page until it is interrupted; return the exit status."""
     import uvicorn
 
-    from serving.page.app import HEADERS, PageSettings, build, host_names
+    from serving.api.http import host_names
+    from serving.page.app import HEADERS, PageSettings, build
 
     card = read_card(options.manifest) if options.manifest else Card()
     names = host_names(options.host, options.names)
@@ -108,6 +109,7 @@ def _serve(options: argparse.Namespace) -> int:
         port=options.port,
         log_level="warning",
         access_log=False,
+        proxy_headers=False,  # X-Forwarded-For of anyone would be believed
         limit_concurrency=256,
     )
     try:

@@ -9,7 +9,7 @@ import asyncio
 import io
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -18,14 +18,13 @@ from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from serving.api.disconnects import unless_gone
 from serving.api.histories import TIME, parse_table
+from serving.api.http import LOCAL, Guard, unless_gone
 from serving.api.results import split_sentences
 from serving.client import (
     AsyncPredictor,
@@ -57,7 +56,6 @@ Read = Callable[[Request], Coroutine[Any, Any, T]]
 MOST_CHARACTERS = 5_000
 MOST_EVENTS = 200  # of one history: each event is a request with all events before it
 STATIC = Path(__file__).with_name("static")
-LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
 MOST_TEXT = 4 * MOST_CHARACTERS + 4_096  # bytes of a request, as the two below
 MOST_IMAGE = 8 << 20
 MOST_TABLE = 1 << 20
@@ -273,14 +271,6 @@ class PageSettings:
     hosts: tuple[str, ...] = LOCAL
 
 
-def host_names(address: str, names: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the host names that requests may have for a page that listens on an address.
-
-    0.0.0.0 and :: are not among them, since pages of other sites can reach this machine by them.
-    """
-    return (*LOCAL, *names, *({address} - {"0.0.0.0", "::"}))
-
-
 def build(settings: PageSettings) -> Starlette:
     """Return the application; serve it with `HEADERS`."""
 
@@ -319,5 +309,5 @@ def build(settings: PageSettings) -> Starlette:
         Route("/static/rules.js", lambda request: Response(rules(), media_type="text/javascript")),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=[*settings.hosts])
-    return Starlette(routes=routes, middleware=[trusted], lifespan=lifespan)
+    guard = Middleware(Guard, hosts=settings.hosts)
+    return Starlette(routes=routes, middleware=[guard], lifespan=lifespan)

@@ -236,7 +236,7 @@ class ModelSession:
 
         Raises StatusError with TensorFlow's status, DEADLINE_EXCEEDED when the time is over.
         """
-        if call is None or not call.is_heavy or not self._has_parts:
+        if call is None or not call.is_expensive or not self._has_parts:
             return self._run(name, inputs, outputs, call)
         arrays = {alias: np.asarray(array) for alias, array in inputs.items()}
         parts = [
@@ -272,7 +272,7 @@ class ModelSession:
             if call:
                 limit = config_pb2.RunOptions(
                     timeout_in_ms=max(1, int(seconds * 1000)),
-                    inter_op_thread_pool=int(call.is_heavy),
+                    inter_op_thread_pool=int(call.is_expensive),
                 )
                 options = limit.SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))

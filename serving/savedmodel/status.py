@@ -31,7 +31,7 @@ class Code(IntEnum):
 class Waiting(Protocol):
     """A request that waits for a run: its remaining time, and whether the run is expensive."""
 
-    is_heavy: bool
+    is_expensive: bool
 
     def seconds_left(self) -> float:
         """Return the seconds until the request ends, at least 0."""

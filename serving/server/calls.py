@@ -1,14 +1,12 @@
-"""Runs requests: deadlines, a fair queue for threads, batches of several clients, and metrics."""
+"""Runs requests: deadlines, slots that a fair queue fills, batches of several clients, metrics."""
 
 import asyncio
-import heapq
-import itertools
-import math
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,21 +14,16 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from serving.savedmodel.status import Code, StatusError, Waiting, deadline_exceeded, invalid
+from serving.server.fair_queue import FairQueue
 from serving.server.settings import Batching
-from serving.server.tensors import Arrays, check_rows
+from serving.server.tensors import Arrays
 
 T = TypeVar("T")
-Run = Callable[[Arrays, Sequence[str], Waiting], Arrays]
-# A request above either limit is heavy: by `tensors.cost`, or by the bytes of its message.
-LIGHT_COST, _LIGHT_BYTES = 2**8, 2**16
-THREADS, _HEAVY_ROWS = 64, 64  # light threads; most rows of a batch that joins heavy requests
-_MOST_CLIENTS = 2**12  # clients whose virtual times are kept; above it, all are forgotten
-_PATIENCE_SECONDS = 1.0  # then a waiting request runs without a free place
+THREADS = 64  # most runs at once
+_EXPENSIVE = 2**8  # a request above this cost is expensive: see `tensors.cost`
+_MOST_BATCH_COST = 2**13  # most cost of a batch of several jobs
+_PATIENCE_SECONDS = 1.0  # without the end of a run; then the oldest run gives up its slot
 POLL_SECONDS = 0.25  # between checks whether a client still waits
-
-
-class HeavyError(Exception):
-    """A light request turned out to have this cost: it restarts in the queue of heavy requests."""
 
 
 class Call:
@@ -38,7 +31,8 @@ class Call:
 
     def __init__(self, seconds: float, entrypoint: str = "GRPC", client: Hashable = None):
         self.entrypoint, self.client = entrypoint, client
-        self.cancelled = self.is_heavy = False
+        self.model = ""  # its name, once it is read
+        self.cancelled = self.is_expensive = False
         self._deadline = time.monotonic() + seconds
 
     def seconds_left(self) -> float:
@@ -46,103 +40,67 @@ class Call:
         return 0.0 if self.cancelled else max(0.0, self._deadline - time.monotonic())
 
 
-class _Line:
-    """A fair queue: `places` requests run at once, and `busy` requests run or wait.
+@dataclass(eq=False)
+class Part:
+    """What a request brings to a run of a model, alone or in a batch.
 
-    A request that has waited `_PATIENCE_SECONDS` for a place runs without one if a thread is free.
-
-    The queue is fair among clients, by fair queueing in virtual time, whose unit is cost. A request
-    starts where its client's previous request ends, but not before the present, and ends `cost`
-    later. The request with the earliest end runs next. A run advances the present by its cost
-    divided by the number of requests that waited with it, and at least to its own start.
+    Args:
+        model: names the model and the signature; only parts with the same name join a batch.
+        run: runs the model; takes inputs, names of outputs (none for all) and the waiter.
+        inputs: arrays of shape `(rows, …)` by alias.
+        names: of the outputs to return; none means all.
+        write: returns the response, given the outputs for the inputs.
     """
 
-    def __init__(self, threads: int, places: int):
-        self.threads, self._places = ThreadPoolExecutor(threads), threading.Semaphore(places)
-        self._lock, self.busy = threading.Lock(), 0
-        self._waiting: list[tuple[float, int, float, Callable[[], Any], Future[Any]]] = []
-        self._ends: dict[Hashable, float] = {}
-        self._numbers, self._present = itertools.count(), 0.0
+    model: Hashable
+    run: Callable[[Arrays, Sequence[str], Waiting], Arrays]
+    inputs: Arrays
+    names: Sequence[str]
+    write: Callable[[Arrays], Any]
 
-    def submit(self, client: Hashable, cost: float, work: Callable[[], T]) -> Future[T]:
-        """Return the future result of `work()`, which waits in the queue until its turn."""
-        future: Future[T] = Future()
-        future.add_done_callback(self._end)
-        with self._lock:
-            self.busy += 1
-            if not self._waiting or len(self._ends) >= _MOST_CLIENTS:
-                self._ends.clear()
-            self._ends[client] = end = max(self._present, self._ends.get(client, 0.0)) + cost
-            heapq.heappush(self._waiting, (end, next(self._numbers), cost, work, future))
-        self.threads.submit(self._run_next)
-        return future
+    def answer(self, call: Call) -> Any:
+        """Return the response of a run of this part alone."""
+        return self.write(self.run(self.inputs, self.names, call))
 
-    def _run_next(self) -> None:
-        """Run the waiting request with the earliest virtual end."""
-        has_place = self._places.acquire(timeout=_PATIENCE_SECONDS)
-        with self._lock:
-            if has_next := bool(self._waiting):  # empty if a request was cancelled
-                end, _, cost, work, future = heapq.heappop(self._waiting)
-                self._present = max(self._present + cost / (len(self._waiting) + 1), end - cost)
-        if has_next and future.set_running_or_notify_cancel():
-            try:
-                future.set_result(work())
-            except BaseException as error:
-                future.set_exception(error)
-        if has_place:
-            self._places.release()
+    def rows(self) -> int:
+        """Return the number of rows. Raises StatusError for inputs that cannot be batched."""
+        sizes = {array.shape[:1] for array in self.inputs.values()}
+        if () in sizes or len(sizes) != 1:
+            raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
+        return sizes.pop()[0]
 
-    def _end(self, future: Future[Any]) -> None:
-        """Count a request as done; if it was cancelled, remove it from the queue."""
-        with self._lock:
-            self.busy -= 1
-            if future.cancelled():
-                self._waiting = [each for each in self._waiting if each[-1] is not future]
-                heapq.heapify(self._waiting)
+    def kind(self) -> Hashable:
+        """Return what parts of one batch have in common."""
+        return self.model, *((x.dtype.str, x.shape[1:]) for x in self.inputs.values())
 
 
-class Workers:
-    """Two queues: light requests have `places` + 1 places, heavy requests have `places`.
+class Job:
+    """A request that waits and runs: its estimated cost, and `work`, which answers it alone.
 
-    At most `most` requests run or wait.
+    With a `part`, it may run in a batch instead.
     """
 
-    def __init__(self, places: int, most: int):
-        self._light, self._heavy = _Line(THREADS, places + 1), _Line(places, places)
-        self._most = most
+    def __init__(self, call: Call, cost: float, work: Callable[[], Any], part: Part | None = None):
+        self.call, self.client, self.cost, self.work = call, call.client, cost, work
+        self.is_expensive = call.is_expensive = cost > _EXPENSIVE
+        self.part, self.rows = part, part.rows() if part else 0
+        self.key = (part.kind(), self.is_expensive) if part else None
+        self.response: Future[Any] = Future()
+        self.arrived = time.monotonic()
 
-    def busy(self) -> int:
-        """Count the requests that run or wait."""
-        return self._light.busy + self._heavy.busy
 
-    async def run(self, work: Callable[[], T], call: Call, size: int) -> T:
-        """Return `work()`, which runs in a thread, for a request of `size` bytes.
+@dataclass(eq=False)
+class _Run:
+    """One or several jobs that run together since `started`."""
 
-        A request that is cancelled while it waits does not run. Raises StatusError
-        RESOURCE_EXHAUSTED if too many requests run or wait.
-        """
-        if size <= _LIGHT_BYTES:
-            try:
-                return await self._run(self._light, work, call, size)
-            except HeavyError as error:
-                (size,) = error.args
-        call.is_heavy = True
-        return await self._run(self._heavy, work, call, size)
+    jobs: list[Job]
+    started: float
+    is_expensive: bool
+    has_slot: bool = True
 
-    async def _run(self, line: _Line, work: Callable[[], T], call: Call, cost: int) -> T:
-        if (busy := self.busy()) >= self._most:
-            message = f"The server is overloaded: {busy} requests are under way"
-            raise StatusError(Code.RESOURCE_EXHAUSTED, message)
-        try:
-            return await asyncio.wrap_future(line.submit(call.client, cost, work))
-        except asyncio.CancelledError:
-            call.cancelled = True
-            raise
-
-    def close(self) -> None:
-        """Cancel the waiting requests. Running requests continue; submit no new requests."""
-        for line in (self._light, self._heavy):
-            line.threads.shutdown(wait=False, cancel_futures=True)
+    def seconds_left(self) -> float:
+        """Return the seconds until the last deadline of the jobs, at least 0."""
+        return max(job.call.seconds_left() for job in self.jobs)
 
 
 class Metrics:
@@ -165,114 +123,160 @@ class Metrics:
         self.queuing = times("batching_session:queuing_latency", "Wait for a batch.")
 
 
-@dataclass(eq=False)
-class _Request:
-    inputs: Arrays
-    rows: int
-    call: Call
-    arrived: float = field(default_factory=time.monotonic)
-    answer: Future[Arrays] = field(default_factory=Future)
+class Workers:
+    """Runs jobs in threads, in the order of a fair queue; joins them to batches if told to.
 
+    There are `slots` slots, and one more that no expensive job takes, so that cheap jobs do not
+    wait for the end of expensive ones. If no run ends for `_PATIENCE_SECONDS` while a job waits,
+    the run that is oldest gives up its slot. At most `most` jobs run or wait.
 
-@dataclass(eq=False)
-class _Batch:
-    is_heavy: bool
-    requests: list[_Request] = field(default_factory=list)
-    rows: int = 0
-    full: threading.Event = field(default_factory=threading.Event)
-
-    def seconds_left(self) -> float:
-        """Return the seconds until the last deadline of the batch's requests, at least 0."""
-        return max(request.call.seconds_left() for request in self.requests)
-
-
-class Batcher:
-    """Joins requests to batches, as TensorFlow Serving's batching does. Threads may share it.
-
-    The thread of a batch's first request waits until the batch is full or its timeout is over, then
-    until a place for runs is free. Meanwhile other requests join the batch. The thread then runs
-    the batch for all its requests. Heavy requests have their own batches and places.
+    With `batching`, a free slot takes the next job of the queue, and the next ones that may join
+    it, up to `max_batch_size` rows and a cost that keeps the run short. The first of them waits
+    `batch_timeout_micros` for the others.
     """
 
-    def __init__(self, parameters: Batching, metrics: Metrics):
-        self._parameters, self._metrics, self._lock = parameters, metrics, threading.Lock()
-        self._open: dict[Hashable, _Batch] = {}
-        self._places = [threading.Semaphore(parameters.num_batch_threads) for _ in range(2)]
+    def __init__(self, slots: int, most: int, metrics: Metrics, batching: Batching | None = None):
+        self._slots, self._most, self._metrics = slots, most, metrics
+        self._most_rows = batching.max_batch_size if batching else 0
+        self._timeout = batching.batch_timeout_micros / 1e6 if batching else 0.0
+        self._threads, self._lock = ThreadPoolExecutor(THREADS), threading.Lock()
+        self._queue, self._runs = FairQueue[Job](), dict[int, _Run]()
+        self._last_change, self._is_closed = 0.0, False
 
-    def run(self, key: Hashable, run: Run, inputs: Arrays, call: Call) -> Arrays:
-        """Return the outputs for `inputs`, computed in a batch with other requests.
+    def busy(self) -> int:
+        """Count the jobs that run or wait."""
+        return len(self._queue)
 
-        Args:
-            key: names the model and the signature; requests of one batch have the same key.
-            run: runs a batch; takes its inputs, names of outputs (none for all) and the waiter.
-            inputs: arrays of shape `(rows, …)` by alias.
-            call: the request; after its deadline it does not run.
+    async def run(self, job: Job) -> Any:
+        """Return the response of a job, which waits for its turn.
 
-        Raises StatusError: INVALID_ARGUMENT for inputs that cannot be batched, DEADLINE_EXCEEDED.
+        A job that is cancelled, or whose time ends, while it waits does not run. Raises
+        StatusError: RESOURCE_EXHAUSTED if too many jobs run or wait, DEADLINE_EXCEEDED.
         """
-        request = _Request(inputs, _rows(inputs), call)
-        check_rows(request.rows, self._parameters.max_batch_size)
-        kinds = ((array.dtype.str, array.shape[1:]) for array in inputs.values())
-        key = (key, call.is_heavy, *kinds)
-        batch = self._join(key, request)
-        if batch.requests[0] is request:
-            batch.full.wait(self._parameters.batch_timeout_micros / 1e6)
-            has_place, places = False, self._places[call.is_heavy]
-            while not has_place and (seconds := batch.seconds_left()):
-                has_place = places.acquire(timeout=min(seconds, POLL_SECONDS))
-            with self._lock:
-                if self._open.get(key) is batch:
-                    del self._open[key]
-            if has_place:
-                self._run(run, batch.requests)
-                places.release()
-            for each in batch.requests:
-                if not each.answer.done():  # no client waited for a place
-                    each.answer.set_exception(deadline_exceeded())
+        with self._lock:
+            accepted = not self._is_closed and len(self._queue) < self._most
+            if accepted:
+                self._queue.add(job)
+        if not accepted:
+            job.response.cancel()
+            message = f"The server already has {self.busy()} requests. Try again later, or raise"
+            raise StatusError(Code.RESOURCE_EXHAUSTED, f"{message} --max_waiting_requests")
+        self._dispatch()
+        response = asyncio.wrap_future(job.response)
+        # A timer may be early.
+        wait = self._timeout + 0.001 if job.key and self._timeout else _PATIENCE_SECONDS
         try:
-            return request.answer.result(call.seconds_left())
+            async with asyncio.timeout(job.call.seconds_left()):
+                while not (await asyncio.wait([response], timeout=wait))[0]:
+                    self._dispatch()
+                    wait = _PATIENCE_SECONDS
+            return response.result()
         except TimeoutError:
             raise deadline_exceeded() from None
+        except asyncio.CancelledError:
+            job.call.cancelled = True
+            raise
+        finally:
+            if job.response.cancel():  # it has not begun
+                with self._lock:
+                    self._queue.remove(job)
 
-    def _join(self, key: Hashable, request: _Request) -> _Batch:
-        """Return the batch that a request joins: the open batch if it fits, else a new one."""
-        heavy = request.call.is_heavy
-        most = min(self._parameters.max_batch_size, _HEAVY_ROWS if heavy else math.inf)
+    def close(self) -> None:
+        """Cancel the waiting jobs. Running jobs continue; no new job is accepted."""
         with self._lock:
-            batch = self._open.get(key)
-            if not batch or batch.rows + request.rows > most:
-                if batch:
-                    batch.full.set()
-                batch = self._open[key] = _Batch(heavy)
-            batch.requests.append(request)
-            batch.rows += request.rows
-            if batch.rows >= most:
-                batch.full.set()
-            return batch
+            self._is_closed, waiting = True, self._queue.waiting()
+        for job in waiting:
+            job.response.cancel()
+        self._threads.shutdown(wait=False)
 
-    def _run(self, run: Run, requests: Sequence[_Request]) -> None:
-        """Run a batch and answer its requests. If it fails, each request runs and fails alone."""
-        present = [request for request in requests if request.call.seconds_left()]
+    def _dispatch(self) -> None:
+        """Fill the free slots with jobs of the queue."""
+        with self._lock:
+            while not self._is_closed and (run := self._next(time.monotonic())):
+                self._runs[id(run)], self._last_change = run, run.started
+                self._threads.submit(self._run, run)
+
+    def _next(self, now: float) -> _Run | None:
+        """Return the next run, None if no slot is free or no job is ready."""
+        runs = list(self._runs.values())  # the oldest first
+        held = [run for run in runs if run.has_slot]
+        if len(held) > self._slots and now - self._last_change > _PATIENCE_SECONDS:
+            held.pop(0).has_slot = False
+        if len(held) > self._slots or len(runs) >= THREADS:
+            return None
+        only_cheap = sum(run.is_expensive for run in runs) >= self._slots
+        rows, costs = Counter[Hashable](), defaultdict[Hashable, float](float)  # that wait, by key
+        if self._timeout:
+            for each in self._queue.waiting():
+                rows[each.key] += each.rows
+                costs[each.key] += each.cost
+
+        def is_ready(job: Job) -> bool:
+            if only_cheap and job.is_expensive:
+                return False
+            is_full = rows[job.key] >= self._most_rows or costs[job.key] >= _MOST_BATCH_COST
+            return job.key is None or is_full or now - job.arrived >= self._timeout
+
+        first = self._queue.pop(is_ready, now)
+        if not first:
+            return None
+        run = _Run([first], now, first.is_expensive)
+
+        def joins(job: Job) -> bool:
+            together = (*run.jobs, job)
+            has_room = sum(each.rows for each in together) <= self._most_rows
+            is_cheap = sum(each.cost for each in together) <= _MOST_BATCH_COST
+            return job.key == first.key and has_room and is_cheap
+
+        while first.key and (other := self._queue.pop(joins, now)):
+            run.jobs.append(other)
+        return run
+
+    def _run(self, run: _Run) -> None:
+        """Run jobs, charge their clients and start the next run."""
+        started = time.monotonic()
+        jobs = [job for job in run.jobs if job.response.set_running_or_notify_cancel()]
+        self._answer(jobs)
+        now = time.monotonic()
+        costs = {job: job.cost if job in jobs else 0.0 for job in run.jobs}
+        total = sum(costs.values()) or 1.0
+        with self._lock:
+            del self._runs[id(run)]
+            self._last_change = now
+            for job, cost in costs.items():
+                self._queue.settle(job, (now - started) * cost / total)
+        self._dispatch()
+
+    def _answer(self, jobs: Sequence[Job]) -> None:
+        """Run jobs together and set their responses. If that fails, each runs and fails alone."""
+        present = [job for job in jobs if job.call.seconds_left()]
+        for job in set(jobs) - set(present):
+            job.response.set_exception(deadline_exceeded())
         try:
-            if present:
-                self._run_together(run, present)
+            if present and present[0].key:
+                self._run_together(present)
+            elif present:
+                present[0].response.set_result(present[0].work())
         except Exception as error:
             if len(present) == 1:
-                present[0].answer.set_exception(error)
+                present[0].response.set_exception(error)
                 return
-            for request in present:
-                self._run(run, [request])
+            for job in present:
+                if not job.response.done():
+                    self._answer([job])
 
-    def _run_together(self, run: Run, requests: Sequence[_Request]) -> None:
-        """Run the joined inputs `(sum of rows, …)`; give each request its rows of the outputs."""
-        for request in requests:
-            self._metrics.queuing.observe((time.monotonic() - request.arrived) * 1e6)
+    def _run_together(self, jobs: Sequence[Job]) -> None:
+        """Run the joined inputs `(sum of rows, …)`; give each job its rows of the outputs."""
+        now = time.monotonic()
+        for job in jobs:
+            self._metrics.queuing.observe((now - job.arrived) * 1e6)
+        parts = [job.part for job in jobs if job.part]
         inputs = {
-            alias: np.concatenate([request.inputs[alias] for request in requests])
-            for alias in requests[0].inputs
+            alias: np.concatenate([part.inputs[alias] for part in parts])
+            for alias in parts[0].inputs
         }
-        outputs = run(inputs, (), _Batch(requests[0].call.is_heavy, list(requests)))
-        ends = np.cumsum([request.rows for request in requests])  # (requests,)
+        outputs = parts[0].run(inputs, (), _Run(list(jobs), now, jobs[0].is_expensive))
+        ends = np.cumsum([job.rows for job in jobs])  # (jobs,)
         for array in outputs.values():
             if array.shape[:1] != (ends[-1],):
                 raise StatusError(
@@ -280,14 +284,7 @@ class Batcher:
                     f"Batched output tensor has shape {list(array.shape)}; its 0th dimension does "
                     "not equal the sum of the 0th dimension sizes of the input tensors",
                 )
-        for request, end in zip(requests, ends, strict=True):
-            rows = slice(end - request.rows, end)
-            request.answer.set_result({alias: array[rows] for alias, array in outputs.items()})
-
-
-def _rows(inputs: Arrays) -> int:
-    """Return the number of rows, on which all inputs must agree. Raises StatusError."""
-    sizes = {array.shape[:1] for array in inputs.values()}
-    if () in sizes or len(sizes) != 1:
-        raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
-    return sizes.pop()[0]
+        for job, part, end in zip(jobs, parts, ends, strict=True):
+            rows = slice(end - job.rows, end)
+            own = {alias: array[rows] for alias, array in outputs.items()}
+            job.response.set_result(part.write(own))

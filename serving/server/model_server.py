@@ -16,10 +16,11 @@ import uvicorn
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from serving.api.http import host_names
 from serving.client import serving_pb2
 from serving.savedmodel.status import invalid
 from serving.server import settings
-from serving.server.calls import THREADS, Batcher, Metrics, Workers
+from serving.server.calls import THREADS, Metrics, Workers
 from serving.server.models import Models, load
 from serving.server.service import GrpcMethods, Rest, Service
 from serving.server.tensors import Limits
@@ -59,10 +60,7 @@ class ModelServer:
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
         self.models = Models(lambda path: load(path, flags.max_request_seconds), self._metrics)
-        # With batching, the places of the batcher limit the runs.
-        places = THREADS if flags.enable_batching else os.cpu_count() or 1
-        self._workers = Workers(places, THREADS + flags.max_waiting_requests)
-        self._metrics.in_flight.set_function(self._workers.busy)
+        self._workers: Workers | None = None
         self._loop = asyncio.new_event_loop()
         self._loop_thread = threading.Thread(target=self._loop.run_forever, name="requests")
         self._ends: list[Callable[[], Any]] = []  # async functions that close a port
@@ -73,15 +71,22 @@ class ModelServer:
         flags = self._flags
         batching = settings.read_batching(flags.batching_parameters_file)
         credentials = settings.read_credentials(flags.ssl_config_file)
-        batcher = Batcher(batching, self._metrics) if flags.enable_batching else None
-        if flags.batching_parameters_file and not batcher:
-            raise invalid("--batching_parameters_file is given without --enable_batching")
+        if flags.batching_parameters_file and not flags.enable_batching:
+            raise invalid(
+                "--batching_parameters_file has no effect without batching. "
+                "Add --enable_batching=true"
+            )
         if flags.rest_api_port and flags.rest_api_port == flags.port:
             raise invalid("--rest_api_port cannot be same as --port.")
         configs, models = self._configs(), self.models
         metrics = settings.read_metrics_path(flags.monitoring_config_file)
         most = (flags.max_request_rows, flags.max_request_positions, flags.max_request_bytes)
-        service = Service(models, self._metrics, self._workers, batcher, Limits(*most))
+        slots = batching.num_batch_threads if flags.enable_batching else os.cpu_count() or 1
+        waiting = THREADS + flags.max_waiting_requests
+        self._workers = workers = Workers(slots, waiting, self._metrics, batching)
+        self._metrics.in_flight.set_function(workers.busy)
+        most_rows = batching.max_batch_size if flags.enable_batching else None
+        service = Service(models, self._metrics, workers, Limits(*most), most_rows)
         with ExitStack() as stack:
             claimed = stack.enter_context(_claim(flags.host, flags.port))
             if flags.rest_api_port:
@@ -104,7 +109,8 @@ class ModelServer:
         deadline = time.monotonic() + self._flags.shutdown_grace_seconds
         if self._loop_thread.is_alive():
             self._run(self._close_ports())
-        self._workers.close()
+        if self._workers:
+            self._workers.close()
         self.models.close(max(0.0, deadline - time.monotonic()))
         if self._loop_thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -168,14 +174,20 @@ class ModelServer:
     async def _open_rest(self, service: Service, metrics: str, listening: socket.socket) -> None:
         flags = self._flags
         rest = Rest(service, flags.max_request_seconds)
+        # On loopback, other names are those of foreign pages. Elsewhere, any name may be a proxy's.
+        named = flags.host in ("localhost", "::1") or flags.host.startswith("127.")
+        known = named or flags.rest_api_hosts
+        hosts = host_names(flags.host, flags.rest_api_hosts) if known else None
         server = uvicorn.Server(
             uvicorn.Config(
-                rest.app(metrics, flags.rest_api_cors_origins),
+                rest.app(metrics, flags.rest_api_cors_origins, hosts),
                 http=_Http,
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
+                proxy_headers=bool(flags.rest_api_trusted_proxies),
+                forwarded_allow_ips=flags.rest_api_trusted_proxies,
                 limit_concurrency=_MOST_CONNECTIONS,
                 h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
                 timeout_graceful_shutdown=flags.shutdown_grace_seconds,

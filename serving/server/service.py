@@ -4,10 +4,11 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf import json_format
@@ -20,20 +21,27 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from serving.api.disconnects import unless_gone
+from serving.api.http import Guard, unless_gone
 from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
-from serving.savedmodel.status import Code, StatusError, deadline_exceeded, invalid, shortened
-from serving.server import calls, tensors
-from serving.server.calls import Batcher, Call, HeavyError, Metrics, Workers
+from serving.savedmodel.status import (
+    Code,
+    StatusError,
+    Waiting,
+    deadline_exceeded,
+    invalid,
+    shortened,
+)
+from serving.server import tensors
+from serving.server.calls import Call, Job, Metrics, Part, Workers
 from serving.server.models import Models
 from serving.server.tensors import Arrays, Limits
 
 DEFAULT_SIGNATURE = "serving_default"
 Choice = tuple[str, int | None]  # a model and its version, None for the newest
 log = logging.getLogger(__name__)
-Method = Callable[[bytes, Call], Awaitable[Message]]
+Method = Callable[[bytes, Call], Awaitable[bytes]]
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _HTTP_STATUS = {
     Code.INVALID_ARGUMENT: 400,
@@ -47,77 +55,106 @@ _HTTP_STATUS = {
     Code.DEADLINE_EXCEEDED: 504,
 }
 _TOO_LARGE = 413
+_LARGE_BYTES = 2**16  # a larger request is read in a thread
+_VALUE_BYTES = 2**5  # of a JSON value, at least: so long do others take to be read
 _MOST_DIGITS = 19  # of an int64
+
+
+class Question(NamedTuple):
+    """What a request asks for.
+
+    `signature` is "" for the default signature. `read` returns the input arrays, given the
+    TensorInfos of the inputs by alias. `write` returns the response, given the number of the
+    version and its outputs by alias. `outputs` names the outputs to return; none means all.
+    """
+
+    choice: Choice
+    signature: str
+    read: Callable[[Mapping[str, Message]], Arrays]
+    write: Callable[[int, Arrays], Any]
+    outputs: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Service:
-    """Answers requests within the limits, in worker threads; joins them if it has a batcher."""
+    """Answers requests within the limits, by workers; with batching, `most_rows` of a batch."""
 
     models: Models
     metrics: Metrics
     workers: Workers
-    batcher: Batcher | None
     limits: Limits
+    most_rows: int | None = None
 
-    def predict(
-        self,
-        choice: Choice,
-        signature_name: str,
-        call: Call,
-        read: Callable[[Mapping[str, Message]], Arrays],
-        names: Sequence[str] = (),
-    ) -> tuple[int, Arrays]:
-        """Return the number of the version that answers, and its outputs by alias.
+    async def predict(self, call: Call, size: int, parse: Callable[[], Question]) -> Any:
+        """Return the response to a request of `size` bytes, which `parse` reads.
 
-        Args:
-            choice: the model's name and version.
-            signature_name: "" means the default signature.
-            call: the request.
-            read: returns the input arrays, given the TensorInfos of the inputs by alias.
-            names: aliases of the outputs to return; none means all.
-
-        Raises StatusError, or HeavyError for a heavy request that runs among light requests.
+        A large request is expensive, and is read only when its turn comes. Raises StatusError.
         """
-        name, started = choice[0], time.perf_counter()
-        code: Code | None = Code.INTERNAL
+        with self._counted(call):
+            if size > _LARGE_BYTES:
+                job = Job(call, size, partial(self._answer_large, call, parse))
+            else:
+                with ExitStack() as stack:
+                    part = self._part(call, parse(), stack)
+                    cost, alone = tensors.cost(part.inputs), partial(part.answer, call)
+                    job = Job(call, cost, alone, part if self.most_rows else None)
+                    release = stack.pop_all().close  # the model stays loaded until the job ends
+                job.response.add_done_callback(lambda _: release())
+            return await self.workers.run(job)
+
+    def _answer_large(self, call: Call, parse: Callable[[], Question]) -> Any:
+        with ExitStack() as stack:
+            return self._part(call, parse(), stack).answer(call)
+
+    def _part(self, call: Call, question: Question, stack: ExitStack) -> Part:
+        """Return the checked request, whose model stays loaded until the stack closes."""
+        call.model = question.choice[0]
+        if not call.seconds_left():
+            raise deadline_exceeded()
+        number, model = stack.enter_context(self.models.acquire(*question.choice))
+        key = question.signature or DEFAULT_SIGNATURE
+        if key not in model.signatures:
+            message = f'Serving signature key "{key}" not found.'
+            raise StatusError(Code.FAILED_PRECONDITION, message)
+        signature, names = model.signatures[key], question.outputs
+        if len({*names} & {*signature.outputs}) != len(names):
+            expected = f"some of the outputs {sorted(signature.outputs)}, each once"
+            raise invalid(f"expected {expected}. Received: {sorted(names)}")
+        inputs = question.read(signature.inputs)
+        tensors.check_shapes(inputs, signature.inputs, self.limits)
+
+        def run(inputs: Arrays, names: Sequence[str], waiting: Waiting) -> Arrays:
+            started = time.perf_counter()
+            outputs = model.run(key, inputs, names, waiting)
+            _observe(self.metrics.runtime.labels(question.choice[0], "Predict"), started)
+            return outputs
+
+        def write(outputs: Arrays) -> Any:
+            return question.write(number, {alias: outputs[alias] for alias in names or outputs})
+
+        part = Part((id(model), key), run, inputs, names, write)
+        if self.most_rows:
+            tensors.check_rows(part.rows(), self.most_rows)
+        return part
+
+    @contextmanager
+    def _counted(self, call: Call) -> Iterator[None]:
+        """Count a request with its status and time."""
+        started, code = time.perf_counter(), Code.INTERNAL
         try:
-            if not call.seconds_left():
-                raise deadline_exceeded()
-            with self.models.acquire(*choice) as (number, model):
-                key = signature_name or DEFAULT_SIGNATURE
-                if key not in model.signatures:
-                    message = f'Serving signature key "{key}" not found.'
-                    raise StatusError(Code.FAILED_PRECONDITION, message)
-                signature = model.signatures[key]
-                if len({*names} & {*signature.outputs}) != len(names):
-                    expected = f"some of the outputs {sorted(signature.outputs)}, each once"
-                    raise invalid(f"expected {expected}. Received: {sorted(names)}")
-                inputs = read(signature.inputs)
-                tensors.check_shapes(inputs, signature.inputs, self.limits)
-                if (size := tensors.cost(inputs)) > calls.LIGHT_COST and not call.is_heavy:
-                    raise HeavyError(size)
-                ran, run = time.perf_counter(), partial(model.run, key)
-                if self.batcher:
-                    outputs = self.batcher.run((id(model), key), run, inputs, call)
-                    outputs = {alias: outputs[alias] for alias in names or outputs}
-                else:
-                    outputs = run(inputs, names, call)
-                _observe(self.metrics.runtime.labels(name, "Predict"), ran)
+            yield
             code = Code.OK
-            return number, outputs
         except StatusError as error:
             code = error.code
             raise
-        except HeavyError:  # the restarted request is counted
-            code = None
+        except asyncio.CancelledError:
+            code = Code.CANCELLED
             raise
         finally:
             # Clients may send any name. Only names of the configuration become labels.
-            label = name if self.models.has(name) else ""
-            if code is not None:
-                self.metrics.requests.labels(label, code.name).inc()
-                _observe(self.metrics.latency.labels(label, "Predict", call.entrypoint), started)
+            label = call.model if self.models.has(call.model) else ""
+            self.metrics.requests.labels(label, code.name).inc()
+            _observe(self.metrics.latency.labels(label, "Predict", call.entrypoint), started)
 
     def metadata(self, choice: Choice) -> Message:
         """Return the GetModelMetadataResponse of a version: its signatures. Raises StatusError."""
@@ -165,9 +202,7 @@ class GrpcMethods:
         seconds = self.seconds if left is None else min(left, self.seconds)
         call = Call(seconds, client=context.peer())
         try:
-            return (await method(data, call)).SerializeToString()
-        except DecodeError:
-            error = invalid("The message of the request cannot be parsed")
+            return await method(data, call)
         except StatusError as status:
             error = status
         except Exception as failure:
@@ -176,34 +211,45 @@ class GrpcMethods:
         await context.abort(_CODES[error.code], shortened(error.message))
         return None  # not reached: abort raises
 
-    async def _predict(self, data: bytes, call: Call) -> Message:
-        return await self.service.workers.run(lambda: self._outputs(data, call), call, len(data))
+    async def _predict(self, data: bytes, call: Call) -> bytes:
+        return await self.service.predict(call, len(data), partial(self._question, data))
 
-    def _outputs(self, data: bytes, call: Call) -> Message:
-        request = serving_pb2.PredictRequest.FromString(data)
-        choice, spec = _choice_of_spec(request), request.model_spec
+    def _question(self, data: bytes) -> Question:
+        request = _parse(serving_pb2.PredictRequest, data)
+        spec = request.model_spec
+
+        def write(version: int, outputs: Arrays) -> bytes:
+            response = serving_pb2.PredictResponse()
+            for alias, array in outputs.items():
+                response.outputs[alias].CopyFrom(tensors.to_proto(array))
+            response.model_spec.name = spec.name
+            response.model_spec.signature_name = spec.signature_name or DEFAULT_SIGNATURE
+            response.model_spec.version.value = version
+            return response.SerializeToString()
+
         read = partial(tensors.read_tensors, request.inputs, limits=self.service.limits)
         names = list(request.output_filter)
-        version, outputs = self.service.predict(choice, spec.signature_name, call, read, names)
-        response = serving_pb2.PredictResponse()
-        for alias, array in outputs.items():
-            response.outputs[alias].CopyFrom(tensors.to_proto(array))
-        response.model_spec.name = spec.name
-        response.model_spec.signature_name = spec.signature_name or DEFAULT_SIGNATURE
-        response.model_spec.version.value = version
-        return response
+        return Question(_choice_of_spec(request), spec.signature_name, read, write, names)
 
-    async def _metadata(self, data: bytes, call: Call) -> Message:
-        request = serving_pb2.GetModelMetadataRequest.FromString(data)
+    async def _metadata(self, data: bytes, call: Call) -> bytes:
+        request = _parse(serving_pb2.GetModelMetadataRequest, data)
         choice = _choice_of_spec(request)
         if {*request.metadata_field} != {"signature_def"}:
             received = list(request.metadata_field)
             raise invalid(f"metadata_field expected signature_def. Received: {received}")
-        return self.service.metadata(choice)
+        return self.service.metadata(choice).SerializeToString()
 
-    async def _status(self, data: bytes, call: Call) -> Message:
-        request = serving_pb2.GetModelStatusRequest.FromString(data)
-        return self.service.models.status(*_choice_of_spec(request))
+    async def _status(self, data: bytes, call: Call) -> bytes:
+        choice = _choice_of_spec(_parse(serving_pb2.GetModelStatusRequest, data))
+        return self.service.models.status(*choice).SerializeToString()
+
+
+def _parse(kind: Any, data: bytes) -> Any:
+    """Return a protocol message. Raises StatusError."""
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise invalid("The message of the request cannot be parsed") from None
 
 
 def _choice_of_spec(request: Any) -> Choice:
@@ -222,12 +268,13 @@ class Rest:
     service: Service
     seconds: float
 
-    def app(self, metrics: str, origins: Sequence[str]) -> Starlette:
+    def app(self, metrics: str, origins: Sequence[str], hosts: Sequence[str] | None) -> Starlette:
         """Return the application.
 
         Args:
             metrics: path of the metrics page; "" means no such page.
             origins: origins whose pages may send requests (CORS).
+            hosts: names by which clients may call the server; None means any.
         """
         routes = [Route(metrics, self._metrics)] if metrics else []
         for path in ("/v1/models/{name}/versions/{version}", "/v1/models/{name}"):
@@ -241,26 +288,21 @@ class Rest:
         if origins:
             methods = ["GET", "POST"]
             app.add_middleware(CORSMiddleware, origins, methods, allow_headers=["content-type"])
+        app.add_middleware(Guard, hosts, origins)
+        app.router.redirect_slashes = False  # it would redirect to the Host that was sent
         return app
 
     async def _predict(self, request: Request) -> Response:
         choice, call = _choice_of_path(request), Call(self.seconds, "REST", request.client)
-
-        def work() -> str:
-            document = tensors.parse(body)
-            name = document.get("signature_name", "")
-            read = partial(tensors.read_inputs, document)
-            _, outputs = self.service.predict(choice, name, call, read)
-            return tensors.write_outputs(outputs, rows="instances" in document)
-
         body, most = bytearray(), self.service.limits.bytes
         async with asyncio.timeout(self.seconds):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
                     raise HTTPException(_TOO_LARGE, f"The body is larger than {most} bytes")
-            answer = self.service.workers.run(work, call, len(body))
-            return _json(await unless_gone(request, answer))
+        size = max(len(body), _VALUE_BYTES * body.count(b","))
+        answer = self.service.predict(call, size, partial(_question_of_json, choice, body))
+        return _json(await unless_gone(request, answer))
 
     async def _status(self, request: Request) -> Response:
         return _json(_text(self.service.models.status(*_choice_of_path(request))))
@@ -274,6 +316,16 @@ class Rest:
     async def _metrics(self, _: Request) -> Response:
         page = generate_latest(self.service.metrics.registry)
         return Response(page, media_type="text/plain; version=0.0.4")
+
+
+def _question_of_json(choice: Choice, body: bytearray) -> Question:
+    document = tensors.parse(body)
+
+    def write(_: int, outputs: Arrays) -> str:
+        return tensors.write_outputs(outputs, rows="instances" in document)
+
+    read = partial(tensors.read_inputs, document)
+    return Question(choice, document.get("signature_name", ""), read, write)
 
 
 def _choice_of_path(request: Request) -> Choice:

@@ -42,6 +42,10 @@ def _origins(text: str) -> list[str]:
     return text.split(",")
 
 
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
 _SWITCH: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True}
 _Flag = tuple[str, Any, str, Any, str]  # name, default, metavar, type or settings, help
 _STOCK: tuple[_Flag, ...] = (
@@ -51,6 +55,8 @@ _STOCK: tuple[_Flag, ...] = (
     ("model_name", "default", "NAME", str, "name of the model (not with --model_config_file)"),
     ("model_base_path", None, "PATH", Path, "directory of the model's numbered versions"),
     ("rest_api_cors_origins", [], "ORIGIN,…", _origins, "whose pages may ask REST, or *"),
+    ("rest_api_hosts", [], "NAME,…", _names, "by which clients call REST, beside this machine's"),
+    ("rest_api_trusted_proxies", [], "ADDRESS,…", _names, "whose X-Forwarded-For is a client"),
     ("monitoring_config_file", None, "FILE", Path, "text MonitoringConfig: the metrics' path"),
     ("model_config_file", None, "FILE", Path, "text ModelServerConfig: several models, versions"),
     ("model_config_file_poll_wait_seconds", 0, "SECONDS", _WAIT, "between reads of it; 0: one"),

@@ -14,12 +14,15 @@ from google.protobuf.message import Message
 from serving.api.image_files import INPUT
 from serving.client.protobuf import DTYPES, STRING
 from serving.client.serving_pb2 import TensorProto
+from serving.portable.read.pixels import MOST_PIXELS
 from serving.savedmodel.status import Code, StatusError, invalid
 
-_MOST_DIMENSIONS = 32
+_MOST_DIMENSIONS, _MOST_ELEMENTS = 32, 2**40
 _NUMBERS = {np.dtype(code): number for number, (_, _, code) in DTYPES.items()}
 
-_IMAGE_COST = 128
+_LEAST_TEXT_COST, _IMAGE_COST = 32, 128
+_PIXELS_OF_A_COST = 10_000  # pixels that are read in the time of a byte of text
+_MOST_PIXELS_OF_A_BYTE = 85  # of JPEG: blocks of 64 pixels have at least six bits
 # Maxima for one request: rows, positions (such as events) in all rows, and bytes.
 Limits = namedtuple("Limits", ("rows", "positions", "bytes"))
 Arrays = dict[str, np.ndarray]
@@ -103,11 +106,30 @@ def check_shapes(arrays: Arrays, infos: Mapping[str, Message], limits: Limits) -
         check_rows(len(array) if array.ndim else 1, min(limits.rows, most))
 
 
-def cost(arrays: Arrays) -> int:
-    """Return the estimated work: bytes of texts, number of values, a constant for each image."""
-    images = _IMAGE_COST * len(arrays.get(INPUT, ()))
-    others = [array for alias, array in arrays.items() if alias != INPUT]
-    return images + sum(sum(map(len, x.flat)) if x.dtype == object else x.size for x in others)
+def cost(arrays: Arrays) -> float:
+    """Return the estimated work: bytes of texts, number of values, pixels of images.
+
+    The estimate orders requests that have not run; for their runs, clients are charged the time.
+    """
+    return sum(
+        sum(map(_image_cost if alias == INPUT else _text_cost, array.flat))
+        if array.dtype == object
+        else array.size
+        for alias, array in arrays.items()
+    )
+
+
+def _text_cost(text: bytes) -> int:
+    return max(_LEAST_TEXT_COST, len(text))
+
+
+def _image_cost(file: bytes) -> float:
+    """Return the cost of the model, and of reading as many pixels as a file can have."""
+    if file.startswith(b"\x89PNG") and len(file) >= 24:
+        pixels = int.from_bytes(file[16:20], "big") * int.from_bytes(file[20:24], "big")
+    else:
+        pixels = _MOST_PIXELS_OF_A_BYTE * len(file)
+    return _IMAGE_COST + min(pixels, MOST_PIXELS) / _PIXELS_OF_A_COST
 
 
 def check_rows(rows: int, most: int) -> None:
@@ -121,7 +143,8 @@ def _to_array(proto: Message, limits: Limits) -> np.ndarray | None:
     """Return the array of a TensorProto, None if malformed. The last value fills the shape."""
     shape = [dim.size for dim in proto.tensor_shape.dim]
     unknown = proto.tensor_shape.unknown_rank or len(shape) > _MOST_DIMENSIONS
-    if unknown or any(size < 0 for size in shape):
+    # NumPy has no array [0, 2**62], although it would be empty.
+    if unknown or min(shape, default=0) < 0 or math.prod(filter(None, shape)) > _MOST_ELEMENTS:
         return None
     dtype, size = dtype_of(proto.dtype), math.prod(shape)
     if proto.tensor_content:

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.savedmodel.status import StatusError
+from serving.client.protobuf import DTYPES
+from serving.savedmodel.status import Code, StatusError
 from serving.server.tensors import Limits, check_shapes, read_tensors, to_proto
 from tests.attack.conftest import FLOAT, STRING, tensor_request
 from tests.serving.conftest import add_version, error_of, in_flight, serving, two_models
@@ -66,6 +67,16 @@ def test_good_tensors_of_any_dtype_are_counted_and_read(dtype):
         np.testing.assert_array_equal(read["x"], array)
 
 
+@pytest.mark.parametrize("number", DTYPES)
+@pytest.mark.parametrize("shape", [[0, 2**62], [2**40, 0, 2**40], [0, 2**63 - 1]])
+def test_an_empty_tensor_of_a_huge_shape_is_the_clients_error(number, shape):
+    made = tensor_request(dtype=number, dims=shape).inputs["text"]
+    info = meta_graph_pb2.TensorInfo(dtype=number)
+    with pytest.raises(StatusError) as caught:
+        read_tensors({"x": made}, {"x": info}, Limits(5, 99, 999))
+    assert caught.value.code == Code.INVALID_ARGUMENT
+
+
 def test_positions_are_bounded_as_rows_are():
     info, limits = meta_graph_pb2.TensorInfo(), Limits(rows=999, positions=100, bytes=9)
     for size in (-1, -1, 3):
@@ -115,11 +126,12 @@ def busy(server, count):
 def test_too_many_requests_are_refused_and_those_that_are_left_are_not_run(server, stubs, hold):
     client, other = (stubs(f"localhost:{server.port}") for _ in range(2))
     calls = [client.prediction.Predict.future(request(), timeout=120) for _ in range(64)]
-    eventually(lambda: hold.runs == 64)
+    eventually(lambda: hold.runs)
+    busy(server, 64)
     waiting = [client.prediction.Predict.future(request(), timeout=120) for _ in range(10)]
     busy(server, 74)
     code, message = error_of(other.prediction.Predict, request(), timeout=60)
-    assert (code, "overloaded" in message) == (Status.RESOURCE_EXHAUSTED, True)
+    assert (code, "already has 74 requests" in message) == (Status.RESOURCE_EXHAUSTED, True)
     status, _ = ask(server.rest_port, "/v1/models/upper:predict", {"instances": ["a"]})
     assert status == 429
     health = health_pb2_grpc.HealthStub(other.channel)

@@ -1,11 +1,13 @@
 """Servers of small models, and runs and exports to serve."""
 
+import asyncio
 import contextlib
 import json
 import re
 import shutil
 import socket
 import subprocess
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -167,6 +169,32 @@ def kinds_server(tmp_path_factory):
 def client(protocol_server, stubs):
     """The stubs of `protocol_server`."""
     return stubs(f"localhost:{protocol_server.port}")
+
+
+@pytest.fixture
+def loop():
+    """An event loop in a thread."""
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever)
+    thread.start()
+    yield made
+
+    async def end():
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run_coroutine_threadsafe(end(), made).result(60)
+    made.call_soon_threadsafe(made.stop)
+    thread.join()
+    made.close()
+
+
+@pytest.fixture
+def submit(loop):
+    """Returns the future response of workers to a job."""
+    return lambda workers, job: asyncio.run_coroutine_threadsafe(workers.run(job), loop)
 
 
 def tensor(values, dtype=None):

@@ -1,6 +1,5 @@
 """Requests run together."""
 
-import concurrent.futures
 import threading
 import time
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from serving.savedmodel.status import Code, StatusError
-from serving.server.calls import Batcher, Call, Metrics
+from serving.server.calls import Call, Job, Metrics, Part, Workers
 from serving.server.settings import Batching, read_batching
 from tests.serving.conftest import serving
 from tests.serving.test_versions import eventually, request
@@ -37,89 +36,100 @@ def run():
 
 
 @pytest.fixture
-def batcher(run):
-    """Makes a batcher of these parameters."""
-    yield lambda **parameters: Batcher(Batching(**parameters), Metrics())
+def workers(run, loop):
+    """Makes workers with batching of these parameters; they have one more slot for cheap jobs."""
+    yield lambda **parameters: Workers(
+        parameters.pop("slots", 1), 1000, Metrics(), Batching(**parameters)
+    )
     run.gate.set()
 
 
-def together(*calls):
-    """Return the results or errors of concurrent calls, in order."""
-    results = [None] * len(calls)
-
-    def call(index):
-        try:
-            results[index] = calls[index]()
-        except StatusError as error:
-            results[index] = error
-
-    threads = [threading.Thread(target=call, args=(index,)) for index in range(len(calls))]
-    for thread in threads:
-        thread.start()
-        time.sleep(0.01)
-    for thread in threads:
-        thread.join()
-    return results
-
-
-def ask(batcher, run, rows, timeout_ms=60_000, key="k"):
+def ask(run, rows, key="k", seconds=60, client=None, cost=1):
+    """A job that asks `run` for these rows."""
     inputs = {"x": np.asarray(rows) if rows else np.zeros(0, int)}
-    return lambda: batcher.run(key, run, inputs, Call(timeout_ms / 1000))["y"].tolist()
+    part = Part(key, run, inputs, (), lambda outputs: outputs["y"].tolist())
+    return Job(Call(seconds, client=client), cost, lambda: pytest.fail("not in a batch"), part)
 
 
-def test_concurrent_requests_share_a_batch_and_get_their_own_rows(batcher, run):
-    made = batcher(max_batch_size=7, batch_timeout_micros=30_000_000, num_batch_threads=1)
-    calls = [ask(made, run, rows) for rows in ([1, 2], [3], [], [5, 6, 7, 8])]
-    assert together(*calls) == [[2, 4], [6], [], [10, 12, 14, 16]]
+def test_concurrent_requests_share_a_batch_and_get_their_own_rows(workers, run, submit):
+    made = workers(max_batch_size=7, batch_timeout_micros=30_000_000)
+    futures = [submit(made, ask(run, rows)) for rows in ([1, 2], [3], [], [5, 6, 7, 8])]
+    assert [future.result(30) for future in futures] == [[2, 4], [6], [], [10, 12, 14, 16]]
     assert run.batches == [7]
 
 
-def test_requests_of_another_kind_are_not_mixed(batcher, run):
-    made = batcher(max_batch_size=100, batch_timeout_micros=100_000, num_batch_threads=1)
-    calls = [
-        ask(made, run, [1]),
-        ask(made, run, [1.5]),
-        ask(made, run, [[1, 2]]),
-        ask(made, run, [1], key="other"),
-    ]
-    assert together(*calls) == [[2], [3.0], [[2, 4]], [2]]
-    assert run.batches == [1, 1, 1, 1]
+def test_a_batch_does_not_wait_for_longer_than_its_timeout(workers, run, submit):
+    made = workers(max_batch_size=100, batch_timeout_micros=50_000)
+    started = time.monotonic()
+    assert submit(made, ask(run, [1])).result(30) == [2]
+    assert 0.049 < time.monotonic() - started < 0.9
 
 
-def test_a_request_whose_deadline_passes_in_the_queue_is_not_run(batcher, run):
-    made = batcher(max_batch_size=1, num_batch_threads=1)
+def test_requests_of_another_kind_are_not_mixed(workers, run, submit):
+    made = workers(max_batch_size=100, batch_timeout_micros=100_000)
+    jobs = [ask(run, [1]), ask(run, [1.5]), ask(run, [[1, 2]]), ask(run, [1], key="other")]
+    jobs.append(ask(run, [1], cost=1000))
+    futures = [submit(made, job) for job in jobs]
+    assert [future.result(30) for future in futures] == [[2], [3.0], [[2, 4]], [2], [2]]
+    assert run.batches == [1, 1, 1, 1, 1]
+
+
+def test_a_batch_is_filled_in_the_order_of_the_queue(workers, run, submit):
+    made, batches = workers(max_batch_size=4), []
+
+    def record(inputs, outputs, call):
+        batches.append(inputs["x"].tolist())
+        return run({"x": inputs["x"]}, outputs, call)
+
     run.gate.clear()
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        first = pool.submit(ask(made, run, [1]))
-        eventually(lambda: run.batches == [1])
-        with pytest.raises(StatusError, match="Timed out waiting for notification") as caught:
-            ask(made, run, [2], timeout_ms=100)()
-        assert caught.value.code == Code.DEADLINE_EXCEEDED
-        run.gate.set()
-        assert first.result() == [2]
-    assert ask(made, run, [3])() == [6]
-    assert run.batches == [1, 1]
+    held = [submit(made, ask(run, [0], client="held", key=key)) for key in "ab"]
+    eventually(lambda: len(run.batches) == 2)
+    many = [submit(made, ask(record, [1], client="many")) for _ in range(20)]
+    eventually(lambda: made.busy() == 22)
+    few = [submit(made, ask(record, [2], client="few")) for _ in range(2)]
+    eventually(lambda: made.busy() == 24)
+    run.gate.set()
+    for future in (*held, *many, *few):
+        future.result(30)
+    assert batches[0] == [1, 2, 1, 2]
 
 
-def test_a_bad_request_does_not_spoil_its_batch(batcher, run):
-    made = batcher(max_batch_size=3, batch_timeout_micros=30_000_000, num_batch_threads=1)
-    good, bad, other = together(*(ask(made, run, [n]) for n in (4, -1, 5)))
-    assert (good, other) == ([8], [10])
-    assert bad.message == "minus one"
+def test_a_request_whose_deadline_passes_in_the_queue_is_not_run(workers, run, submit):
+    made = workers(max_batch_size=1)
+    run.gate.clear()
+    first = [submit(made, ask(run, [n])) for n in (1, 2)]
+    eventually(lambda: run.batches == [1, 1])
+    with pytest.raises(StatusError, match="Timed out waiting for notification") as caught:
+        submit(made, ask(run, [2], seconds=0.1)).result(30)
+    assert caught.value.code == Code.DEADLINE_EXCEEDED
+    run.gate.set()
+    assert [future.result(30) for future in first] == [[2], [4]]
+    assert submit(made, ask(run, [3])).result(30) == [6]
+    assert run.batches == [1, 1, 1]
+
+
+def test_a_bad_request_does_not_spoil_its_batch(workers, run, submit):
+    made = workers(max_batch_size=3, batch_timeout_micros=30_000_000)
+    good, bad, other = [submit(made, ask(run, [n])) for n in (4, -1, 5)]
+    assert (good.result(30), other.result(30)) == ([8], [10])
+    with pytest.raises(StatusError, match="minus one"):
+        bad.result(30)
 
 
 @pytest.mark.parametrize(
     "inputs", [{"x": np.float32(1.0)}, {"x": np.ones(2), "z": np.ones(3)}], ids=["scalar", "rows"]
 )
-def test_inputs_that_cannot_be_batched_are_refused(batcher, run, inputs):
+def test_inputs_that_cannot_be_batched_are_refused(run, inputs):
+    part = Part("k", run, {x: np.asarray(inputs[x]) for x in inputs}, (), dict)
     with pytest.raises(StatusError, match="equal 0th-dimension size"):
-        batcher().run("k", run, {x: np.asarray(inputs[x]) for x in inputs}, Call(60))
+        Job(Call(60), 1, dict, part)
 
 
 @pytest.mark.parametrize("shape", [(), (5,)])
-def test_outputs_without_the_batch_in_front_are_an_error(batcher, shape):
+def test_outputs_without_the_batch_in_front_are_an_error(workers, submit, shape):
+    job = ask(lambda *_: {"y": np.ones(shape)}, [1, 2])
     with pytest.raises(StatusError, match="its 0th dimension does not equal the sum") as caught:
-        batcher().run("k", lambda *_: {"y": np.ones(shape)}, {"x": np.ones(2)}, Call(60))
+        submit(workers(), job).result(30)
     assert caught.value.code == Code.FAILED_PRECONDITION
 
 

@@ -1,8 +1,10 @@
-"""Short requests beside heavy ones, and heavy ones whose clients have gone."""
+"""Short requests beside expensive ones, and expensive ones whose clients have gone."""
 
+import gc
 import http.client
 import json
 import threading
+import time
 import weakref
 from functools import partial
 
@@ -10,10 +12,11 @@ import grpc
 import numpy as np
 import pytest
 
+from serving.api.image_files import image_file
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
 from serving.server import tensors
-from serving.server.calls import Batcher, Call, Metrics, _Line
+from serving.server.calls import Call, Job, Metrics, Part, Workers
 from serving.server.onnx_model import OnnxModel
 from serving.server.settings import METRICS, Batching
 from tests.attack.conftest import tensor_request
@@ -34,7 +37,7 @@ def held(monkeypatch):
         run = model.run
 
         def wait(name, inputs, outputs, call):
-            if call.is_heavy:
+            if call.is_expensive:
                 calls.append(call)
                 gate.wait(60)
             return run(name, inputs, outputs, call)
@@ -82,103 +85,163 @@ def test_heavy_requests_that_were_left_are_not_waited_for(base, stubs, held):
         eventually(lambda: in_flight(server.rest_port) == 0)
 
 
-def served(line, asked, more=None):
-    """The clients in the order in which one thread runs what waits; `asked` has their costs."""
-    gate, order, futures = threading.Event(), [], []
+@pytest.fixture
+def workers(loop):
+    """Makes workers; jobs may wait for its `gate`."""
+    gate = threading.Event()
 
-    def work(client):
-        order.append(client)
-        if more:
-            more(len(order), submit)
+    def make(slots=1, **batching):
+        made = Workers(slots, 1000, Metrics(), Batching(**batching))
+        made.gate = gate
+        return made
 
-    def submit(client, cost):
-        futures.append(line.submit(client, cost, lambda: work(client)))
-
-    first = line.submit("first", 0, lambda: gate.wait(60))
-    eventually(first.running)
-    for client, cost in asked:
-        submit(client, cost)
+    yield make
     gate.set()
-    for future in futures:  # grows meanwhile
+
+
+def job(client, work, cost=1, seconds=60):
+    return Job(Call(seconds, client=client), cost, work)
+
+
+def test_clients_are_charged_for_the_time_that_their_jobs_took(workers, submit):
+    """Each of "dear" takes 30 times as long as one of "cheap", and no estimate says so."""
+    made, done = workers(), []
+
+    def work(client, seconds):
+        made.gate.wait(60)
+        time.sleep(seconds)
+        done.append(client)
+
+    futures = [submit(made, job("dear", partial(work, "dear", 0.06))) for _ in range(10)]
+    futures += [submit(made, job("cheap", partial(work, "cheap", 0.002))) for _ in range(100)]
+    eventually(lambda: made.busy() == 110)
+    made.gate.set()
+    for future in futures:
         future.result(60)
-    return order
+    last = max(number for number, client in enumerate(done) if client == "cheap")
+    assert done[:last].count("dear") <= 8
+    first = [number for number, client in enumerate(done) if client == "dear"][5]
+    assert done[:first].count("cheap") >= 20
 
 
-def test_clients_that_wait_have_equal_shares_by_cost():
-    asked = [("a", 1)] * 64 + [("b", 4)] * 8 + [("c", 1)] * 3
-    order = served(_Line(1, 1), asked)
-    assert order.index("c") < 3
-    costs = {"a": 1, "b": 4}
-    had = dict.fromkeys("abc", 0)
-    for client in order[: order.index("b") + 30]:
-        had[client] += costs.get(client, 1)
-        assert abs(had["a"] - had["b"]) <= 4 + 1
-    assert sorted(order) == sorted(client for client, _ in asked)
+def test_expensive_jobs_leave_a_slot_to_cheap_ones(workers, submit):
+    made = workers(slots=2)
+    lasting = [submit(made, job("a", lambda: made.gate.wait(60), 9999)) for _ in range(5)]
+    eventually(lambda: made.busy() == 5)
+    for _ in range(3):
+        assert submit(made, job("a", lambda: "done")).result(30) == "done"
+    assert len(made._runs) == 2
+    made.gate.set()
+    for future in lasting:
+        future.result(30)
 
 
-def test_a_dear_request_has_its_turn_among_new_clients_without_end():
-    def more(run, submit):
-        if run < 500:
-            submit(f"new {run}", 1)
+def test_a_run_that_lasts_gives_up_its_slot_only_after_a_second_without_an_end(workers, submit):
+    made, most = workers(slots=2), []
 
-    order = served(_Line(1, 1), [("dear", 50), ("x", 1), ("y", 1)], more)
-    assert order.index("dear") <= 50 * 3
-    assert len(order) == 502
+    def work():
+        most.append(len(made._runs))
+        time.sleep(0.01)
 
-
-def test_runs_that_last_do_not_stop_the_others():
-    line, gate = _Line(8, 1), threading.Event()
-    lasting = [line.submit("a", 1, lambda: gate.wait(60)) for _ in range(3)]
-    assert line.submit("b", 1, lambda: "done").result(30) == "done"
+    jobs = [submit(made, job(client, work)) for client in range(150)]
+    for future in jobs:
+        future.result(60)
+    assert max(most) <= 3  # although the last ones waited for half a second and more
+    lasting = [submit(made, job("a", lambda: made.gate.wait(60))) for _ in range(4)]
+    started = time.monotonic()
+    assert submit(made, job("b", lambda: "done")).result(30) == "done"
+    assert 0.9 < time.monotonic() - started < 10
+    started = time.monotonic()
+    assert submit(made, job("b", lambda: "done")).result(30) == "done"
     assert not any(future.done() for future in lasting)
-    gate.set()
+    made.gate.set()
 
 
-def test_a_request_that_is_cancelled_while_it_waits_leaves_its_place_in_the_queue():
-    line, gate = _Line(2, 1), threading.Event()
-    running = line.submit("a", 1, lambda: gate.wait(60))
-    eventually(running.running)
-    message = np.zeros(9)
-    future = line.submit("a", 1, partial(id, message))
+def test_a_job_that_waits_ends_at_its_deadline(workers, submit):
+    made, ran = workers(), []
+    for _ in range(3):
+        submit(made, job("a", lambda: made.gate.wait(60), 9999))
+    started = time.monotonic()
+    with pytest.raises(StatusError) as caught:
+        submit(made, job("b", lambda: ran.append(1), 9999, seconds=0.3)).result(30)
+    assert caught.value.code == Code.DEADLINE_EXCEEDED
+    assert 0.2 < time.monotonic() - started < 5
+    eventually(lambda: made.busy() == 3)
+    made.gate.set()
+    eventually(lambda: made.busy() == 0)
+    assert not ran
+
+
+def test_a_job_that_is_cancelled_while_it_waits_leaves_the_queue(workers, submit):
+    made, message = workers(), np.zeros(9)
+    running = [submit(made, job("a", lambda: made.gate.wait(60), 9999)) for _ in range(2)]
+    eventually(lambda: len(made._runs) == 1)
+    future = submit(made, job("a", partial(id, message), 9999))
     held = weakref.ref(message)
     del message
+    eventually(lambda: made.busy() == 3)
     future.cancel()
+    eventually(lambda: made.busy() == 2)
+    del future
+    gc.collect()
     assert held() is None
-    assert line.submit("b", 1, lambda: "done").result(30) == "done"
-    assert not running.done()
-    gate.set()
+    assert submit(made, job("b", lambda: "done")).result(30) == "done"
+    assert not any(each.done() for each in running)
 
 
-def test_a_batch_that_nobody_waits_for_ends():
-    batcher, gate = Batcher(Batching(num_batch_threads=1, max_batch_size=2), Metrics()), []
-    running, release = threading.Event(), threading.Event()
+def test_a_job_that_fails_is_an_error_of_its_client_only(workers, submit):
+    made = workers()
+    with pytest.raises(ZeroDivisionError):
+        submit(made, job("a", lambda: 1 / 0)).result(30)
+    assert submit(made, job("b", lambda: "done")).result(30) == "done"
+    assert (made.busy(), made._runs) == (0, {})
+
+
+def test_expensive_requests_of_a_batch_have_shares_too(workers, submit):
+    made, done = workers(max_batch_size=100), []
 
     def run(inputs, outputs, call):
-        gate.append(len(inputs["x"]))
-        running.set()
-        release.wait(60)
+        made.gate.wait(60)
         return inputs
 
-    def asked(call):
-        with pytest.raises(StatusError):
-            batcher.run("k", run, {"x": np.ones(1)}, call)
+    def ask(client, rows):
+        write = lambda _: done.append(client)  # noqa: E731
+        part = Part("k", run, {"x": np.ones(rows)}, (), write)
+        return submit(made, Job(Call(60, client=client), 1000, dict, part))
 
-    first, others = Call(60), [Call(60), Call(60)]
-    threads = [threading.Thread(target=asked, args=(call,)) for call in others]
-    filling = threading.Thread(
-        target=batcher.run, args=("k", run, {"x": np.ones(2)}, first), daemon=True
-    )
-    filling.start()
-    running.wait(60)
-    for thread in threads:
-        thread.start()
-    for call in others:
-        call.cancelled = True
-    for thread in threads:
-        thread.join(20)
-        assert not thread.is_alive()
-    assert gate == [2]
-    release.set()
+    futures = [ask("held", 40)]
+    eventually(lambda: len(made._runs) == 1)
+    futures += [ask("many", 40) for _ in range(30)]
+    futures += [ask("few", 40) for _ in range(3)]
+    eventually(lambda: made.busy() == 34)
+    made.gate.set()
+    for future in futures:
+        future.result(60)
+    assert done.index("few") <= 3
+    assert len(done) - done[::-1].index("few") <= 9
+
+
+def test_a_batch_that_nobody_waits_for_ends(workers, submit):
+    made, sizes = workers(max_batch_size=2), []
+
+    def run(inputs, outputs, call):
+        sizes.append(len(inputs["x"]))
+        eventually(lambda: not call.seconds_left())
+        return inputs
+
+    part = lambda: Part("k", run, {"x": np.ones(1)}, (), dict)  # noqa: E731
+    calls = [Call(60), Call(60)]
+    made.gate.clear()
+    held = [submit(made, job("a", lambda: made.gate.wait(60))) for _ in range(2)]
+    eventually(lambda: len(made._runs) == 2)
+    futures = [submit(made, Job(call, 1, dict, part())) for call in calls]
+    eventually(lambda: made.busy() == 4)
+    made.gate.set()
+    eventually(lambda: sizes == [2])
+    for future in futures:
+        future.cancel()
+    eventually(lambda: made.busy() == 0)
+    assert all(future.done() for future in held)
 
 
 def test_texts_are_not_tokenized_for_a_client_that_has_gone(onnx_translator, monkeypatch):
@@ -212,7 +275,7 @@ def session(saved, tmp_path):
 
 def heavy():
     call = Call(60)
-    call.is_heavy = True
+    call.is_expensive = True
     return call
 
 
@@ -239,10 +302,10 @@ def test_a_heavy_run_ends_between_parts(session, monkeypatch):
     assert rows == [64, 64]  # the second is refused
 
 
-def test_the_cost_of_a_request_is_its_texts_values_and_images():
-    texts = np.array([b"abc", b"", b"de"], object)
-    assert tensors.cost({"text": texts}) == 5
+def test_the_cost_of_a_request_is_its_texts_values_and_pixels():
+    texts = np.array([b"abc", b"", b"d" * 100], object)
+    assert tensors.cost({"text": texts}) == 32 + 32 + 100  # each text takes a search
     assert tensors.cost({"time": np.zeros((2, 7)), "pulse": np.zeros((2, 7))}) == 28
-    image = {"image_bytes": texts}
-    assert tensors.cost(image) == tensors.cost({"image_bytes": texts[::-1]})
-    assert tensors.cost(image) > 2 * tensors.cost({"t": texts})
+    small, large = (image_file(np.zeros((side, side), "uint8")) for side in (30, 3000))
+    small, large = (tensors.cost({"image_bytes": np.array([x], object)}) for x in (small, large))
+    assert 128 <= small < 256 < large

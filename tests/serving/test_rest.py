@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from serving.server.calls import Workers
 from serving.server.settings import METRICS
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import serving
@@ -186,7 +187,8 @@ def test_pages_of_named_origins_may_ask(base, protocol_server):
 
 def test_bodies_in_tiny_chunks_leave_others_their_turns(protocol_server, client):
     """60,000 chunks of a byte on each of four connections, and short requests by gRPC and REST."""
-    head = b"POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v1/models/half:predict HTTP/1.1\r\nHost: localhost\r\n"
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
     port, answered = protocol_server.rest_port, []
 
     def send():
@@ -195,6 +197,7 @@ def test_bodies_in_tiny_chunks_leave_others_their_turns(protocol_server, client)
             answered.append(connection.recv(100))
 
     threads = [threading.Thread(target=send) for _ in range(4)]
+    client.prediction.Predict(tensor_request(dims=[1], string_val=[b"a"]), timeout=60)  # connects
     for thread in threads:
         thread.start()
     for _ in range(3):
@@ -204,3 +207,68 @@ def test_bodies_in_tiny_chunks_leave_others_their_turns(protocol_server, client)
     for thread in threads:
         thread.join()
     assert all(b" 400 " in answer for answer in answered)
+
+
+def raw(port, head, body=b'{"instances": ["a"]}'):
+    """(status, whether the connection is closed) of a POST with these lines of its head."""
+    lines = ["POST /v1/models/half:predict HTTP/1.1", *head, f"Content-Length: {len(body)}"]
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        return response.status, response.getheader("connection") == "close"
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (["Host: localhost:8501"], 200),
+        (["Host: LOCALHOST"], 200),
+        (["Host: [::1]:8501"], 200),
+        (["Host: rebound.example:8501"], 400),
+        (["Host: localhost.rebound.example"], 400),
+        (["Host: localhost", "Content-Type: text/plain"], 200),  # as the stock server, and curl
+        (["Host: localhost", "Content-Type: text/plain", "Origin: https://foreign.example"], 403),
+        (["Host: localhost", "Origin: null"], 403),
+        (["Host: localhost:8501", "Origin: http://localhost:8501"], 200),
+    ],
+)
+def test_pages_of_other_sites_cannot_send_requests(protocol_server, head, status):
+    body = b'{"instances": [[1.0]]}'
+    assert raw(protocol_server.rest_port, head, body)[0] == status
+
+
+def test_a_length_and_chunks_at_once_close_the_connection(protocol_server):
+    head = ["Host: localhost", "Transfer-Encoding: chunked"]
+    assert raw(protocol_server.rest_port, head, b"0\r\n\r\n") == (400, True)
+
+
+def test_a_path_with_a_slash_is_not_redirected_to_the_host_that_was_sent(rest):
+    assert rest("/v1/models/half/")[0] == 404
+
+
+def test_only_trusted_proxies_say_who_a_client_is(base, monkeypatch):
+    clients, run = [], Workers.run
+
+    async def recorded(self, job):
+        clients.append(job.client[0])
+        return await run(self, job)
+
+    monkeypatch.setattr(Workers, "run", recorded)
+    for flags in ([], ["--rest_api_trusted_proxies=127.0.0.1"]):
+        with serving(*flags, base=base, rest=True) as server:
+            connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
+            headers = {"X-Forwarded-For": "192.0.2.7"}
+            body = json.dumps({"instances": ["a"]})
+            connection.request("POST", "/v1/models/upper:predict", body, headers)
+            assert connection.getresponse().status == 200
+            connection.close()
+    assert clients == ["127.0.0.1", "192.0.2.7"]
+
+
+def test_named_hosts_may_call(base):
+    with serving("--rest_api_hosts=api.example", base=base, rest=True) as server:
+        body = b'{"instances": ["a"]}'
+        path = "Host: api.example"
+        assert raw(server.rest_port, [path], body)[0] in (200, 404)
+        assert raw(server.rest_port, ["Host: b.example"], body)[0] == 400
