@@ -16,8 +16,7 @@ COMMANDS = {
     "presets": ("training.presets", "list presets and corpora"),
     "phrasebook": ("training.phrasebook", "print sentences of the built-in corpus"),
     "pictures": ("training.pictures", "write images of digits or CAPTCHAs, with their texts"),
-    "prepare": ("training.prepare", "write token ids, to train without TensorFlow"),
-    "train-arrays": ("training.train_arrays", "train on them, on JAX or PyTorch"),
+    "prepare": ("training.prepare", "write token ids, to train later, also without TensorFlow"),
     "export": ("serving.export", "make a SavedModel of a run, or ONNX"),
     "check": ("serving.check", "check that a SavedModel can be served, an ONNX export used"),
     "server": ("serving.server", "serve exports"),
@@ -26,7 +25,11 @@ COMMANDS = {
     "page": ("serving.page", "show a served model in the browser"),
     "demo": ("serving.demo", "all of it, on texts, images, histories or pronunciations"),
 }
-OLD_NAMES = {"read": "serving.read", "predict": "serving.predict"}  # of commands of the client
+OLD_NAMES = {
+    "read": "serving.read",
+    "predict": "serving.predict",
+    "train-arrays": "training.train_arrays",
+}
 EXTRAS = {"client", "page"}  # commands with an extra of their own name; others use their package's
 OURS = {module.split(".")[0] for module, _ in COMMANDS.values()} | {"keras_attention"}
 WIDTH = max(map(len, COMMANDS)) + 2

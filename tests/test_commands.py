@@ -17,6 +17,7 @@ from training.command.interrupt import print_interrupt
 from training.command.options import main_guard
 
 ROOT = Path(__file__).parents[1]
+NOTES = ("note: old names", "note: the new command")
 RUN = ROOT / "tests" / "fixtures" / "old_run" / "run"
 TRANSLATE = "serving.client._translate"
 CLIENT = {TRANSLATE, "serving.client._read", "serving.client._predict"}
@@ -72,7 +73,7 @@ MISTAKES = [
         "--tokenizers works only with --corpus",
     ),
     ("training.train", [*CMUDICT, "--data", "prepared:NEW"], "NEW is not a prepared corpus"),
-    ("training.train_arrays", ["NEW"], "is not prepared"),
+    ("training.train_arrays", ["NEW"], "There is no run to continue"),
     ("training.evaluate", ["--run", "NEW"], "no config.toml. Make a run: python -m training.train"),
     ("training.evaluate", ["--run", "RUNS"], "has no config.toml. Did you mean RUN?"),
     ("training.evaluate", ["--run", "RUN", "--length-penalty", "-1"], "at least 0, but it is -1"),
@@ -169,8 +170,8 @@ def fails(name, words, capsys):
         main_guard(lambda: sys.exit(module_of(name).main(words)))
     assert ended.value.code not in (None, 0)
     err = capsys.readouterr().err
-    # The kept run has an old name of a key, which is a note.
-    line = "".join(x for x in err.splitlines(keepends=True) if not x.startswith("note: old names"))
+    # The kept run has an old name of a key, and one command is an old name.
+    line = "".join(x for x in err.splitlines(keepends=True) if not x.startswith(NOTES))
     if isinstance(ended.value.code, str):  # which Python prints, and exits with status 1
         line += ended.value.code
     assert line.strip().count("\n") == 0

@@ -1,8 +1,8 @@
-"""Tokenise once, to train later: python -m training.prepare --data SPEC --corpus DIR.
+"""Tokenize once, to train later: python -m training.prepare --data DATA --corpus DIR.
 
 With `--corpus`, the command writes a corpus of any size as token ids; `--data prepared:DIR` trains
-from them. Without `--corpus`, it prepares a run directory for `training.train_arrays`, which needs
-no TensorFlow: it writes the configuration, the tokenizers and the token ids of all pairs.
+from them. Without `--corpus`, it writes a run directory: the configuration, the tokenizers and the
+token ids of all pairs. `training.train --resume` trains the run, also without TensorFlow.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Parser(
         prog="python -m training.prepare",
         description="Tokenize once, to train later. With --corpus it writes text of any size as "
-        "token ids, for training.train --data prepared:DIR. Otherwise it makes a run directory for "
-        "training.train_arrays, which trains on JAX or PyTorch without TensorFlow. Batches "
-        "have few shapes, for each of which JAX compiles the step: --set batch_shapes.",
+        "token ids, for training.train --data prepared:DIR. Otherwise it makes a run directory, "
+        "which training.train --resume trains, also on a machine without TensorFlow.",
         examples=[
             "--data tsv:pairs.tsv.gz --corpus corpora/pairs",
             "--preset cmudict --output runs/cmudict",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
 import shlex
+from contextlib import ExitStack, nullcontext, redirect_stdout
 from pathlib import Path
 
 from training.command.errors import ConfigError, UsageError
-from training.command.native import need, start_tensorflow
-from training.command.options import Parser, going_on, main_guard
+from training.command.native import chosen_backend, has_packages, need, start_tensorflow
+from training.command.options import Parser, going_on, main_guard, positive_int
+from training.command.workers import Worker
 from training.config.keys import is_unicode
 from training.config.schema import changeable_keys
 from training.presets.options import add_configuration, configuration, default_output
@@ -42,11 +46,23 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--init", type=Path, metavar="RUN", help="fine-tune from this run")
     changed = "resume even if the sentences of the corpus have changed"
     parser.add_argument("--force", action="store_true", help=changed)
+    limit = "GPUs to use on each machine; default: all. TensorFlow and JAX can use several"
+    parser.add_argument("--devices", type=positive_int, metavar="N", help=limit)
     options = parser.parse_args(arguments)
     for name, value in vars(options).items():
         if not is_unicode(str(value)):
             option = f"--{name.replace('_', '-')}"
             raise UsageError.expected(option, "text in Unicode", ascii(str(value)))
+    worker = Worker.here(chosen_backend())
+    with ExitStack() as stack:
+        if worker.number:  # the first process prints for all
+            nothing = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            stack.enter_context(redirect_stdout(nothing))
+        _train(options, worker)
+
+
+def _train(options: argparse.Namespace, worker: Worker) -> None:
+    config = None
     if options.resume:
         output = _to_resume(options)
         RunFiles(output).begun(options.settings)
@@ -57,23 +73,41 @@ def main(arguments: list[str] | None = None) -> None:
                 "wrote, such as runs/mine"
             )
         output = options.output or default_output(options)
-    with RunFiles(output).locked():  # fails if another process holds it or it is not writable
-        if not options.resume:
-            RunFiles(output).check_free()
+        # fails if another process holds the run or it is not writable
+        with nullcontext() if worker.number else RunFiles(output).locked():
+            if not worker.number:
+                RunFiles(output).check_free()
             config = configuration(options)
-    need("training", "; training.train_arrays trains on it")
+    without_texts = options.resume and not has_packages("training")
+    if without_texts:
+        RunFiles(output).check_prepared()
+    else:
+        need("training", any_backend=True)
+    if options.dry_run and worker.number:
+        return
     with going_on(lambda: _how_to_go_on(RunFiles(output))):
-        start_tensorflow()
-        from training.fit.train import resume, train
-        from training.runs.start import preview
+        if importlib.util.find_spec("tensorflow"):
+            start_tensorflow()
+        from training.fit.joining import joined
 
-        if options.dry_run:
+        if options.dry_run and config is not None:
+            from training.runs.start import preview
+
             preview(config, options.init)
             return
-        if options.resume:
-            resume(output, options.settings, options.force)
-        else:
-            train(config, output, init=options.init)
+        with joined(options.devices) as processes:
+            if without_texts:
+                from training.fit.arrays import train_prepared
+
+                train_prepared(output, options.settings, processes)
+            elif config is None:
+                from training.fit.train import resume
+
+                resume(output, options.settings, options.force, processes)
+            else:
+                from training.fit.train import train
+
+                train(config, output, options.init, processes)
     print(json.dumps(summary(RunFiles(output))))
 
 

@@ -1,4 +1,4 @@
-"""Target tokens a second of `training.train_arrays`, on a run of drawn token ids."""
+"""Target tokens a second of `training.train`, on a run of drawn token ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from training.config.schema import Config
 from training.data.prepared import Manifest, write_manifest
 from training.data.store import END_ID, Sequences
-from training.fit.arrays import train_arrays
+from training.fit.arrays import train_prepared
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 
@@ -23,7 +23,7 @@ def tokens_per_second(config: Config, vocabulary: int, length: int, steps: int) 
     with tempfile.TemporaryDirectory() as folder:
         files = RunFiles(Path(folder))
         _prepare(files, config, vocabulary, length, steps)
-        return train_arrays(files.path)["target_tokens_per_second"]
+        return train_prepared(files.path)["target_tokens_per_second"]
 
 
 def _prepare(files: RunFiles, config: Config, vocabulary: int, length: int, steps: int) -> None:

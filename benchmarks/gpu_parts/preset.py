@@ -1,9 +1,8 @@
 """A preset from the command on, and a run that `training.prepare` made, trained to its end.
 
 On TensorFlow `training.train` trains the phrasebook's preset, twice: while the cache of XLA's
-programs is empty, and while it is filled. Elsewhere
-`training.train_arrays` trains the prepared run; where TensorFlow is installed and none is given,
-the phrasebook's is made here.
+programs is empty, and while it is filled. On JAX and PyTorch it trains the prepared run; if none is
+given and TensorFlow is installed, the phrasebook's is made here.
 """
 
 from __future__ import annotations
@@ -68,7 +67,8 @@ def _prepared(tiny: bool, prepared: Path | None, output: Path) -> Iterator[dict[
     else:
         yield {"case": "not run: say --prepared RUN, which training.prepare makes elsewhere"}
         return
-    yield {"case": "training.train_arrays", **_train(run, "training.train_arrays", str(run))}
+    command = ("training.train", "--resume", "--output", str(run))
+    yield {"case": "training.train --resume", **_train(run, *command)}
 
 
 def _on_tensorflow(tiny: bool, case: str, output: Path) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Target tokens a second of an encoder-decoder, over batch sizes, beside what else there is.
 
-One size of model, two ways: `training.train_arrays` (the decoder attends at each step, with input
+One size of model, two ways: `training.train` (the decoder attends at each step, with input
 feeding; the second epoch of a run, its batches made as it goes), and stock Keras layers (the
 decoder runs first and attends afterwards, an easier computation).
 """
@@ -30,7 +30,7 @@ def measure(tiny: bool) -> Iterator[dict[str, Any]]:
         for batch in (3,) if tiny else BATCHES:
             config = our_config(units, batch, precision)
             speed = partial(arrays.tokens_per_second, config, vocabulary, LENGTH, 2 if tiny else 20)
-            yield _row("training.train_arrays", precision, batch, speed)
+            yield _row("training.train", precision, batch, speed)
         keras.config.set_dtype_policy(precision)
         for batch in (3,) if tiny else BATCHES:
             round_ = _keras_round(units, vocabulary, batch)

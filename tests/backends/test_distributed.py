@@ -51,24 +51,22 @@ importlib.util.find_spec = lambda name: None if name == "matplotlib" else find(n
 """
 COMMAND = f"""{SCRIPT}
 from training.command.options import main_guard
-from training.train_arrays import main
+from training.train import main
+train = ["--resume", "--output", *sys.argv[1:]]
 """
-TRAIN = f"{COMMAND}main_guard(main)"
+TRAIN = f"{COMMAND}main_guard(lambda: main(train))"
 # Kills itself in the second epoch, before a batch is trained on.
 TRAIN_AND_DIE = f"""{COMMAND}
 import os, signal
-from training.fit.distributed import Processes
-share, epochs = Processes.share, []
-def mortal(self, batches):
-    for number, batch in enumerate(share(self, batches)):
-        if len(epochs) == 3 and number == 3:  # after those of training and dev
+from training.fit.distributed import ShardedProcesses
+epoch = ShardedProcesses.epoch
+def mortal(self, batches, number):
+    for count, batch in enumerate(epoch(self, batches, number)):
+        if number == 1 and count == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         yield batch
-def counted(self, batches):
-    epochs.append(None)
-    return mortal(self, batches)
-Processes.share = counted
-main_guard(main)
+ShardedProcesses.epoch = mortal
+main_guard(lambda: main(train))
 """
 
 
@@ -168,10 +166,11 @@ def test_two_processes_of_which_one_is_killed_and_all_are_started_again_train_as
 @on_jax
 def test_processes_that_see_other_runs_end(tmp_path):
     runs = [make_run(tmp_path / "run"), make_run(tmp_path / "other", replace(CONFIG, epochs=5))]
-    scripts = [f"{COMMAND}main_guard(lambda: main([{str(run)!r}]))" for run in runs]
+    resume = ["--resume", "--output"]
+    scripts = [f"{COMMAND}main_guard(lambda: main({[*resume, str(run)]}))" for run in runs]
     for status, _, errors in ended(started(scripts, "", processes=2)):
         assert status != 0
-        assert "differs between processes: expected one they share" in errors
+        assert "differs between processes. Use a directory that all of them see" in errors
 
 
 STEPS = f"""{SCRIPT}
@@ -179,7 +178,7 @@ import json
 import jax, jax.numpy as jnp, keras, numpy as np
 from training.fit.optimizer import ClippedAdam
 from training.fit.optimizer import TokenCrossentropy
-from training.fit.distributed import joined
+from training.fit.joining import joined
 from training.fit.sharded import ShardedModel, own_seeds
 from training.model.seq2seq import build_seq2seq
 from tests.backends.test_distributed import CONFIG, loops
@@ -202,9 +201,11 @@ def step(kind, config, rows=slice(None)):
     values = [[v.value for v in getattr(model, part)] for part in parts]
     state = values[0], values[1], [v.value for v in model.optimizer.variables], values[2]
     data = jax.tree.map(lambda ids: ids[rows], batch)
+    if kind is ShardedModel:
+        data = *data, np.ones(len(data[1]), "float32")
     if keras.distribution.distribution():
-        layout = keras.distribution.distribution().get_data_layout((6, 16)).backend_layout
-        data = jax.tree.map(lambda ids: jax.device_put(ids, layout), data)
+        get = keras.distribution.distribution().get_data_layout
+        data = jax.tree.map(lambda x: jax.device_put(x, get(x.shape).backend_layout), data)
     compiled = jax.jit(model.train_step).lower(state, data).compile()
     logs, after = compiled(state, data)
     norm = float(sum(abs(np.asarray(w) - np.asarray(v)).sum() for w, v in zip(after[0], state[0])))
@@ -263,3 +264,31 @@ def test_the_step_of_two_devices_is_that_of_one_and_adds_up_outside_of_loops():
     assert own[3] == 5
     assert others == [7, 1, 7, 1]
     assert same == [[3, 5, 3, 5], [7, 1, 7, 1]]
+
+
+SHARES = f"""{SCRIPT}
+import json, numpy as np
+from types import SimpleNamespace
+from training.fit.distributed import ShardedProcesses
+rng = np.random.default_rng(3)
+source, target, labels = (rng.integers(4, 99, (7, width)) for width in (5, 3, 3))
+one = SimpleNamespace(epoch=lambda number: iter([({{"source": source, "target": target}}, labels)]))
+images = SimpleNamespace(epoch=lambda number: iter([({{"source": source}}, labels[:, 0] / 2)]))
+for batches in (one, images):
+    parts = [list(ShardedProcesses(n, 3, 6).epoch(batches, 0)) for n in range(3)]
+    assert [len(part) for part in parts] == [1, 1, 1]
+    x, y, valid = zip(*(part[0] for part in parts))
+    assert [len(each) for each in y] == [4, 4, 4]
+    np.testing.assert_array_equal(np.concatenate(valid), [1] * 7 + [0] * 5)
+    read = np.concatenate([each["source"] for each in x])
+    np.testing.assert_array_equal(read, np.concatenate([source, *[source[:1]] * 5]))
+    said = np.concatenate(y)
+    np.testing.assert_array_equal(said[:7], labels if batches is one else labels[:, 0] / 2)
+    np.testing.assert_array_equal(said[7:], 0)
+"""
+
+
+@on_jax
+def test_processes_share_a_batch_in_order_and_fill_it():
+    ((status, _, errors),) = ended(started(SHARES, ""))
+    assert status == 0, errors

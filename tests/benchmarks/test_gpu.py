@@ -59,7 +59,7 @@ def test_every_step_gives_rows(tmp_path):
         assert cold["epochs"] == warm["epochs"] == 1
         assert 0 < cold["seconds_to_second_epoch"] < cold["all_seconds"]
     else:
-        assert cases.count("training.train_arrays") == 2  # one a precision
+        assert cases.count("training.train") == 2  # one a precision
         assert cases.count("stock Keras (easier)") == 2
         assert by_step["preset"][0]["epochs"] == 1
     lines = (tmp_path / "rows.jsonl").read_text().splitlines()

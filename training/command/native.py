@@ -25,14 +25,38 @@ GPU_FLAGS = (
 NAMES = 2**17  # more names than TensorFlow counts before a training; counting takes 0.07 s
 
 
-def need(package: str, other: str = "") -> None:
-    """Check a command's packages and select TensorFlow as Keras's backend.
+BACKENDS = ("tensorflow", "jax", "torch")
+
+
+def chosen_backend() -> str:
+    """Return Keras's backend, as the environment variable KERAS_BACKEND chooses it.
+
+    Raises UserError if the backend is unknown or not installed.
+    """
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    there = [name for name in BACKENDS if importlib.util.find_spec(name)]
+    if backend not in BACKENDS:
+        raise UserError(f"KERAS_BACKEND must be tensorflow, jax or torch. It is {backend}")
+    if backend not in there:
+        choice = f" Installed: {', '.join(there)}. Choose it with KERAS_BACKEND" if there else ""
+        raise UserError(f"The backend {backend} is not installed.{choice}")
+    return backend
+
+
+def has_packages(package: str) -> bool:
+    """Return whether all packages of `NEEDED` are installed."""
+    return all(importlib.util.find_spec(module) for module in NEEDED[package])
+
+
+def need(package: str, any_backend: bool = False) -> None:
+    """Check a command's packages and select Keras's backend.
 
     Call this after the arguments are checked.
 
     Args:
         package: "training" or "serving", a key of `NEEDED`.
-        other: text for the note, which says which command runs on other backends.
+        any_backend: whether the command also runs on JAX and PyTorch; otherwise TensorFlow is
+            selected, with a note if the user chose another backend.
 
     Raises UserError if a package is missing.
     """
@@ -40,28 +64,37 @@ def need(package: str, other: str = "") -> None:
     for module in NEEDED[package]:
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed: {install(package)}")
-    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
     if "keras" in sys.modules:  # the backend is already set
         return
-    if backend != "tensorflow":
-        print(f"note: this command runs on TensorFlow, not on {backend}{other}", file=sys.stderr)
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    keep_programs()
+    if not any_backend:
+        if backend != "tensorflow":
+            print(f"note: this command runs on TensorFlow, not on {backend}", file=sys.stderr)
+        backend = "tensorflow"
+    os.environ["KERAS_BACKEND"] = backend
+    if backend == "tensorflow":
+        keep_programs()
 
 
 def start_tensorflow() -> None:
     """Import TensorFlow with `GPU_FLAGS`, or with the user's XLA flags, and without its log.
 
     TensorFlow logs six lines before it reads its log level. If TensorFlow is already imported,
-    this function does nothing.
+    this function does nothing. If Keras runs on another backend, TensorFlow only reads data: it
+    gets no GPU, and no flags, which JAX would read, too.
     """
     if "tensorflow" in sys.modules:
         return
+    computes = (os.environ.get("KERAS_BACKEND") or "tensorflow") == "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("XLA_FLAGS", " ".join(GPU_FLAGS))  # empty flags of the user stay, too
+    if computes:
+        os.environ.setdefault("XLA_FLAGS", " ".join(GPU_FLAGS))  # empty flags of the user stay
     gc.disable()  # a collection would scan the modules' million objects: 2 s of processor time
     with without_native_log():
-        import tensorflow  # noqa: F401
+        import tensorflow as tf
+
+        if not computes:
+            tf.config.set_visible_devices([], "GPU")
     gc.freeze()
     gc.enable()
 

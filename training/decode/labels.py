@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from training.data.batches import source_batches
+from training.decode.native import native
 from training.graphs import graph
 from training.runs.run import Run
 
@@ -45,11 +47,11 @@ def predict(models: Sequence[keras.Model], source: Tensor) -> tuple[Tensor, Tens
             pooling = model.get_layer("pooling")
             pooled, weight = pooling(memory, mask=mask, return_attention_scores=True)
         else:
-            weight = tf.zeros_like(source[:, :, 0])
-        weights.append(tf.cast(weight, tf.float32))
+            weight = ops.zeros_like(source[:, :, 0])
+        weights.append(ops.cast(weight, "float32"))
         logits = model.get_layer("output")(pooled)
-        probabilities.append(tf.sigmoid(tf.cast(logits[:, 0], tf.float32)))
-    return tf.add_n(probabilities) / len(models), tf.add_n(weights) / len(models)
+        probabilities.append(ops.sigmoid(ops.cast(logits[:, 0], "float32")))
+    return sum(probabilities) / len(models), sum(weights) / len(models)
 
 
 def make_predictor(runs: Sequence[Run]) -> Callable[[Any], Prediction]:
@@ -58,7 +60,9 @@ def make_predictor(runs: Sequence[Run]) -> Callable[[Any], Prediction]:
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
     few_shapes = runs[0].config.compiles()
-    compiled = graph(spec, jit_compile=few_shapes or None)(lambda source: predict(models, source))
+    compiled = native(models, lambda source: predict(models, source))
+    if keras.backend.backend() == "tensorflow":
+        compiled = graph(spec, jit_compile=few_shapes or None)(compiled)
 
     def run(examples: Any) -> Prediction:
         rows = runs[0].source.rows(examples)

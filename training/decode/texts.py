@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -14,6 +15,7 @@ from training.data.batches import batch_of, source_batches
 from training.data.rules import MARK, PAD_ID, START_ID, UNK_ID
 from training.data.splitting import INSIDE, composed
 from training.data.tokenizers import Tokenizer
+from training.decode.native import graph_or_eager, native
 from training.decode.search import bound_of, check_search, force_decode, search
 from training.decode.settings import SearchSettings
 from training.decode.steps import constant_steps
@@ -165,22 +167,24 @@ def make_nbest(
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
+    searched = native(models, lambda ids: search(models, ids, settings, **arguments))
+
     def search_ids(ids):
         if spelling:
             parts = windows(ids, spelling)
-            outputs = join(search(models, parts.ids, settings, **arguments), parts)
+            outputs = join(searched(parts.ids), parts)
         else:
-            outputs = search(models, ids, settings, **arguments)
+            outputs = searched(ids)
         ids = outputs.ids
         if settings.replaces_unknown:
             ids = replace_unknown(ids, outputs.attention_weights, target_tokenizer.vocab_size)
         probabilities = tf.exp(tf.minimum(tf.reduce_min(outputs.log_probs, axis=-1), 0.0))
         return ids, outputs.scores, probabilities
 
-    if compiled:
+    if compiled and keras.backend.backend() == "tensorflow":
         search_ids = graph(spec, jit_compile=True)(search_ids)
 
-    @graph(spec, tf.TensorSpec([None], tf.string))
+    @graph_or_eager(spec, tf.TensorSpec([None], tf.string))
     def translate_ids(ids, copied_from):
         ids, scores, probabilities = search_ids(ids)
         flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])  # (B · num_results, T)
@@ -264,12 +268,14 @@ def make_attender(runs: Sequence[Run]) -> Callable[[Sequence[Any], Sequence[str]
     tokenizer, encoder = runs[0].target_tokenizer, models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
-    @graph(spec, tf.TensorSpec([None], tf.string))
+    decode = native(models, lambda batch, ids: force_decode(models, batch, ids))
+
+    @graph_or_eager(spec, tf.TensorSpec([None], tf.string))
     def attend_batch(batch, targets):
         target = tokenizer.tokenize(targets)
         ids = target.to_tensor()
         start = tf.fill([tf.shape(ids)[0], 1], START_ID)
-        weights = force_decode(models, batch, tf.concat([start, ids], axis=1))
+        weights = decode(batch, tf.concat([start, ids], axis=1))
         return tokenizer.tokens(ids), target.row_lengths(), weights
 
     def attend(sources: Sequence[Any], targets: Sequence[str]) -> list[Attended]:

@@ -1,69 +1,81 @@
-"""Training from prepared token ids, on any backend, with TensorFlow or without."""
+"""Training a prepared run where TensorFlow is not installed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from training.command.errors import RunError
-from training.config.schema import Config, load_config
-from training.data.batches import Batch, read_batches
+from training.data.batches import read_batches
 from training.data.plan import Batching
 from training.data.splits import Texts
 from training.fit import optimizer
-from training.fit.distributed import ALONE, Processes
+from training.fit.processes import ALONE, Processes
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import deciding
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import Record, RunFiles
-from training.runs.origin import Origin, read_origin
+from training.runs.origin import read_origin
 
 
-def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
-    """Train or resume a prepared run, together with other processes; return its last record.
+def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes = ALONE) -> Record:
+    """Train or resume a run of token ids; return its last record.
+
+    The dev set is scored by its perplexity only, because translations need the tokenizers, which
+    need TensorFlow.
+
+    Args:
+        path: the run directory.
+        changes: new settings, `KEY=VALUE` each, which the run keeps.
+        processes: the devices and processes that train together.
 
     Raises RunError if the directory is not prepared or training cannot continue, and UserError if
     the devices cannot share the batches.
     """
     files = RunFiles(path)
-    origin = read_origin(files)
     files.check_prepared()
-    assert origin is not None
-    config = load_config(files.config)
-    processes.check_batch_size(config.batch_size)
-    with files.locked() if processes.writes else nullcontext():
+    config = files.begun(changes)
+    processes.check_batch_size(config)
+    with ExitStack() as stack:
+        processes.write(lambda: stack.enter_context(files.locked()))
         processes.check_same(files)
-        return _train(config, origin, files, processes)
+        optimizer.configure_keras(config)
+        pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
+        origin = read_origin(files)
+        assert origin is not None  # `check_prepared`
+        vocabulary, tokens = origin.vocabulary, files.tokens
+        model = optimizer.make_trainable(config, vocabulary, tokens, pairs, processes)
+        config = optimizer.as_reckoned(config, pairs)
+        history = restore_checkpoint(files, model, processes.writes)
+        if any(deciding(record) for record in history):  # ranked by scores, not by perplexity
+            raise RunError(
+                f"{path} has epochs with scores of translations, which need TensorFlow: "
+                "install it to continue the run"
+            )
+        begins = not files.all_checkpoints()
+        processes.wait()  # all must restore before one of them writes a checkpoint
+        if changes:
+            processes.write(config.save, files.config)
+        if begins:
+            processes.write(save_checkpoint, files, model, history)
+        scored, update = processes.to_score(
+            model, lambda: optimizer.make_model(config, vocabulary, tokens)
+        )
+        with processes.local():
+            judge = optimizer.make_judge(scored)
 
+        def perplexity() -> dict[str, float]:
+            update()
+            return {"val_perplexity": optimizer.judged(judge, dev)}
 
-def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
-    optimizer.configure_keras(config)
-    pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
-    model = optimizer.make_model(config, origin.vocabulary, files.tokens)
-    if processes.devices > 1:  # this class shares batches among devices
-        from training.fit.sharded import ShardedModel
+        def score() -> dict[str, float]:
+            return processes.on_first(perplexity)
 
-        model = ShardedModel(model.input, model.output, name=model.name)
-    config = optimizer.as_reckoned(config, pairs)
-    optimizer.compile_model(model, config, pairs.statistics.steps_per_epoch)
-    judge = optimizer.make_judge(model)
+        def batches(epoch: int) -> Any:
+            return processes.epoch(pairs, epoch)
 
-    def score() -> dict[str, float]:
-        steps, batches = dev.statistics.steps_per_epoch, processes.share(dev.epoch())
-        scores = judge.evaluate(batches, steps=steps, verbose=0, return_dict=True)
-        return {"val_perplexity": scores["perplexity"]}
-
-    history = restore_checkpoint(files, model, processes.writes)
-    if any(deciding(record) for record in history):  # it was ranked by scores, not by perplexity
-        raise RunError(f"{files.path} began with training.train: go on with its --resume")
-    processes.wait()  # all must restore before one of them writes a checkpoint
-    if not files.all_checkpoints():
-        processes.write(save_checkpoint, files, model, history)
-    recorder = Recorder(files, config, model, pairs.statistics, history, score, processes.write)
-    describe(files, model, pairs.shapes_line(), str(processes))
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        return processes.share(pairs.epoch(epoch))
-
-    return train_epochs(recorder, batches, pairs.plan.reckoned)
+        recorder = Recorder(files, config, model, pairs.statistics, history, score, processes.write)
+        describe(files, model, pairs.shapes_line(), str(processes))
+        return train_epochs(recorder, batches, pairs.plan.reckoned)

@@ -1,163 +1,142 @@
-"""Training in several processes and on several devices: who takes part, and who writes.
+"""Training on several devices of JAX, in one process or several.
 
-Every process runs the same command. JAX's environment variables JAX_COORDINATOR_ADDRESS,
-JAX_NUM_PROCESSES and JAX_PROCESS_ID give the number of processes; Kubeflow sets them. Several
-devices in one process need no variable.
+`training.command.workers` describes the environment variables of several processes. Several devices
+in one process need no variable.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
+import jax
 import keras
 import numpy as np
+from jax.experimental.multihost_utils import process_allgather
 
 from training.command.errors import RunError, UserError
-from training.data.batches import Batch
+from training.command.workers import JOINING_SECONDS, Worker
+from training.data.batches import Batches
 from training.data.store import PAD_ID
-from training.runs.files import RunFiles
+from training.fit.processes import ALONE, Processes
+from training.fit.sharded import ShardedModel, undistributed
 
 HEARTBEAT_SECONDS = 30  # a process without a heartbeat for this long counts as dead
 
 
-@dataclass(frozen=True)
-class Processes:
-    """The processes that train together."""
+class ShardedProcesses(Processes):
+    """Several devices of JAX, in one process or several."""
 
-    number: int = 0  # of this process, from 0
-    count: int = 1  # of processes
-    devices: int = 1  # of all processes together
+    def on_first(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function in the first process, on one of its devices: see `Processes`."""
+        with undistributed():
+            return super().on_first(function, *args)
 
-    def __str__(self) -> str:
-        """Return the numbers of processes and devices in words; "" for one device."""
-        processes = f" in {self.count} processes" if self.count > 1 else ""
-        return f"{processes} on {self.devices} devices" if self.devices > 1 else processes
+    def _total(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(process_allgather(values)).reshape(self.count, -1).sum(axis=0)
 
-    @property
-    def writes(self) -> bool:
-        """Whether this process writes the run; the other processes only compute."""
-        return self.number == 0
+    def shared(self, model: keras.Model) -> keras.Model:
+        """Return a `ShardedModel` of the same layers."""
+        return ShardedModel(model.input, model.output, name=model.name)
 
-    def check_batch_size(self, batch_size: int) -> None:
-        """Raise a UserError if the batch size is no multiple of the number of devices."""
-        if batch_size % self.devices:
-            wanted = f"a multiple of the {self.devices} devices"
-            raise UserError.expected("batch_size", wanted, batch_size)
+    def local(self) -> AbstractContextManager[Any]:
+        """Return `undistributed()`."""
+        return undistributed()
 
-    def check_same(self, files: RunFiles) -> None:
-        """Raise a RunError if the processes do not all see the same run.
+    def to_score(
+        self, model: keras.Model, make: Callable[[], keras.Model]
+    ) -> tuple[keras.Model, Callable[[], None]]:
+        """Return another model, on one device of this process: see `Processes`."""
+        with undistributed():
+            own = make()
 
-        Such processes would wait for one another for ever. All processes must call this method: it
-        returns only after all of them have called it.
+        def update() -> None:
+            for variable, other in zip(own.weights, model.weights, strict=True):
+                variable.assign(np.asarray(other.value))
+
+        return own, update
+
+    def epoch(self, batches: Batches, number: int) -> Iterator[tuple]:
+        """Yield this process's rows of each batch of an epoch, and which of them are its own.
+
+        Added rows make the number of rows a multiple of the number of devices. An added row has the
+        source of the first row, and only padding as target. The third array of a batch is float32
+        `(B,)`, 0 for an added row.
         """
-        if self.count == 1:
-            return
-        from jax.experimental.multihost_utils import process_allgather
-
-        texts = files.config.read_bytes(), files.origin.read_bytes()
-        digest = hashlib.sha256(repr((texts, [*files.all_checkpoints()])).encode()).digest()
-        digests = np.asarray(process_allgather(np.frombuffer(digest, np.uint8)))
-        if (digests != digests[0]).any():
-            raise RunError(f"{files.path} differs between processes: expected one they share")
-
-    def wait(self) -> None:
-        """Wait until all processes have called this method."""
-        if self.count > 1:
-            from jax.experimental.multihost_utils import sync_global_devices
-
-            sync_global_devices("training")
-
-    def write(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function in the process that writes the run; all processes wait for it."""
-        if self.writes:
-            with undistributed():
-                function(*args)
-        self.wait()
-
-    def share(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield this process's rows of each batch.
-
-        Rows of padding make the number of rows a multiple of the number of devices.
-        """
-        if self.devices == 1:
-            yield from batches
-            return
-        for inputs, labels in batches:
-            yield {key: self._part(rows) for key, rows in inputs.items()}, self._part(labels)
+        for inputs, labels in batches.epoch(number):
+            missing = -len(labels) % self.devices
+            valid = np.concatenate([np.ones(len(labels)), np.zeros(missing)]).astype(np.float32)
+            padding = np.full_like(labels[:1], PAD_ID)
+            added = {name: rows[:1] for name, rows in inputs.items()}
+            if "target" in added:
+                added["target"] = padding
+            parts = {
+                name: self._part(np.concatenate([rows, np.repeat(added[name], missing, axis=0)]))
+                for name, rows in inputs.items()
+            }
+            labels = np.concatenate([labels, np.repeat(padding, missing, axis=0)])
+            yield parts, self._part(labels), self._part(valid)
 
     def _part(self, rows: np.ndarray) -> np.ndarray:
-        width = [(0, -len(rows) % self.devices), *[(0, 0)] * (rows.ndim - 1)]
-        return np.split(np.pad(rows, width, constant_values=PAD_ID), self.count)[self.number]
+        return np.split(rows, self.count)[self.number]
 
 
 @contextmanager
-def undistributed() -> Iterator[None]:
-    """Within this context, Keras makes variables and tensors on one device of this process.
+def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
+    """Use the devices of this process, together with those of the other processes.
 
-    Keras makes variables when it saves weights. If a variable belongs to all processes, all of them
-    must make it: a single process would wait for ever. Tensors would be laid out over all devices.
+    See `training.fit.joining.joined`.
     """
-    distribution = keras.distribution.distribution()
-    keras.distribution.set_distribution(None)
-    try:
-        yield
-    finally:
-        keras.distribution.set_distribution(distribution)
-
-
-ALONE = Processes()
-
-
-@contextmanager
-def joined() -> Iterator[Processes]:
-    """Join the processes that the environment variables declare, and use all their devices.
-
-    If a process dies, JAX ends the other processes with its own error. Then restart all processes.
-    Raises UserError for several processes on a backend other than JAX, or for invalid numbers.
-    """
-    count = _number("JAX_NUM_PROCESSES", 1)
-    number = _number("JAX_PROCESS_ID", 0)
-    if not 0 <= number < count:
-        raise UserError(f"JAX_PROCESS_ID expected 0 to {count - 1}. Received: {number}")
-    if keras.backend.backend() != "jax":
-        if count > 1:
-            backend = keras.backend.backend()
-            raise UserError(f"{count} processes need KERAS_BACKEND=jax, but it is {backend}")
+    if worker.count > 1:
+        _initialize(worker)
+    local = jax.local_devices()
+    if limit and limit > len(local):
+        listed = ", ".join(map(str, local))
+        raise UserError(f"--devices is {limit}, but JAX has {len(local)} to train on: {listed}")
+    devices = [
+        device
+        for process in range(worker.count)
+        for device in jax.local_devices(process)[: limit or None]
+    ]
+    if len(devices) == 1:
         yield ALONE
         return
-    import jax
+    with ExitStack() as stack:
+        names = [f"{device.platform}:{device.id}" for device in devices]
+        shared = keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+        keras.distribution.set_distribution(shared)
+        stack.callback(keras.distribution.set_distribution, None)
+        try:
+            yield ShardedProcesses(worker.number, worker.count, len(devices))
+        except jax.errors.JaxRuntimeError as error:
+            if worker.count == 1:
+                raise
+            reason = (str(error).splitlines() or [""])[0]
+            raise RunError(
+                "Another process was lost. Start the same command on all of them, with --resume: "
+                f"training continues after its last epoch. JAX reports: {reason}"
+            ) from None
 
-    if count > 1:
-        address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
-        if ":" not in address:  # Kubeflow sets the port in another variable
-            address += f":{os.environ.get('JAX_COORDINATOR_PORT', '')}"
+
+def _initialize(worker: Worker) -> None:
+    address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
+    if ":" not in address:  # Kubeflow sets the port in another variable
+        address += f":{os.environ.get('JAX_COORDINATOR_PORT', '')}"
+    try:
         jax.distributed.initialize(
             address,
-            count,
-            number,
+            worker.count,
+            worker.number,
             cluster_detection_method="deactivate",
+            initialization_timeout=JOINING_SECONDS,
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=5,  # after an error, the longest wait for the other processes
         )
-    devices = len(keras.distribution.list_devices())
-    with ExitStack() as stack:
-        if devices > 1:
-            shared = keras.distribution.DataParallel(auto_shard_dataset=False)
-            keras.distribution.set_distribution(shared)
-            stack.callback(keras.distribution.set_distribution, None)
-        if number:
-            nothing = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-            stack.enter_context(redirect_stdout(nothing))
-        yield Processes(number, count, devices)
-
-
-def _number(name: str, default: int) -> int:
-    text = os.environ.get(name) or str(default)
-    if not text.isdecimal():
-        raise UserError(f"{name} expected a whole number. Received: {text}")
-    return int(text)
+    except (ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"Not all {worker.count} processes have joined at JAX_COORDINATOR_ADDRESS, "
+            f"{address!r}. JAX reports: {reason}"
+        ) from None

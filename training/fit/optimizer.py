@@ -16,6 +16,7 @@ from training.config.schema import Config
 from training.data.batches import Batches
 from training.data.prepared import WORDS
 from training.data.store import PAD_ID
+from training.fit.processes import ALONE, Processes
 from training.model.seq2seq import build_model, check_attention
 
 Tensor = Any
@@ -168,6 +169,27 @@ class ClippedAdam(keras.optimizers.Adam):
         scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm) + (norm - norm)
         return [gradient * scale for gradient in grads]
 
+    def apply_here(self, gradients: Sequence[Any], weights: Sequence[keras.Variable]) -> None:
+        """Update the copies of weights on one of several TensorFlow devices.
+
+        Keras's `apply` would clip first, and then sum over the devices, and it would send the count
+        of steps to all of them.
+
+        Args:
+            gradients: the gradients, which must be equal on all devices.
+            weights: the weights.
+        """
+        import tensorflow as tf
+
+        rate = self.learning_rate
+        for gradient, weight in zip(self._clip_gradients(gradients), weights, strict=True):
+            self.update_step(gradient, weight.value, rate)
+            if weight.constraint is not None:
+                value = weight.constraint(tf.convert_to_tensor(weight.value))
+                tf.raw_ops.AssignVariableOp(resource=weight.value.handle, value=value)
+        one = tf.ones((), self.iterations.dtype)
+        tf.raw_ops.AssignAddVariableOp(resource=self.iterations.value.handle, value=one)
+
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Update one weight."""
         if backend.under_xla() or keras.backend.backend() != "tensorflow":
@@ -238,6 +260,24 @@ def make_model(config: Config, vocabulary: tuple[int, int], tokens: Path) -> ker
     return model
 
 
+def make_trainable(
+    config: Config,
+    vocabulary: tuple[int, int],
+    tokens: Path,
+    batches: Batches,
+    processes: Processes = ALONE,
+) -> keras.Model:
+    """Build and compile the model that trains on these batches, on all devices of `processes`.
+
+    The other arguments are as for `make_model`.
+    """
+    with processes.scope():
+        model = processes.shared(make_model(config, vocabulary, tokens))
+        config = as_reckoned(config, batches)
+        compile_model(model, config, batches.statistics.steps_per_epoch)
+    return model
+
+
 def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> None:
     """Compile a model with its loss and `ClippedAdam`."""
     if config.target == "label":
@@ -259,3 +299,12 @@ def make_judge(model: keras.Model) -> keras.Model:
     compiled = model.jit_compile and keras.backend.backend() != "tensorflow"
     judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=compiled)
     return judge
+
+
+def judged(judge: keras.Model, dev: Batches) -> float:
+    """Return the perplexity of the model of `make_judge` on the dev set."""
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    batches = dev.dataset() if on_tensorflow else dev.epoch()
+    steps = None if on_tensorflow else dev.statistics.steps_per_epoch
+    scores = judge.evaluate(batches, steps=steps, verbose=0, return_dict=True)
+    return float(scores["perplexity"])

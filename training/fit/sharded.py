@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -12,13 +13,27 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
 from training.data.store import PAD_ID
-from training.fit.distributed import undistributed
 from training.runs.checkpoints import random_states
 
 Tensor = Any
 AXIS = "batch"  # name of the axis of keras.distribution.DataParallel's mesh
 _WHOLE, _ROWS = PartitionSpec(), PartitionSpec(AXIS)
 _GOLDEN = 0x9E3779B9  # odd, so its multiples modulo 2**32 are all different
+
+
+@contextmanager
+def undistributed() -> Iterator[None]:
+    """Within this context, Keras makes variables and tensors on one device of this process.
+
+    Keras makes variables when it saves weights. If a variable belongs to all processes, all of them
+    must make it: a single process would wait for ever. Tensors would be laid out over all devices.
+    """
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(distribution)
 
 
 class ShardedModel(keras.Model):
@@ -29,31 +44,40 @@ class ShardedModel(keras.Model):
     gradients are summed once.
 
     The loss equals the loss of one device with the whole batch: the mean over tokens that are not
-    padding, plus the losses that layers add, which are means over rows that are not padding.
-    Dropout draws different numbers on each device.
+    padding, or over rows, plus the losses that layers add, which are means over rows. Dropout draws
+    different numbers on each device. Batch normalization uses the rows of the device.
     """
 
     def train_step(self, state: tuple, data: tuple) -> tuple[dict[str, Tensor], tuple]:
         """Take a step; arguments and results are the same as in Keras's step on JAX."""
         weights, others, optimizer, metrics = state
-        x, y = data[:2]
+        x, y, valid = data
         seeds = {id(seed) for seed in random_states(self)}
         is_seed = [id(variable) in seeds for variable in self.non_trainable_variables]
 
         def local(
-            weights: list, others: list, optimizer: list, x: Any, y: Tensor
+            weights: list, others: list, optimizer: list, x: Any, y: Tensor, valid: Tensor
         ) -> tuple[Tensor, Tensor, list, list]:
-            there = (y != PAD_ID).astype("float32")
-            counts = jnp.stack([there.sum(), there.max(axis=1).sum()])  # tokens, rows: (2,)
+            there = (y != PAD_ID).astype("float32") if y.ndim == 2 else valid[:, None]
+            # tokens, rows with tokens, rows: (3,)
+            counts = jnp.stack([there.sum(), there.max(axis=1).sum(), valid.sum()])
             totals = jax.lax.psum(counts, AXIS)
-            share, row_share = counts / totals
+            share, row_share, _ = counts / jnp.maximum(totals, 1.0)
             others = own_seeds(others, is_seed, 1)
+            is_mean: list[bool] = []  # for each state, whether the step changes it, such as a mean
 
             def loss_of(weights: list) -> tuple[Tensor, tuple[Tensor, list]]:
                 logits, updated, added = self.stateless_call(
                     weights, others, x, training=True, return_losses=True
                 )
-                loss = self.loss(y, logits) * share + sum(added) * row_share
+                is_mean[:] = [
+                    new is not old and not seed
+                    for new, old, seed in zip(updated, others, is_seed, strict=True)
+                ]
+                losses = self.loss.call(y, logits)  # the mean over tokens, or one for each row
+                if losses.ndim:
+                    losses = (losses * valid).sum() / jnp.maximum(valid.sum(), 1.0)
+                loss = losses * share + sum(added) * row_share
                 with keras.StatelessScope(
                     list(zip(self.optimizer.variables, optimizer, strict=True))
                 ):
@@ -61,17 +85,20 @@ class ShardedModel(keras.Model):
 
             gradients, (loss, updated) = jax.grad(loss_of, has_aux=True)(weights)
             # One vector: each sum between processes takes milliseconds, even of a small tensor.
-            flat, parts = ravel_pytree((loss, gradients))
-            loss, gradients = parts(jax.lax.psum(flat, AXIS))
-            return loss, totals[1], gradients, own_seeds(updated, is_seed, -1)
+            means = [v * row_share for v, mean in zip(updated, is_mean, strict=True) if mean]
+            flat, parts = ravel_pytree((loss, gradients, means))
+            loss, gradients, means = parts(jax.lax.psum(flat, AXIS))
+            rest = iter(means)
+            updated = [next(rest) if mean else v for v, mean in zip(updated, is_mean, strict=True)]
+            return loss, totals[2], gradients, own_seeds(updated, is_seed, -1)
 
         mesh = keras.distribution.distribution().device_mesh.backend_mesh
-        specs = _WHOLE, _WHOLE, _WHOLE, _ROWS, _ROWS
+        specs = _WHOLE, _WHOLE, _WHOLE, _ROWS, _ROWS, _ROWS
         with undistributed():
             on_each = jax.shard_map(
                 local, mesh=mesh, in_specs=specs, out_specs=_WHOLE, check_vma=False
             )
-            loss, rows, gradients, others = on_each(weights, others, optimizer, x, y)
+            loss, rows, gradients, others = on_each(weights, others, optimizer, x, y, valid)
         weights, optimizer = self.optimizer.stateless_apply(optimizer, gradients, weights)
         values = list(zip(self.metrics_variables, metrics, strict=True))
         with keras.StatelessScope(values) as scope:

@@ -17,7 +17,7 @@ from training.data import tokens as writing
 from training.data.pair_files import CorpusError
 from training.fit import optimizer
 from training.fit import train as texts
-from training.fit.arrays import train_arrays
+from training.fit.arrays import train_prepared
 from training.runs.choices import fitting_bound
 from training.runs.files import RunFiles
 from training.runs.start import prepare_run
@@ -138,8 +138,8 @@ def test_what_did_not_become_a_run_leaves_no_ids(pairs, tmp_path, built):
 
 def test_a_run_with_translations_does_not_go_on_without_them(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run.path, tmp_path / "run")
-    with pytest.raises(RunError, match=r"began with training\.train: go on with its --resume"):
-        train_arrays(run)
+    with pytest.raises(RunError, match="scores of translations, which need TensorFlow"):
+        train_prepared(run)
 
 
 @pytest.mark.parametrize("refused_by", ["texts", "checkpoints"])
@@ -163,7 +163,7 @@ def test_ids_whose_manifest_is_broken_are_made_anew(begun, built, content):
     written = manifest.read_bytes()
     manifest.write_text(content)
     with pytest.raises(CorpusError, match="expected format 2"):
-        train_arrays(files.path)
+        train_prepared(files.path)
     with pytest.raises(BuiltError):
         texts.resume(files.path)
     assert manifest.read_bytes() == written

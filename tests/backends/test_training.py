@@ -16,8 +16,8 @@ from training.model.seq2seq import build_model
 TRAIN = """
 import sys
 sys.modules |= {"tensorflow": None, "tensorflow_text": None}
-from training.train_arrays import main
-main(sys.argv[1:])
+from training.train import main
+main(["--resume", "--output", *sys.argv[1:]])
 """
 # The run read by TensorFlow: exported, and the perplexity of its weights on the prepared dev set.
 SCORE_AND_EXPORT = """

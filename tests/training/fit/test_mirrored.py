@@ -1,0 +1,166 @@
+"""Training on two devices of TensorFlow, compared with training on one.
+
+The devices are parts of one processor. TensorFlow divides it before it computes anything, so each
+test is a process of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+# Prints, for each case, losses of all steps, weights, and copies of weights that differ.
+SCRIPT = """
+import json, re, sys
+import keras, numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from training.config.schema import Config
+from training.data.batches import Batches
+from training.data.plan import Batching
+from training.data.store import Sequences
+from training.fit import optimizer
+from training.fit.joining import joined
+from training.sources.image.source import Images
+
+sizes = dict(batch_size=22, epochs=2, warmup_steps=2, learning_rate=0.05, dropout=0.0)
+units = dict(embedding_size=3, readout_units=3, attention_units=11, decoder_units=7)
+recurrent = dict(encoder="simple_rnn", bidirectional=False, encoder_units=5)
+lengths = dict(max_source_length=16, max_target_length=15)
+text = dict(sizes, **units, **recurrent, **lengths, decoder="simple_rnn")
+image = dict(source="image", image_height=12, image_width=18, convolutions="3:2x2 5:2x2")
+CASES = {
+    "text": dict(text, coverage_loss=0.5, label_smoothing=0.1),
+    "odd": dict(text, batch_tokens=131),
+    "twice": dict(text, r_drop=1.0, attention="general"),
+    "bfloat16": dict(text, precision="mixed_bfloat16"),
+    "float16": dict(text, precision="mixed_float16"),
+    "xla": dict(text, jit_compile=True, batch_shapes=1),
+    "image": dict(image, **sizes, **units, max_target_length=15, decoder="simple_rnn"),
+    "events": dict(source="events", **sizes, **recurrent, attention_units=11, max_events=9),
+    "dropout": dict(text, dropout=0.5),
+}
+
+
+def sequences(rng, count):
+    lengths = rng.integers(1, 13, count)
+    return Sequences.of(rng.integers(4, 23, lengths.sum()), lengths)
+
+
+def batches(config):
+    rng, count = np.random.default_rng(7), 66
+    target = sequences(rng, count)
+    if config.source == "image":
+        source = Images(rng.integers(0, 256, (count, 12, 18, 1), dtype=np.uint8))
+    elif config.source == "events":
+        lengths = rng.integers(1, 10, count)
+        values = rng.normal(size=(lengths.sum(), 7)).astype("float32")
+        starts = np.cumsum(lengths) - lengths
+        source = Sequences(values, starts, lengths.astype("int32"), np.nan)
+        target = (rng.random(count) < 0.5).astype("float32")
+    else:
+        source = sequences(rng, count)
+    return Batches(Batching.of(config), source, target, training=True)
+
+
+def fitted(config, processes, tokens=None):
+    optimizer.configure_keras(config)
+    pairs = batches(config)
+    size = {"text": 23, "image": 0, "events": 3}[config.source]
+    model = optimizer.make_trainable(config, (size, 23), tokens, pairs, processes)
+    losses = []
+    each = keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs: losses.append(logs))
+    steps = pairs.statistics.steps_per_epoch
+    for epoch in range(2):
+        data = processes.epoch(pairs, epoch)
+        model.fit(data, steps_per_epoch=steps, callbacks=[each], verbose=0, shuffle=False)
+    return model, [float(logs["loss"]) for logs in losses], processes.epoch(pairs, 0)
+
+
+def collectives(model, data):
+    functions = model.train_function.get_concrete_function(iter(data)).graph.as_graph_def()
+    bodies = {f.signature.name: f.node_def for f in functions.library.function}
+    named = [node for nodes in (functions.node, *bodies.values()) for node in nodes]
+    parts = "body", "cond"
+    loops = {node.attr[part].func.name for node in named for part in parts if part in node.attr}
+    while True:  # functions that loops call
+        more = {
+            attr.func.name
+            for name in loops & set(bodies)
+            for node in bodies[name]
+            for attr in node.attr.values()
+            if attr.func.name
+        }
+        if more <= loops:
+            break
+        loops |= more
+    inside = [n.op for name in loops & set(bodies) for n in bodies[name]]
+    return {
+        "loops": len(loops),
+        "inside": sum("Collective" in op for op in inside),
+        "all": sorted(node.op for node in named if "Collective" in node.op),
+    }
+
+
+found = {}
+with joined(1) as one, joined() as two:  # once: another strategy would reuse keys of collectives
+    for name in sys.argv[1:]:
+        config = Config(**CASES[name])
+        alone, losses, _ = fitted(config, one)
+        both, shared, data = fitted(config, two)
+        weights = zip(alone.get_weights(), both.get_weights())
+        variables = [*both.variables, *both.optimizer.variables]
+        copies = [[copy.numpy() for copy in v.value.values] for v in variables]
+        found[name] = {
+            "losses": [losses, shared],
+            "weights": max(float(np.abs(a - b).max()) for a, b in weights),
+            "apart": sum(not np.array_equal(*pair) for pair in copies),
+            "copies": len(copies),
+            "collectives": collectives(both, data) if name == "text" else None,
+        }
+print(json.dumps(found))
+"""
+
+
+def found_by(*cases):
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", SCRIPT, *cases]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def assert_equal(found, tolerance=1e-4):
+    one, two = found["losses"]
+    assert len(one) >= 6
+    assert two == pytest.approx(one, rel=tolerance)
+    assert min(one) < one[0] * 0.99  # the weights move
+    assert found["weights"] < 50 * tolerance
+    assert found["copies"] > 10
+    assert found["apart"] == 0
+
+
+def test_two_devices_train_as_one_and_sum_once_a_step():
+    found = found_by("text", "xla", "events")
+    assert_equal(found["text"])
+    assert_equal(found["xla"])
+    assert_equal(found["events"])
+    sums = found["text"]["collectives"]
+    assert sums["loops"] >= 4  # encoder, decoder, and their gradients
+    assert sums["inside"] == 0
+    assert len(sums["all"]) == 2, sums  # one on each device
+
+
+@pytest.mark.slow
+def test_two_devices_train_as_one_on_images_in_half_precision_and_on_odd_batches():
+    found = found_by("image", "odd", "twice", "bfloat16", "float16", "dropout")
+    for name in ("image", "odd", "twice"):
+        assert_equal(found[name])
+    for name in ("bfloat16", "float16"):
+        assert_equal(found[name], 2e-3)
+    one, two = found["dropout"]["losses"]  # draws other numbers on each device
+    assert two != pytest.approx(one, rel=1e-4)
+    assert two == pytest.approx(one, rel=0.2)
+    assert found["dropout"]["apart"] == 0

@@ -1,0 +1,42 @@
+"""Joins the devices and processes that train together, on the backend of Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import keras
+
+from training.command.errors import UserError
+from training.command.workers import Worker
+from training.fit.processes import ALONE, Processes
+
+
+@contextmanager
+def joined(limit: int | None = None) -> Iterator[Processes]:
+    """Use the devices of this process, and join the processes that the environment declares.
+
+    Call this before the backend computes anything.
+
+    Args:
+        limit: most devices of this process; None for all.
+
+    Raises UserError if there are fewer devices than `limit`, if the environment variables cannot be
+    read, if a process does not start, or if one is lost later.
+    """
+    backend = keras.backend.backend()
+    worker = Worker.here(backend)
+    if backend == "tensorflow":
+        from training.fit import mirrored
+
+        with mirrored.joined(worker, limit) as processes:
+            yield processes
+    elif backend == "jax":
+        from training.fit import distributed
+
+        with distributed.joined(worker, limit) as processes:
+            yield processes
+    else:
+        if limit and limit > 1:
+            raise UserError(f"--devices {limit} works on TensorFlow and JAX, not on {backend}")
+        yield ALONE
