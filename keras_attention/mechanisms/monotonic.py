@@ -105,8 +105,8 @@ class MonotonicAttention(BorrowedScore):
         if noise and "score" in noise:
             scores = scores + noise["score"]
         mode = "parallel" if training else self.mode
-        if self.num_heads == 1:
-            previous = ops.reshape(state, ops.shape(scores))  # (B·n, Tv) to (B, n, Tv)
+        if 1 in (self.num_heads, scores.shape[-2]):  # the state has the order of the scores
+            previous = ops.reshape(state, ops.shape(scores))
             weights = distributions.monotonic(scores, previous, mask, mode)
             return weights, ops.reshape(weights, ops.shape(state))
         batch, heads, count, length = ops.shape(scores)

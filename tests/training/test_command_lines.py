@@ -50,7 +50,7 @@ def test_a_command_that_is_interrupted_while_it_is_imported_has_no_trace(command
     ],
 )
 def test_an_interrupted_training_says_how_to_go_on(begun, said, tmp_path, monkeypatch, capsys):
-    def interrupted(config, output, init=None):
+    def interrupted(config, output, init=None, processes=None):
         output.mkdir()
         if begun:
             config.save(output / "config.toml")

@@ -38,8 +38,10 @@ def chosen_backend() -> str:
     if backend not in BACKENDS:
         raise UserError(f"KERAS_BACKEND must be tensorflow, jax or torch. It is {backend}")
     if backend not in there:
-        choice = f" Installed: {', '.join(there)}. Choose it with KERAS_BACKEND" if there else ""
-        raise UserError(f"The backend {backend} is not installed.{choice}")
+        if backend == "tensorflow" and not there:
+            raise UserError(f"tensorflow is not installed: {install('training')}")
+        choice = f". Installed: {', '.join(there)}. Choose it with KERAS_BACKEND" if there else ""
+        raise UserError(f"{backend} is not installed{choice}")
     return backend
 
 
