@@ -29,13 +29,6 @@ _SEPARATORS = {
     **{"letters \\t": r"\\t", "arrows": "[=-]>|→", "equals signs": "=", "dashes": " [-–—] "},
 }
 MOST_OTHERWISE = 0.1  # share of lines without a tab, above which another separator is searched
-_NAME = re.compile(r"#?\w[\w .-]{0,30}(?<![.])")  # a name of a column
-_FEW = 20  # other lines; with fewer, a different first line is not taken for a header
-_NAMES = """source target src tgt trg input output text label word words phone phones phonemes ipa
-sentence translation pronunciation reference question answer prompt response lemma form english
-french german spanish italian chinese japanese russian portuguese dutch latin
-en fr de es it zh ja ru pt nl pl sv ko ar tr cs fi la"""
-_HEADER = frozenset(_NAMES.split())
 
 
 class Form(NamedTuple):
@@ -45,7 +38,6 @@ class Form(NamedTuple):
     # notes of a pronouncing dictionary, which are no part of a column
     dictionary: Notes | None = None
     separator: str = ""  # name of the signs that stand in place of tabs
-    header: bool = False  # whether the first line differs in kind from all others
     notes: tuple[str, ...] = ()  # messages for people: the parts that are not read
 
 
@@ -83,8 +75,7 @@ def form_of(blocks: Iterable[bytes], name: str, is_list: bool = False) -> Form:
         notes.append(f"{name}: {QUOTED}; {WHOLE}")
     elif returns > 0:
         notes.append(f"{name}: {returns:,} CR within lines end none, and are read as spaces")
-    header = _is_other(lines, dictionary is not None)
-    return form._replace(quoted=quoted, dictionary=dictionary, header=header, notes=tuple(notes))
+    return form._replace(quoted=quoted, dictionary=dictionary, notes=tuple(notes))
 
 
 def normal(text: str) -> str:
@@ -170,30 +161,3 @@ def _dictionary(lines: Sequence[str]) -> Notes | None:
         and (tabs or max(map(len, alphabet)) <= 4)
     )
     return notes if found else None
-
-
-def _is_other(lines: Sequence[str], dictionary: bool) -> bool:
-    """Return whether the columns of the first line look like names, unlike all other lines.
-
-    A name passes if it is one word while nearly all other texts of its column have several, if it
-    has a letter that nearly all of these texts lack, or if it is in `_NAMES`. The name of a
-    dictionary's second column must also contain no phone.
-    """
-    head, *others = [line.strip().split("\t")[:2] for line in lines if "\t" in line.strip()] or [[]]
-    if len(others) < _FEW or not all(map(_NAME.fullmatch, head)):
-        return False
-    other = []
-    for name, *column in zip(head, *others, strict=True):
-        several = sum(" " in text for text in column) >= NEARLY_ALL * len(column)
-        rare = any(sum(c in text for text in column) < len(column) / 200 for c in {*name} - {" "})
-        other.append((several and " " not in name) or rare)
-    if dictionary:
-        symbols = {symbol for _, phones in others for symbol in phones.split()}
-        return other[1] and not symbols & {*head[1].split()} and " " not in head[1]
-    return all(new or name.lower() in _HEADER for new, name in zip(other, head, strict=True))
-
-
-def is_header(columns: Sequence[str]) -> bool:
-    """Return whether the first two columns of a line are usual names of columns."""
-    words = re.findall(r"[^\W_]+", " ".join(columns[:2]).lower())
-    return len(columns) > 1 and all(columns[:2]) and {*words} <= _HEADER

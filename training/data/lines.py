@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.columns import Form, columns_in, form_of, is_header, normal, unquoted_rows
+from training.data.columns import Form, columns_in, form_of, normal, unquoted_rows
+from training.data.headers import MOST_LINES, has_header
 from training.data.lists import phone_notes
 from training.data.pair_files import CorpusError, Split, open_data
 from training.data.rules import LATIN1, NO_TEXT, NUL, encoding_hint
@@ -123,14 +124,15 @@ def read_blocks(spec: Spec, size: int = BLOCK_BYTES, form: Form | None = None) -
 
 def notes_on(first: Block) -> tuple[str, ...]:
     """Return messages for people: unread parts of a file, and a first line like a header."""
-    head = first._replace(data=first.data[: first.data.index(b"\n") + 1])
-    headers = [
-        f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair: if it is a header, "
-        "delete it"
-        for _, columns in columns_of(head, Skipped())
-        if first.form.header or is_header(columns)
-    ]
-    return (*first.form.notes, *headers)
+    lines = itertools.islice(columns_of(first, Skipped()), MOST_LINES)
+    columns = [columns for _, columns in lines]
+    notes = [*first.form.notes]
+    if columns and has_header(columns, phones=first.form.dictionary is not None):
+        notes.append(
+            f"{first.spec}: line 1, {' TAB '.join(columns[0])}, is learned as a pair: if it is a "
+            "header, delete it"
+        )
+    return tuple(notes)
 
 
 def text_block(name: str, split: Split) -> Block:
