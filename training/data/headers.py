@@ -1,18 +1,23 @@
-"""First lines that look like the names of columns, which training would learn as a pair."""
+"""First lines that look like the names of columns, and columns that look like running numbers."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+from training.data.rules import visible
 
 MOST_LINES = 20_000  # lines that are measured
 _FEW = 20  # lines; with fewer, a different first line is not taken for a header
 _ODD = 1 / 200  # a letter is rare if at most this share of a column's other texts has it
 _SEVERAL = 0.99  # share of a column's texts with several words, from which on one word is odd
+_NEARLY_ALL = 0.95  # share of texts
 _LARGE = 250  # letters of an alphabet; in a larger one, most letters are rare
 _NAME = re.compile(r"#?\w[\w .-]{0,30}(?<![.])(?: ?[(\[][^()\[\]]{1,30}[)\]])?")  # of a column
+_RUNNING = re.compile(r"(\D{0,9})(\d+)")
 _PARTS = re.compile(r"[^\W_]+")
 _NAMES = """source target src tgt trg input output text label word words phone phones phonemes ipa
 sentence sentences translation pronunciation reference question answer prompt response lemma form
@@ -60,6 +65,24 @@ def has_header(lines: Sequence[Sequence[str]], phones: bool = False) -> bool:
         return False
     others = (row for row in rows[1:] if row != rows[0] and all(map(_NAME.fullmatch, row)))
     return all(oddness(row) > odd for row in others)
+
+
+def number_notes(pairs: Sequence[tuple[str, str]], spec: object) -> Iterator[str]:
+    """Yield a message for each side of pairs, in the file's order, that has running numbers."""
+    for number, side in enumerate(("sources", "targets")):
+        texts = [pair[number] for pair in pairs]
+        found = [match for text in texts if (match := _RUNNING.fullmatch(text))]
+        if len(found) <= max(_FEW, _NEARLY_ALL * len(texts)):
+            continue
+        name = Counter(match[1] for match in found).most_common(1)[0][0]
+        numbers = [int(match[2]) for match in found if match[1] == name]
+        rises = sum(a < b for a, b in itertools.pairwise(numbers))
+        if rises >= _NEARLY_ALL * (len(texts) - 1):
+            shown = ", ".join(visible(match[0]) for match in found[:3])
+            yield (
+                f"{spec}: {side} are running numbers ({shown}, …): is that an id? Choose other "
+                "columns of the first file: cut -f 2,3 OLD > NEW"
+            )
 
 
 def _of_phones(rows: Sequence[Sequence[str]]) -> Callable[[Sequence[str]], float]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.data.columns import Form, columns_in, form_of, normal, unquoted_rows
-from training.data.headers import MOST_LINES, has_header
+from training.data.headers import MOST_LINES, has_header, number_notes
 from training.data.lists import phone_notes
 from training.data.pair_files import CorpusError, Split, open_data
 from training.data.rules import LATIN1, NO_TEXT, NUL, encoding_hint
@@ -305,6 +305,7 @@ class Survey(NamedTuple):
     lines: int  # number of lines
     sample: Block  # about SAMPLE_BYTES of lines, drawn with equal probability, in order
     notes: tuple[str, ...]  # messages for people: parts that are not read
+    pair: tuple[str, str]  # the first pair
 
 
 def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
@@ -316,6 +317,7 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
     sample: list[bytes] = []
     first: Block | None = None
+    pair = ("", "")
 
     def drawn(lines: Iterable[bytes], share: float) -> list[bytes]:
         return [line for line in lines if rng.random() < share]
@@ -323,9 +325,10 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     for block in blocks:
         if first is None:
             first = block
-            parse(block, skipped := Skipped())
+            pairs = parse(block, skipped := Skipped()).pairs()
             if not skipped.usable:
                 skipped.check(spec)
+            pair = pairs[0]
         lines += block.lines
         more = drawn(block.data[:-1].split(b"\n"), share)
         sample += more
@@ -338,11 +341,14 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     sample = drawn(sample, SAMPLE_BYTES / max(1, size)) or sample[:1]
     block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
     notes = notes_on(first) if spec.paths else ()
+    if spec.paths:
+        pairs = parse(block, Skipped()).pairs()
+        notes = (*notes, *number_notes(pairs, spec))
     if spec.form == "tsv":
-        notes = (*notes, *phone_notes(parse(block, Skipped()).pairs(), spec.paths[0]))
+        notes = (*notes, *phone_notes(pairs, spec.paths[0]))
     if spec.form == "tsv" and _has_further_columns(block):
         notes = (*notes, f"{spec}: only the first two columns are read. Choose others: cut -f1,3")
-    return Survey(lines, block, notes)
+    return Survey(lines, block, notes, pair)
 
 
 def _has_further_columns(sample: Block) -> bool:

@@ -6,8 +6,9 @@ import unicodedata
 import pytest
 
 from tests.training.data.files import write
-from training.data.lines import read_split
+from training.data.lines import read_blocks, read_split, survey
 from training.data.specs import Spec
+from training.data.splits import Texts, divide
 
 ROWS = 397
 
@@ -91,3 +92,51 @@ def test_usual_names_are_no_header_where_they_are_words(tmp_path, capsys):
     path = write(tmp_path / "my.tsv", "\n".join(pairs * 2 + ["house\tmaison"] * 97) + "\n")
     read_split(Spec.of(f"tsv:{path}"))
     assert capsys.readouterr().out == ""
+
+
+def notes(tmp_path, rows):
+    path = write(tmp_path / "my.tsv", "".join(f"{left}\t{right}\n" for left, right in rows))
+    spec = Spec.of(f"tsv:{path}")
+    return survey(spec, read_blocks(spec)).notes
+
+
+def test_running_numbers_are_told(tmp_path):
+    texts = [f"text number {row % 7} of 7" for row in range(397)]
+    for name in ("{}", "{:05}", "row-{}"):
+        ids = [name.format(row + 10) for row in range(397)]
+        (note,) = notes(tmp_path, zip(ids, texts, strict=True))
+        shown = name.format(10)
+        assert f"sources are running numbers ({shown}, " in note
+        assert "is that an id?" in note
+        (note,) = notes(tmp_path, zip(texts, ids, strict=True))
+        assert "targets are running numbers" in note
+    first, second, *_ = notes(tmp_path, [("id", "sentence"), *enumerate(texts)])
+    assert "line 1, id TAB sentence, is learned" in first
+    assert "sources are running numbers (0, 1, 2, …)" in second
+    drawn = random.Random(0).sample(range(9973), 397)  # numbers that are spelled, in any order
+    for numbers in (drawn, (row % 7 for row in range(397))):
+        assert "running numbers (" not in str(notes(tmp_path, zip(numbers, texts, strict=True)))
+
+
+@pytest.mark.parametrize("data", ["tsv", "parallel"])
+def test_the_first_pair_is_shown(tmp_path, capsys, data):
+    rows = [
+        ("Freitext des Kunden", "date\u200b"),
+        *((f"a b {n % 7}", f"c {n}") for n in range(397)),
+    ]
+    long = "a" * 97
+    for first in (rows[0], (long, long)):
+        lines = [first, *rows[1:]]
+        write(tmp_path / "my.tsv", "".join(f"{left}\t{right}\n" for left, right in lines))
+        for side in (0, 1):
+            write(tmp_path / str(side), "".join(f"{row[side]}\n" for row in lines))
+        spec = f"tsv:{tmp_path / 'my.tsv'}"
+        if data == "parallel":
+            spec = f"parallel:{tmp_path / '0'},{tmp_path / '1'}"
+        divide(Texts(Spec.of(spec)))
+        said = capsys.readouterr().out
+        if first is rows[0]:
+            assert "  first pair Freitext des Kunden → date<U+200B>\n" in said
+        else:
+            assert f"  first pair {long[:32]}… →" in said
+            assert long not in said
