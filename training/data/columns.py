@@ -134,7 +134,7 @@ def tabs_command(separator: str, path: str, first_only: bool = False, output: st
         every = "g" if separator in ("letters \\t", "triple bars") else ""
         program = f"perl -pe 's/{sign}/\\t/{every}'"
     start = f"{program} < {path}" if unpack == "cat" else f"{unpack} {path} | {program}"
-    return f"{start} > {output or 'new.tsv'}"
+    return f"{start} > {shlex.quote(output or 'new.tsv')}"
 
 
 def normal(text: str) -> str:
