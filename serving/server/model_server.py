@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -88,9 +89,11 @@ class ModelServer:
         most_rows = batching.max_batch_size if flags.enable_batching else None
         service = Service(models, self._metrics, workers, Limits(*most), most_rows)
         with ExitStack() as stack:
-            claimed = stack.enter_context(_claim(flags.host, flags.port))
+            claimed = stack.enter_context(_claim(flags.host, flags.port, "--port"))
             if flags.rest_api_port:
-                listening = stack.enter_context(_claim(flags.host, flags.rest_api_port))
+                listening = stack.enter_context(
+                    _claim(flags.host, flags.rest_api_port, "--rest_api_port")
+                )
             models.start(configs, self._stop)
             if self._stop.is_set():
                 return
@@ -211,13 +214,18 @@ class ModelServer:
         await asyncio.sleep(0.2)  # the process's end resets connections with unread responses
 
 
-def _claim(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address, which gRPC binds again. Raises a one-line OSError."""
+def _claim(host: str, port: int, flag: str) -> socket.socket:
+    """Return a socket bound to the address, which gRPC binds again. Raises a one-line OSError.
+
+    `flag` is the flag that chooses the port, for the error.
+    """
     claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         claimed.bind((host, port))
     except (OSError, UnicodeError) as error:
         claimed.close()
-        raise OSError(f"cannot listen on {host}:{port}: {error}") from error
+        taken = getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
+        hint = f". Choose another port: {flag}=N" if taken else ""
+        raise OSError(f"cannot listen on {host}:{port}: {error}{hint}") from error
     return claimed
