@@ -22,7 +22,7 @@ from training.data.batches import Batches
 from training.data.plan import Batching
 from training.data.store import Sequences
 from training.fit import optimizer
-from training.fit.joining import joined
+from training.fit.devices.joining import joined
 from training.sources.image.source import Images
 
 sizes = dict(batch_size=22, epochs=2, warmup_steps=2, learning_rate=0.05, dropout=0.0)
