@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -88,9 +89,11 @@ class ModelServer:
         most_rows = batching.max_batch_size if flags.enable_batching else None
         service = Service(models, self._metrics, workers, Limits(*most), most_rows)
         with ExitStack() as stack:
-            claimed = stack.enter_context(_claim(flags.host, flags.port))
+            claimed = stack.enter_context(_claim(flags.host, flags.port, "port"))
             if flags.rest_api_port:
-                listening = stack.enter_context(_claim(flags.host, flags.rest_api_port))
+                listening = stack.enter_context(
+                    _claim(flags.host, flags.rest_api_port, "rest_api_port")
+                )
             models.start(configs, self._stop)
             if self._stop.is_set():
                 return
@@ -98,10 +101,10 @@ class ModelServer:
             self._run(self._open_grpc(service, claimed.getsockname()[1], credentials))
             if flags.rest_api_port:
                 self._run(self._open_rest(service, metrics, listening.dup()))
-        self._every(flags.file_system_poll_wait_seconds, models.scan)
+        self._every(flags.file_system_poll_wait_seconds, lambda: models.scan(wait=False))
         if flags.model_config_file:
             seconds = flags.model_config_file_poll_wait_seconds
-            self._every(seconds, lambda: models.configure(self._configs()))
+            self._every(seconds, lambda: models.configure(self._configs(), wait=False))
 
     def close(self) -> None:
         """Reject new requests, let running requests end within the grace, and free the models."""
@@ -211,7 +214,7 @@ class ModelServer:
         await asyncio.sleep(0.2)  # the process's end resets connections with unread responses
 
 
-def _claim(host: str, port: int) -> socket.socket:
+def _claim(host: str, port: int, flag: str) -> socket.socket:
     """Return a socket bound to the address, which gRPC binds again. Raises a one-line OSError."""
     claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -219,5 +222,8 @@ def _claim(host: str, port: int) -> socket.socket:
         claimed.bind((host, port))
     except (OSError, UnicodeError) as error:
         claimed.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            message = f"Port {port} of {host} is already in use. Stop the other server, or choose"
+            raise OSError(f"{message} another: --{flag}={port + 100}") from None
         raise OSError(f"cannot listen on {host}:{port}: {error}") from error
     return claimed

@@ -101,7 +101,10 @@ def check_shapes(arrays: Arrays, infos: Mapping[str, Message], limits: Limits) -
         known = [dim.size >= 0 for dim in expected.dim] or [False] * array.ndim
         positions = math.prod(np.extract(np.invert(known), array.shape)[1:].tolist())
         if positions > limits.positions:
-            raise invalid(f"{positions} positions in a row are more than {limits.positions}")
+            raise invalid(
+                f"A row has {positions} positions, such as events; the limit is "
+                f"{limits.positions}. Send less, or raise --max_request_positions"
+            )
         most = limits.positions // positions if positions > 1 else limits.rows
         check_rows(len(array) if array.ndim else 1, min(limits.rows, most))
 

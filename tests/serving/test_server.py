@@ -117,6 +117,9 @@ def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, mo
             out, err = capsys.readouterr()
             assert err.startswith("error: Failed to start server. Error: ")
             assert (out, err.count("\n"), len(err) < 500) == ("", 1, True), err
+            taken = re.fullmatch(rf"--(.*port)={port}", flags[-1])
+            hint = f"choose another: --{taken[1]}={port + 100}\n" if taken else "\n"
+            assert err.endswith(hint)
 
 
 @pytest.mark.parametrize("moment", ["serving.api.printing", "uvicorn.config"])
