@@ -18,7 +18,7 @@ from serving.server.fair_queue import FairQueue
 from serving.server.settings import Batching
 from serving.server.tensors import Arrays
 
-T = TypeVar("T")
+_T = TypeVar("T")
 THREADS = 64  # most runs at once
 _EXPENSIVE = 2**8  # a request above this cost is expensive: see `tensors.cost`
 _MOST_BATCH_COST = 2**13  # most cost of a batch of several jobs
@@ -109,7 +109,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
 
-        def make(kind: Callable[..., T], name: str, text: str, *labels: str, **more: Any) -> T:
+        def make(kind: Callable[..., _T], name: str, text: str, *labels: str, **more: Any) -> _T:
             return kind(f":tensorflow:serving:{name}", text, labels, registry=self.registry, **more)
 
         # prometheus_client adds `_total` to the name of a Counter; the stock server has none.

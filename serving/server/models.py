@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 _TEXT = b"A text to try the model with."
 _IMAGE = image_file(np.zeros((48, 96), "uint8"))
 
-Fingerprint = tuple[tuple[str, int, int, int, int], ...]
+_Fingerprint = tuple[tuple[str, int, int, int, int], ...]
 _STOP_SECONDS = 5  # to wait for runs that were stopped
 _MOST_LOADS = 4  # versions that load at once
 _IMPORT_LOCK = threading.Lock()
-State = serving_pb2.ModelVersionStatus.State
-log = logging.getLogger(__name__)
+_State = serving_pb2.ModelVersionStatus.State
+_log = logging.getLogger(__name__)
 
 
 def _lack(base_path: Path, pinned: Collection[int]) -> str:
@@ -54,7 +54,7 @@ def _lack(base_path: Path, pinned: Collection[int]) -> str:
     return f"{base_path} holds no directory {' or '.join(map(str, pinned)) or 'with a number'}"
 
 
-def fingerprint(version_dir: Path) -> Fingerprint:
+def _fingerprint(version_dir: Path) -> _Fingerprint:
     """Return path, size, mtime, ctime and inode of every file and folder of a version.
 
     The fingerprint changes while a version is copied, on chmod, and when a file is replaced. Raises
@@ -117,12 +117,12 @@ def _sample(alias: str, info: Message) -> np.ndarray:
 
 
 @dataclass(eq=False)
-class Version:
+class _Version:
     """A version of a model. `error`: why loading failed; `refused`: fingerprint of what failed."""
 
     state: int
     error: StatusError | None = None
-    refused: Fingerprint | None = None
+    refused: _Fingerprint | None = None
     model: "LoadedModel | None" = None
     in_use: int = 0
 
@@ -133,14 +133,14 @@ class Model:
 
     name: str
     config: Any
-    versions: dict[int, Version] = field(default_factory=dict)
-    scanned: dict[int, Fingerprint] = field(default_factory=dict)  # of the last scan
+    versions: dict[int, _Version] = field(default_factory=dict)
+    scanned: dict[int, _Fingerprint] = field(default_factory=dict)  # of the last scan
     lack: str = ""  # why the last scan found no versions
     scanning: threading.Lock = field(default_factory=threading.Lock)  # held during a scan
 
     def available(self) -> list[int]:
         """Return the numbers of the versions that answer requests."""
-        return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
+        return [n for n, version in self.versions.items() if version.state == _State.AVAILABLE]
 
 
 class Models:
@@ -236,7 +236,7 @@ class Models:
         except OSError as error:
             lack, paths = first_line(error), {number: Path() for number in model.available()}
         if lack not in ("", model.lack):
-            log.warning("No versions of %s: %s", model.name, lack)
+            _log.warning("No versions of %s: %s", model.name, lack)
         model.lack = lack
         before, model.scanned = model.scanned if stable else None, {}
         limit = policy.latest.num_versions or 1 if policy else 0
@@ -254,21 +254,21 @@ class Models:
                 self._unload(model, number)
         with self._lock:
             for number in set(model.versions) - set(paths):
-                if model.versions[number].state == State.END:
+                if model.versions[number].state == _State.END:
                     del model.versions[number]
 
     def _try(
-        self, model: Model, number: int, path: Path, before: Mapping[int, Fingerprint] | None
+        self, model: Model, number: int, path: Path, before: Mapping[int, _Fingerprint] | None
     ) -> bool:
         """Load a version if it is ready; return whether it was loaded.
 
         A version is ready if it did not fail with the same files, and has the fingerprint that the
         scan `before` found (None for any).
         """
-        last, files = model.versions.get(number, Version(State.START)), None
-        version = Version(State.LOADING)
+        last, files = model.versions.get(number, _Version(_State.START)), None
+        version = _Version(_State.LOADING)
         try:
-            files = model.scanned[number] = fingerprint(path)
+            files = model.scanned[number] = _fingerprint(path)
             if last.refused == files or (before is not None and before.get(number) != files):
                 return False
             with self._lock:
@@ -277,19 +277,19 @@ class Models:
                 loaded = self._load(path)
             with self._lock:
                 if not self._is_closed:
-                    version.model, version.state = loaded, State.AVAILABLE
+                    version.model, version.state = loaded, _State.AVAILABLE
             if not version.model:
                 loaded.close()
                 return False
-            log.info("Loaded {name: %s version: %d}", model.name, number)
+            _log.info("Loaded {name: %s version: %d}", model.name, number)
         except Exception as error:  # a damaged model may raise any class
-            version.state, version.refused = State.END, files
+            version.state, version.refused = _State.END, files
             known = error if isinstance(error, StatusError) else None
             version.error = known or StatusError(Code.UNKNOWN, str(error))
             with self._lock:
                 model.versions[number] = version
             if str(error) != str(last.error):
-                log.error("Loading {name: %s version: %d} failed: %s", model.name, number, error)
+                _log.error("Loading {name: %s version: %d} failed: %s", model.name, number, error)
         self._metrics.loaded.labels(model.name, number).set(int(version.error is None))
         return version.error is None
 
@@ -297,18 +297,18 @@ class Models:
         """Take a version out of service; it is closed after its last request."""
         version = model.versions[number]
         with self._lock:
-            if version.state != State.AVAILABLE:  # another thread unloads it
+            if version.state != _State.AVAILABLE:  # another thread unloads it
                 return
-            version.state = State.UNLOADING
+            version.state = _State.UNLOADING
         self._metrics.loaded.remove(model.name, number)
-        log.info("Unloading {name: %s version: %d}", model.name, number)
+        _log.info("Unloading {name: %s version: %d}", model.name, number)
         self._close_if_idle(version)
 
-    def _close_if_idle(self, version: Version) -> None:
+    def _close_if_idle(self, version: _Version) -> None:
         with self._lock:
-            if version.state != State.UNLOADING or version.in_use:
+            if version.state != _State.UNLOADING or version.in_use:
                 return
-            version.state = State.END
+            version.state = _State.END
             model, version.model = version.model, None
             self._lock.notify_all()
         if model:
