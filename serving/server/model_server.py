@@ -30,7 +30,7 @@ _MOST_CONNECTIONS, _MOST_HEAD_BYTES = 1024, 2**14
 # Time for one read of a connection, above which its next read is smaller; sizes of reads in bytes.
 _TURN_SECONDS, _LEAST_READ, _MOST_READ = 0.0005, 2**8, 2**18
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class _Http(H11Protocol):
@@ -101,10 +101,10 @@ class ModelServer:
             self._run(self._open_grpc(service, claimed.getsockname()[1], credentials))
             if flags.rest_api_port:
                 self._run(self._open_rest(service, metrics, listening.dup()))
-        self._every(flags.file_system_poll_wait_seconds, models.scan)
+        self._every(flags.file_system_poll_wait_seconds, lambda: models.scan(wait=False))
         if flags.model_config_file:
             seconds = flags.model_config_file_poll_wait_seconds
-            self._every(seconds, lambda: models.configure(self._configs()))
+            self._every(seconds, lambda: models.configure(self._configs(), wait=False))
 
     def close(self) -> None:
         """Reject new requests, let running requests end within the grace, and free the models."""
@@ -136,7 +136,7 @@ class ModelServer:
                 try:
                     action()
                 except Exception as error:  # the next run may succeed
-                    log.error("The configuration stays as it is: %s", error)
+                    _log.error("The configuration stays as it is: %s", error)
 
         if seconds:
             threading.Thread(target=repeat, name="poll", daemon=True).start()
@@ -172,7 +172,7 @@ class ModelServer:
             raise OSError(f"cannot listen on {address}: {error}") from error
         await server.start()
         self._ends.append(lambda: server.stop(flags.shutdown_grace_seconds))
-        log.info("Running gRPC ModelServer at %s:%d ...", flags.host, self.port)
+        _log.info("Running gRPC ModelServer at %s:%d ...", flags.host, self.port)
 
     async def _open_rest(self, service: Service, metrics: str, listening: socket.socket) -> None:
         flags = self._flags
@@ -206,7 +206,7 @@ class ModelServer:
             await task
 
         self._ends.append(end)
-        log.info("Exporting HTTP/REST API at:%s:%d ...", flags.host, self.rest_port)
+        _log.info("Exporting HTTP/REST API at:%s:%d ...", flags.host, self.rest_port)
 
     async def _close_ports(self) -> None:
         """Accept no new requests; return when all requests have ended or the grace is over."""

@@ -90,6 +90,15 @@ def test_serving_load(tmp_path, onnx_version):
     assert sum("ready_s" in row for row in rows) == 4
 
 
+@pytest.mark.tensorflow
+def test_serving_limits(tmp_path, onnx_version):
+    words = ["--model", str(onnx_version.parent), "--expensive", "0", "2", "--cancelled", "0"]
+    words += ["--expensive-texts", "9", "--seconds", "0.5"]
+    rows, _ = run(tmp_path, "serving_limits.py", *words, sizes=())
+    assert [row["case"] for row in rows] == ["next to 0", "next to 2"]
+    assert all(row["count"] and row["p50_ms"] <= row["p99_ms"] for row in rows)
+
+
 QUALITY = [
     *("--preset", "phrasebook-en-fr", "--limit", "211", "--dev-limit", "7", "--beam-width", "2"),
     *("--set", "encoder_units=53", "--set", "decoder_units=67", "--set", "attention_units=43"),
