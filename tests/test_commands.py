@@ -110,7 +110,7 @@ MISTAKES = [
     (TRANSLATE, [*ASKED, "--png", "a.png", "a"], "--png needs --align"),
     (TRANSLATE, [*ASKED, "--format", "tsv", "a"], "--format needs --local"),
     (TRANSLATE, [*ASKED, "--local", "MODEL", "a"], "not allowed with argument --model"),
-    (TRANSLATE, ["--local", "MODEL", "text"], "format onnx. Received: a SavedModel"),
+    (TRANSLATE, ["--local", "MODEL", "text"], "is a SavedModel"),
     (TRANSLATE, ["--local", "MODEL", "--version", "7", "a"], "choose a version on a server"),
     (TRANSLATE, ["--local", "MODEL", "--label", "b", "a"], "choose a version on a server"),
     ("serving.client._read", [*ASKED, "/no.png"], "/no.png"),

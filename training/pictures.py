@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=count, default=7, metavar="N", help="seed of the images")
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()):
-        raise UserError(f"--output expected a new or empty directory. Received: {options.output}")
+        raise UserError(f"--output needs a new or empty directory, but {options.output} has files")
     from training.sources.image import captchas, digits
     from training.sources.image.data import LABELS
 

@@ -124,7 +124,10 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
     folder = Folder(export)
     task, attends = folder.manifest["task"], folder.manifest["attends"]
     if task not in SIGNATURES:
-        raise ValueError(f"{export} expected a model to translate or to read. Received: to {task}")
+        needs = "A page without a server needs a model of texts or images"
+        raise ValueError(
+            f"{export} is a model to {task}. {needs}: start serving.page with --target"
+        )
     path = folder.path.resolve()
     numbered = path.name.isdecimal()
     page = {

@@ -134,9 +134,9 @@ def _version(path: Path) -> Path:
         return version
     if newest_version(path, "saved_model.pb"):
         raise ValueError(
-            f"{path} expected to be an export with --format onnx. Received: a SavedModel"
+            f"{path} is a SavedModel. To use it without a server, export with --format onnx"
         )
-    raise ValueError(f"{path} holds no {MANIFEST}: expected models/NAME or models/NAME/1")
+    raise ValueError(f"{path} has no {MANIFEST}. Give an ONNX export: models/NAME or models/NAME/1")
 
 
 class LocalModel:
@@ -161,7 +161,8 @@ class LocalModel:
         self._folder = path if isinstance(path, Folder) else Folder(path, threads)
         if (task := self.manifest["task"]) != self.task:
             raise ValueError(
-                f"{self._folder.path} expected a model to {self.task} with. Received: to {task}"
+                f"{self._folder.path} is a model to {task}, and {type(self).__name__} needs one to "
+                f"{self.task}"
             )
 
     @property

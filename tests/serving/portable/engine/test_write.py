@@ -60,7 +60,7 @@ def test_folders_that_are_no_translator_are_refused(onnx_predictor, tmp_path, ca
     assert main([*words, str(onnx_predictor)]) == 1
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 2
-    assert "expected a model to translate or to read. Received: to predict" in errors[1]
+    assert "is a model to predict. A page without a server needs" in errors[1]
     assert not (tmp_path / "site").exists()
 
 
