@@ -42,7 +42,7 @@ test test-slow test-lab: export TF_NUM_INTRAOP_THREADS = 1
 BY_FILE = --dist loadfile --no-loadscope-reorder
 PYTEST = $(BIN)/python -m pytest -q -n 3 $(BY_FILE) tests $(patsubst %,--ignore=tests/%,backends page batch benchmarks choices)
 # Workers start, and models are trained and exported, once for all of ALL=1.
-test: $(STAMP)  ## run the tests on TensorFlow (ALL=1: those of test-slow and test-lab, too)
+test: $(STAMP)  ## run the tests on TensorFlow (ALL=1: also test-slow and test-lab)
 	$(PYTEST) $(if $(ALL),,--ignore=tests/lab -m "not slow")
 
 test-slow: $(STAMP)  ## run the tests that `make test` leaves out
@@ -55,7 +55,7 @@ test-slow: $(STAMP)  ## run the tests that `make test` leaves out
 coverage: export PYTEST_ADDOPTS = --cov=keras_attention --cov=training --cov=serving --cov-branch --cov-report=term-missing:skip-covered
 coverage: .venv/coverage-installed test  ## `make test`, and what of the three packages it does not run
 
-test-choices: $(STAMP)  ## train on kinds of own data by the default settings, and hold them to floors; 15 minutes of a core
+test-choices: $(STAMP)  ## train on kinds of data with default settings, and compare with floors; 15 minutes of a core
 	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/choices
 
 test-lab: $(STAMP)  ## run the experiments of lab/ on tiny sizes

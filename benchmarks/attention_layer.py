@@ -111,9 +111,9 @@ def main() -> None:
     add("--seed", type=int, default=7, help="of inputs and weights")
     add("--cases", nargs="+", choices=CASES, default=list(CASES), help="what to measure")
     add("--unknown", action="store_true", help="of unknown batch and lengths, on TensorFlow")
-    add("--modes", action="store_true", help="fast paths beside plain formulas in all modes")
-    add("--tiny", action="store_true", help="with --modes, small sizes alone")
-    add("--peak-of", choices=CASES, help="print the peak memory of one case alone, in MB")
+    add("--modes", action="store_true", help="fast paths and plain formulas in all modes")
+    add("--tiny", action="store_true", help="with --modes, only small sizes")
+    add("--peak-of", choices=CASES, help="print the peak memory of one case, in MB")
     options = parser.parse_args()
     if options.unknown and options.backend != "tensorflow":
         parser.error("--unknown is of TensorFlow")

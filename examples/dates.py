@@ -1,6 +1,6 @@
 """Dates as people write them, to ISO 8601: "thursday, 23 january 2042" to "2042-01-23".
 
-The decoder looks at the year first, then at the month, then at the day, wherever they stand.
+The decoder attends to the year first, then to the month, then to the day, wherever they are.
 """
 
 import datetime

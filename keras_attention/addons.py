@@ -96,7 +96,7 @@ def load_weights(
                 _refuse("SimpleRNN, GRU or LSTM cells", f"{cell!r} with {variable.name}")
             array = _find(weights, place + variable.name)
             if variable.name == "kernel" and number == 0 and not layer.units:
-                # Addons feeds the context alone: the rows of `s` in `[c; s]` are 0.
+                # Addons feeds only the context: the rows of `s` in `[c; s]` are 0.
                 array = np.pad(array, [(0, size), (0, 0)])
             _assign(variable, array, place + variable.name)
     if layer.units:

@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     given = shared.given_runs(options)
     if given:
         runs = {name: load_run(path) for name, path in given.items()}

@@ -131,7 +131,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     config = load_config(RunFiles(options.run).config)
     if config.source != "events":
         raise UserError(f"--run expected source = events. Received: {config.source}")

@@ -63,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     runs = [load_run(path) for path in (options.against, *options.run)]
     metric = runs[0].config.metric
     for other in runs[1:]:

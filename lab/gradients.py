@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     rows = []
     for cell in CELLS:
         for attention in (False, True):

@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     runs = shared.collect(options, {name: [f"attention={name}"] for name in ATTENTIONS})
     config = shared.same_data(runs)
     if "bleu" not in figures(config.metric):

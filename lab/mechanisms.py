@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     names = options.only or list(MODELS)
     if unknown := [name for name in names if name not in MODELS]:
         raise UsageError(f"--only expected some of {', '.join(MODELS)}. Received: {unknown[0]}")
@@ -93,7 +93,7 @@ def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dic
         "aer": result.get("aer"),
         "val_perplexity": best(history, run.config.keep_epoch)["val_perplexity"],
         "epochs": len(history),
-        # The median: one epoch that waited for other work says nothing of the mechanism.
+        # The median: an epoch that waited for other work must not count.
         "seconds_per_epoch": round(statistics.median(seconds), 1),
         "sentences_per_second": result["sentences_per_second"],
     }

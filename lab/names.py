@@ -58,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     runs = {name: load_run(path) for name, path in shared.given_runs(options).items()}
     if not runs:
         raise UserError("names expected --run NAME=DIR")

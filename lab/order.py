@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     config = override(load_preset(options.preset), options.settings)
     if config.source != "events":
         raise UserError(f"--preset expected source = events. Received: {config.source}")
@@ -146,7 +146,7 @@ def _predict(
     test: np.ndarray,
     seed: int,
 ) -> dict[str, list[float]]:
-    """Return what each model says of the test examples of a fold."""
+    """Return the predictions of each model for the test examples of a fold."""
     said: dict[str, list[float]] = {}
     fitted = ""
     # Variants that share their training stand one after another.
@@ -162,7 +162,7 @@ def _predict(
 
 
 class Learner:
-    """A model that is trained anew again and again on some of the data, compiled once."""
+    """A model that is compiled once, and trained from the start on several parts of the data."""
 
     def __init__(self, config: Config, data: Histories) -> None:
         self.config, self.data = config, data

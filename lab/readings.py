@@ -20,9 +20,9 @@ class Reading:
     # with at least `threshold`
     method: str = "threshold"
     threshold: float = 0.45  # smallest weight of a link, for "threshold"
-    # the weights of step `i + shift` belong to the target token that step `i` says. In Bahdanau's
-    # order a step looks before it is told which token was said last, and a trained model may look
-    # for a token one step before it says it (-1) or after (1)
+    # the weights of step `i + shift` belong to the target token that step `i` writes. In Bahdanau's
+    # order, a step attends before it reads the last token. A trained model may attend to the source
+    # of a token one step before it writes the token (-1), or one step after (1)
     shift: int = 0
     # how they are joined with the links read the other way round, from each source word to target
     # words, by the shares of its weight that target words give it: "none", their "intersection" or
@@ -35,7 +35,7 @@ class Reading:
     tension: float = 0.0
 
     def describe(self) -> str:
-        """Return the reading in words, which stand beside every AER."""
+        """Return the reading in words, which are printed next to every AER."""
         whom = "the source word of largest weight"
         if self.method == "threshold":
             whom = f"the source words of weight >= {self.threshold}"

@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     base = override(load_preset(options.preset), options.settings)
     if base.source != "image":
         raise UserError(f"--preset expected source = image. Received: {base.source}")

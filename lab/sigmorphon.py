@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict:
-    """Do the study; return what its last line says."""
+    """Run the study; return the values that its last line prints."""
     languages = options.languages or LANGUAGES[options.subtask]
     for language in languages:
         if language not in LANGUAGES[options.subtask]:

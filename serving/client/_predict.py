@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--id", default="id", metavar="COLUMN", help="whose each row is; default: id")
     add("--time", default="time", metavar="COLUMN", help="when it was; default: time")
-    add("--only", action="append", metavar="ID", help="these ids alone")
+    add("--only", action="append", metavar="ID", help="only these ids")
     return parser
 
 

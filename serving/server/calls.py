@@ -130,7 +130,7 @@ class Metrics:
 
 
 class Workers:
-    """Runs jobs in threads, in the order of a fair queue; joins them to batches if told to.
+    """Runs jobs in threads, in the order of a fair queue; with `batching`, joins them to batches.
 
     There are `slots` slots, and one more that no expensive job takes, so that cheap jobs do not
     wait for the end of expensive ones. If no run ends for `_PATIENCE_SECONDS` while a job waits,

@@ -172,7 +172,7 @@ def read_credentials(path: Path | None) -> "grpc.ServerCredentials | None":
         try:
             if config.custom_ca or config.client_verify:
                 context.load_verify_locations(cadata=config.custom_ca)
-            # Without a password, ssl would ask for that of an encrypted key on the terminal.
+            # Without a password, ssl would ask on the terminal for an encrypted key's password.
             context.load_cert_chain(file.name, password=lambda: "")
         except (ssl.SSLError, ValueError) as error:
             raise invalid(f"certificate not valid in '{path}': {error}") from error

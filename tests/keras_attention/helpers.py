@@ -58,7 +58,7 @@ def mask(rng, *shape):
 
 
 def assert_close(actual, expected, tolerance=1e-5):
-    """Hold a tensor to an array, or several to several."""
+    """Compare a tensor with an array, or several with several."""
     if not isinstance(expected, (tuple, list)):
         actual, expected = [actual], [expected]
     for a, e in zip(actual, expected, strict=True):

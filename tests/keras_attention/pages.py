@@ -23,7 +23,7 @@ def run(block, where, names=None):
 
 
 def assert_padding_changes_nothing(names):
-    """Hold the models of an example to their answers without padding; return how many there are.
+    """Compare answers of models with padding and without; return the number of models.
 
     Sequences are the inputs with axes of unknown length: integers are padded with 0, masks with
     False, numbers with anything.

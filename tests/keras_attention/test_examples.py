@@ -30,7 +30,7 @@ def test_a_docstrings_example_runs(name, tmp_path, monkeypatch):
 
 
 def _shapes_are_as_said(line, names):
-    """Hold `a, b = …  # (2, 3), (4,)` to the shapes."""
+    """Check the shapes in comments such as `a, b = …  # (2, 3), (4,)`."""
     made, _, said = line.partition("  # (")
     if not said:
         return

@@ -50,7 +50,7 @@ def links(tab):
 
 
 def assert_ends_at_words(tab, along):
-    """Hold that ribbons end at the middles of their words, across (0) or down the page (1)."""
+    """Check that ribbons end at the middles of their words, across (0) or down the page (1)."""
     sides = [boxes(tab, f"#sentences .{side} .word") for side in ("from", "to")]
     middles = [side[:, 2 * along :][:, :2].mean(1) for side in sides]
     for (t, s), one in links(tab).items():

@@ -141,7 +141,7 @@ def expected(model, ids, width, results=1, penalty=1.0, others=()):
 
 
 def assert_same(found, wanted):
-    """Hold a search in a graph to one of Keras, whose results may be padded further."""
+    """Compare a search in a graph with one of Keras, whose results may be padded further."""
     ids, lengths, scores, weights, log_probs = wanted
     np.testing.assert_array_equal(found["lengths"], lengths)
     time = found["found"].shape[2]
@@ -153,7 +153,7 @@ def assert_same(found, wanted):
 
 
 def assert_same_rows(rows, wanted, tolerance=1e-4):
-    """Hold a search in Node, of each source alone, to one of Keras or of ONNX Runtime."""
+    """Compare a search in Node, source by source, with one of Keras or of ONNX Runtime."""
     ids, lengths, scores, weights, _ = wanted
     for row, hypotheses in enumerate(rows):
         for number, one in enumerate(hypotheses):

@@ -15,7 +15,7 @@ NO_HISTORY = [None, math.nan, "a", ["time"], [1, 2], {1: [2.0]}, {"time": "12"},
 
 
 def assert_refused(ask, *arguments):
-    """Hold that the arguments are refused in one line that says what was expected."""
+    """Check that the arguments are rejected with a one-line error that says what was expected."""
     with pytest.raises(
         (TypeError, ValueError), match=r"^(expected .*Received: |a history )"
     ) as caught:

@@ -24,7 +24,7 @@ ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
 # bytes of text for each allowed token; a longer text is cut before it is tokenized
 TOKEN_BYTES = 64
 
-# Words. In WORD and GOES_ON, a capital name stands for the pattern of this name.
+# Words. In WORD and GOES_ON, a name in capitals is replaced by the pattern of this name.
 IDEOGRAPH = r"[\p{Han}\p{Hiragana}\p{Katakana}]"  # each is a word
 LETTER = r"(?:[^\P{L}\p{Han}\p{Hiragana}\p{Katakana}]|[\p{N}\p{M}])"
 ELIDED = "[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu"  # before an apostrophe, small or capital
@@ -152,7 +152,7 @@ def parse_number(cell: str) -> float | None:
 
 
 def category_of(cell: str) -> str:
-    """Return a category in normal form: in NFC, and 1 for 1.0, which pandas writes beside gaps."""
+    """Return a category in normal form: NFC, and 1 for 1.0, which pandas writes next to gaps."""
     whole = _WHOLE.fullmatch(cell)
     return unicodedata.normalize("NFC", whole[1] if whole else cell)
 

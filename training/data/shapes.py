@@ -11,7 +11,7 @@ import numpy as np
 
 from training.config.schema import Config
 
-FEW_SHAPES = 8  # most shapes, for a step that is compiled anew for each shape
+FEW_SHAPES = 8  # most shapes, for a step that is compiled once for each shape
 STEPS = 4  # steps in an iteration of a GPU's loops; at other widths, a second loop runs the rest
 # Seconds on one H200 (TensorFlow 2.21, 2026-11-27) for a model of two layers: tatoeba-en-fr, 128
 # sentences of 16 × 16. The first step ended after 18.9 s, with the flags of `command/native.py`. A

@@ -38,7 +38,7 @@ _PLAIN = str.maketrans({sign: signs[0] for signs in ALIKE for sign in signs[1:]}
 _SPOKEN = re.compile("[LA]+(?:(?<=L)J(?=L)[LA]+)*")
 _HEBREW_QUOTE = re.compile('(?<=[\u05d0-\u05ea])"(?=[\u05d0-\u05ea])')  # a gershayim, as typed
 _INVISIBLE = str.maketrans("", "", "\u00ad\u200b\u2060\ufeff")  # where a word may be broken
-_TONE = 7  # of MeloTTS's English: of a phone without stress; 8 to 10 are those of stress 0 to 2
+_TONE = 7  # MeloTTS's English: the tone of a phone without stress; stress 0 to 2 has tones 8 to 10
 
 
 def decoded(content: bytes, name: object) -> str:

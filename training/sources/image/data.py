@@ -150,7 +150,7 @@ def _print_ambiguous(labels: Path, split: Split) -> None:
 
 
 def _separator_hint(labels: Path, content: bytes) -> str:
-    """Return the end of an error if a file of labels has another separator than its name says."""
+    """Return the end of an error if a file of labels does not have the separator of its name."""
     tabs = labels.with_suffix(".tsv")
     if labels != tabs and content.count(b"\t") >= content.strip().count(b"\n") + 1:
         move = f"mv {shlex.quote(str(labels))} {shlex.quote(str(tabs))}"
