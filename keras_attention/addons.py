@@ -65,17 +65,17 @@ def load_weights(
     """Give a built layer the weights of an Addons mechanism or of an `AttentionWrapper`.
 
     Args:
-        layer: for a mechanism `AdditiveAttention`, `MultiplicativeAttention("general")`, or
-            `MonotonicAttention` of one of them; for a wrapper an `AttentionRNN` or `AttentionCell`
-            as the module says.
+        layer: for a mechanism, an `AdditiveAttention`, a `MultiplicativeAttention("general")`, or a
+            `MonotonicAttention` of one of them; for a wrapper, an `AttentionRNN` or `AttentionCell`
+            with the arguments in the docstring of this module.
         weights: arrays by name, as in a checkpoint. The end of a name counts: of a mechanism
             `memory_layer/kernel`, `query_layer/kernel`, `attention_v`, `attention_g`,
             `attention_b`, `attention_score_bias`; of a wrapper `_cell/kernel` (or
             `_cell/cells/0/kernel`) and so on, `_attention_layers/0/kernel`.
 
     Raises:
-        ValueError: if the layer is another one or not built; if a weight is missing, there twice
-            or of another shape.
+        ValueError: if the layer is of another kind or not built; if a weight is missing, occurs
+            twice or has another shape.
     """
     if not layer.built:
         _refuse("a built layer", repr(layer))

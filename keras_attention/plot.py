@@ -34,15 +34,15 @@ def plot_attention(
     """Draw attention weights: source tokens in columns, target tokens in rows, darker is more.
 
     For an image, each target token has a panel, which is brighter where the weight is greater. If
-    there is no room for all labels, some are left out; if there are too many cells, no numbers are
-    written. Matplotlib warns of characters that no installed font has.
+    labels do not fit, some are left out. If there are too many cells, no numbers are written.
+    Matplotlib warns of characters that no installed font has.
 
     Args:
         source: the S source tokens; or the times of S events, an array of rising numbers `(S,)`;
             or the image that was read, an array `(H, W)` or `(H, W, channels)`.
         target: the T target tokens.
         weights: float array `(T, S)`; for an image the weights of its grid, `(T, rows, columns)`.
-            Rows and columns past the tokens are padding: they hold 0, and are left out.
+            Rows and columns past the tokens are padding: they must be 0, and are left out.
         path: file to write (PNG, SVG, PDF by its ending), an open one (PNG), or None.
         title: text above the map.
         ax: matplotlib axes to draw on, not for an image; a new figure by default.

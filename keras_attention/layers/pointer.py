@@ -31,7 +31,7 @@ class PointerGenerator(BaseLayer):
 
     Args:
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `w`; `name`,
-            `dtype`. All is computed in float32.
+            `dtype`. The layer computes in float32.
 
     Call arguments:
         features: `x`, `(B, T, dim)`, or one step `(B, dim)`.
@@ -43,7 +43,7 @@ class PointerGenerator(BaseLayer):
 
     Output:
         The log-probabilities of the extended vocabulary, float32 `(B, T, V + S)` or `(B, V + S)`;
-        -69 and less for words that neither the vocabulary nor the source has.
+        at most -69 for words that neither the vocabulary nor the source has.
 
     Weights: `kernel` `w` `(dim, 1)` and `bias` `b` `()`.
 
@@ -79,7 +79,7 @@ class PointerGenerator(BaseLayer):
     def call(
         self, features: Tensor, logits: Tensor, attention_weights: Tensor, source_ids: Tensor
     ) -> Tensor:
-        """Mix; arguments and result as the class says."""
+        """Return the log-probabilities; the class documents the arguments and the output."""
         self._check(features.shape, logits.shape, attention_weights.shape, source_ids.shape)
         if len(features.shape) == 2:
             steps = [ops.expand_dims(x, 1) for x in (features, logits, attention_weights)]

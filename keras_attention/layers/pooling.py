@@ -18,8 +18,8 @@ class AttentionPooling(AveragingLayer):
     Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", eq. 5 to 7:
     the learned vector `u` is the only query.
 
-    Each of several heads has its part of the hidden units and of `u`, and averages its part of the
-    dimensions.
+    With several heads, each head has its part of the hidden units and of `u`, and averages its part
+    of the dimensions.
 
     Args:
         units: width of the hidden layer, of all heads together.
@@ -35,17 +35,18 @@ class AttentionPooling(AveragingLayer):
     Call arguments:
         value: `(B, T, dim)`, or a grid `(B, H, W, dim)`.
         key: `(B, T, dk)`, or a grid: the `h` of the score; the value if not given.
-        mask: boolean `(B, T)`, or of the grid; False positions get weight 0, and may
+        mask: boolean `(B, T)`, or `(B, H, W)` for a grid; False positions get weight 0, and may
             be NaN or infinite.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
 
     Output:
-        `(B, dim)`; with `return_attention_scores` a pair of it and the weights before dropout,
-        `(B, T)`, with several heads `(B, heads, T)`. Fully masked rows are 0.
+        The average `(B, dim)`. With `return_attention_scores`, a pair of the average and the
+        weights before dropout, `(B, T)`, with several heads `(B, heads, T)`. Rows whose positions
+        are all masked are 0.
 
     Raises:
-        ValueError: if value or mask is of another shape.
+        ValueError: if the shapes of value, key and mask do not fit.
 
     Example:
         ```python
@@ -85,7 +86,7 @@ class AttentionPooling(AveragingLayer):
         training: bool | None = None,
         key: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Pool; arguments and result as the class says."""
+        """Return the average; the class documents the arguments and the output."""
         self._check_shape(value.shape, None if key is None else key.shape)
         # With two tensors, Keras passes no mask that the value carries.
         mask = getattr(value, "_keras_mask", None) if mask is None else mask

@@ -16,9 +16,9 @@ class SinePositionEncoding(BaseLayer):
     """Sines and cosines of the position, to be added: wavelengths from 2π to 2π · `max_wavelength`.
 
     Vaswani et al. 2017 (arXiv 1706.03762, section 3.5): at place `p` the dimensions `2i` and
-    `2i + 1` are `sin(p / L^(2i/dim))` and `cos(p / L^(2i/dim))`. In a grid the first half of the
-    dimensions encodes the row, the second the column (Wang and Liu 2019, arXiv 1908.11415), each
-    with `dim/2` in place of `dim`.
+    `2i + 1` are `sin(p / L^(2i/dim))` and `cos(p / L^(2i/dim))`. In a grid, the first half of the
+    dimensions encodes the row, and the second half the column, each with `dim/2` instead of `dim`
+    (Wang and Liu 2019, arXiv 1908.11415).
 
     Args:
         max_wavelength: `L`.
@@ -26,14 +26,14 @@ class SinePositionEncoding(BaseLayer):
 
     Call arguments:
         value: `(B, T, dim)`, or a grid `(B, H, W, dim)`.
-        mask: boolean `(B, T)`. Places count from the first position that it allows: padding on
-            the left changes nothing. A grid takes no mask.
+        mask: boolean `(B, T)`. Places count from the first position that the mask allows, so that
+            padding on the left changes nothing. A grid takes no mask.
 
     Output:
-        The positions, of the value's shape and the layer's dtype.
+        The encoding, with the value's shape and the layer's dtype. Add it to the value.
 
     Raises:
-        ValueError: if `dim` is odd, or for a grid no multiple of 4.
+        ValueError: if `dim` is odd, or, for a grid, not a multiple of 4.
 
     Example:
         ```python
@@ -57,7 +57,7 @@ class SinePositionEncoding(BaseLayer):
         self._expect(dim is not None and dim % even == 0, expected, received)
 
     def call(self, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the positions; arguments and result as the class says."""
+        """Return the positions; the class documents the arguments and the output."""
         self.build(value.shape)
         if len(value.shape) == 4:
             self._expect(mask is None, "no mask of a grid", "one")

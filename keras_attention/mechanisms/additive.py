@@ -63,8 +63,8 @@ class AdditiveAttention(Attention):
     (Salimans and Kingma 2016, arXiv 1602.07868): `g · (v/‖v‖)ᵀ tanh(W q + U k + b)`, with
     `g = sqrt(1/units)` and `b = 0` at the start.
 
-    With several heads, the units are split among the heads, and each head's part of `v` is
-    normalised separately.
+    With several heads, the units are split among the heads. Each head's part of `v` is normalised
+    separately, and `g = sqrt(heads/units)` at the start.
 
     Args:
         units: width of the hidden layer, of all heads together.

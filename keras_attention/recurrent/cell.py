@@ -86,9 +86,9 @@ class AttentionCell(BaseLayer):
         call `prepare` once, then `step` for each step.
 
     Weights: the weights of the cell and of the attention layer. With `units` also `output_kernel`
-    `(dim of c + dim of s, units)`, for a deep readout `(dim of c + dim of s + dim of y, 2 units)`
-    with the rows of `C_o`, `U_o` and `V_o`. With `gate` also `gate_kernel` `(dim of s, 1)` and
-    `gate_bias` `(1,)`.
+    `(dim of c + dim of s, units)`; with `readout="maxout"` it is
+    `(dim of c + dim of s + dim of y, 2 units)`, the rows of `C_o`, `U_o` and `V_o`. With `gate`
+    also `gate_kernel` `(dim of s, 1)` and `gate_bias` `(1,)`.
 
     Example:
         ```python

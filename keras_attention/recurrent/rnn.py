@@ -38,8 +38,8 @@ class AttentionRNN(AttentionCell):
         inputs: `(B, T, dim)`.
         memory: `(B, S, dim)`, or a grid `(B, H, W, dim)`.
         inputs_mask: boolean `(B, T)`; False steps keep the state, and have output 0.
-        memory_mask: boolean `(B, S)`; False positions get weight 0. What both masks hide may be NaN
-            or infinite.
+        memory_mask: boolean `(B, S)`; False positions get weight 0. Steps and positions that a mask
+            hides may be NaN or infinite.
         initial_state: a `State` that another call returned, or a list of only the recurrent cell's
             states, each `(B, ·)`; zeros if not given.
         training: whether dropout is applied.
@@ -227,7 +227,7 @@ class AttentionRNN(AttentionCell):
     def _hoisted_readout(self, inputs: Tensor) -> loop.Readout | None:
         """Return the readout for input feeding, or None if no readout is in the loop.
 
-        The inputs' term of a deep readout is computed here, for all steps at once.
+        The inputs' term of the maxout readout is computed here, for all steps at once.
         """
         if not self.input_feeding or self.output_kernel is None:
             return None

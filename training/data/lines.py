@@ -93,7 +93,7 @@ class Skipped:
         line = min(line for reason, line in self.first.items() if reason != "blank")
         how = "both files need text" if len(paths) > 1 else "write the source, a tab, the target"
         form = _form(paths[0]) if len(paths) == 1 else Form()
-        hint = f". They have {form.separator} instead of tabs: {form.repair}"
+        hint = f". They have {form.separator} instead of tabs. To write tabs: {form.repair}"
         raise CorpusError(
             f"{place}, line {line} has no pair: {how}. {unusable} of {total} lines are wrong"
             f"{hint if form.separator else ''}"

@@ -273,7 +273,7 @@ def test_texts_like_notes_stay_where_there_is_no_dictionary(tmp_path, capsys):
 
 def repaired(path, error):
     """Run the command of an error, and return the pairs of the file that it writes."""
-    command = re.search(r"instead of tabs: (.*)", str(error.value))[1]
+    command = re.search(r"To write tabs: (.*)", str(error.value))[1]
     subprocess.run(["bash", "-c", command], check=True, cwd=path.parent)
     return read_split(f"tsv:{path.parent / 'new.tsv'}").pairs()
 
