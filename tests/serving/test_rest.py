@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from serving.server.calls import Workers
-from serving.server.settings import METRICS
+from serving.server._calls import Workers
+from serving.server._settings import METRICS
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import serving
 
