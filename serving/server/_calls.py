@@ -88,10 +88,9 @@ class Call(Deadline, Queued):
 
 @dataclass(eq=False)
 class _Run:
-    """One or several calls that run together since `started`."""
+    """One or several calls that run together."""
 
     calls: list[Call]
-    started: float = 0.0
     has_slot: bool = True
 
     @property
@@ -190,9 +189,8 @@ class Workers:
         """Fill the free slots with calls of the queue."""
         with self._lock:
             while not self._is_closed and (calls := self._next(time.monotonic())):
-                run = _Run(calls, calls[0].started)
-                self._runs.append(run)
-                self._last_change = run.started
+                self._runs.append(run := _Run(calls))
+                self._last_change = calls[0].started
                 self._threads.submit(self._run, run)
 
     def _next(self, now: float) -> list[Call]:
@@ -229,7 +227,6 @@ class Workers:
 
     def _run(self, run: _Run) -> None:
         """Run calls, charge their clients and start the next run."""
-        started = time.monotonic()
         calls = [
             call
             for call in run.calls
@@ -237,13 +234,13 @@ class Workers:
         ]
         self._respond(calls)
         now = time.monotonic()
-        total = sum(call.cost for call in calls) or 1.0
+        seconds, total = now - run.calls[0].started, sum(call.cost for call in calls) or 1.0
         with self._lock:
             self._runs.remove(run)
             self._last_change = now
             for call in run.calls:
                 share = call.cost / total if call in calls else 0.0
-                self._queue.settle(call, (now - started) * share)
+                self._queue.settle(call, seconds * share)
         self._dispatch()
 
     def _respond(self, calls: list[Call]) -> None:

@@ -49,6 +49,11 @@ _HTTP_STATUS = {
     Code.DEADLINE_EXCEEDED: 504,
 }
 _TOO_LARGE = 413
+_text = partial(  # of a protocol message, as JSON with the field names of its definition
+    json_format.MessageToJson,
+    preserving_proto_field_name=True,
+    always_print_fields_with_no_presence=True,
+)
 _LARGE_BYTES = 2**16  # a larger request is read in a thread
 _VALUE_BYTES = 2**5  # of a JSON value, at least: so long do others take to be read
 
@@ -287,6 +292,8 @@ class Rest:
 
     async def _predict(self, request: Request) -> Response:
         limits, choice, body = self.service.limits, _choice_of_path(request), bytearray()
+        if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+            raise invalid(f"expected no Content-Encoding. Received: {encoding[:100]}")
         call = Call(limits.seconds, "REST", request.client)
         async with asyncio.timeout(limits.seconds):
             async for chunk in request.stream():
@@ -326,13 +333,6 @@ def _choice_of_path(request: Request) -> _Choice:
     if version and number is None:
         raise invalid(f"Failed to convert version: {version[:100]} to numeric.")
     return request.path_params["name"], number
-
-
-def _text(message: Message) -> str:
-    """Return a protocol message as JSON, with the field names of its definition."""
-    return json_format.MessageToJson(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
 
 
 def _json(text: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:

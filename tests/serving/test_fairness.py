@@ -16,6 +16,7 @@ from serving.api.image_files import image_file
 from serving.loaded.onnx_model import OnnxModel
 from serving.loaded.saved_model import ModelSession
 from serving.loaded.status import Code, StatusError
+from serving.server import _calls
 from serving.server import _tensors as tensors
 from serving.server._calls import Call, Metrics, Task, Workers
 from serving.server._settings import METRICS, Batching
@@ -126,7 +127,8 @@ def test_clients_are_charged_for_the_time_that_their_calls_took(workers, submit)
     assert done[:first].count("cheap") >= 20
 
 
-def test_expensive_calls_leave_a_slot_to_cheap_ones(workers, submit):
+def test_expensive_calls_leave_a_slot_to_cheap_ones(workers, submit, monkeypatch):
+    monkeypatch.setattr(_calls, "_PATIENCE_SECONDS", 600)
     made = workers(slots=2)
     lasting = [submit(made, call_for("a", lambda: made.gate.wait(60), 9999)) for _ in range(5)]
     eventually(lambda: made.busy() == 5)
@@ -155,6 +157,14 @@ def test_a_run_that_lasts_gives_up_its_slot_only_after_a_second_without_an_end(w
     assert 0.9 < time.monotonic() - started < 10
     started = time.monotonic()
     assert submit(made, call_for("b", lambda: "done")).result(30) == "done"
+    assert not any(future.done() for future in lasting)
+    made.gate.set()
+
+
+def test_expensive_calls_that_last_give_up_their_slots_too(workers, submit):
+    made = workers(slots=2)
+    lasting = [submit(made, call_for("a", lambda: made.gate.wait(60), 9999)) for _ in range(3)]
+    assert submit(made, call_for("b", lambda: "done", 9999)).result(30) == "done"
     assert not any(future.done() for future in lasting)
     made.gate.set()
 
