@@ -11,6 +11,10 @@ import sys
 
 import pytest
 
+from training.command.errors import UserError
+from training.command.workers import Worker
+from training.fit.devices.on_tensorflow import joined
+
 # Prints, for each case, losses of all steps, weights, and copies of weights that differ.
 SCRIPT = """
 import json, re, sys
@@ -190,6 +194,14 @@ def assert_equal(found, tolerance=1e-4):
     assert found["norm"] == pytest.approx(1, rel=0.01)  # a constraint holds
     assert found["copies"] > 10
     assert found["apart"] == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_more_devices_than_there_are_is_one_line(workers):
+    worker = Worker(0, workers, ("a:1", "b:2"))
+    expected = "^--devices is 99, but TensorFlow has [0-9]+ to train on: [CG]PU:0"
+    with pytest.raises(UserError, match=expected), joined(worker, 99):
+        pass
 
 
 def test_two_devices_train_as_one_and_sum_once_a_step():
