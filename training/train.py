@@ -88,7 +88,7 @@ def _train(options: argparse.Namespace, worker: Worker) -> None:
     with going_on(lambda: _how_to_go_on(RunFiles(output))):
         if importlib.util.find_spec("tensorflow"):
             start_tensorflow()
-        from training.fit.joining import joined
+        from training.fit.devices.joining import joined
 
         if options.dry_run and config is not None:
             from training.runs.start import preview
@@ -97,7 +97,7 @@ def _train(options: argparse.Namespace, worker: Worker) -> None:
             return
         with joined(options.devices) as processes:
             if without_texts:
-                from training.fit.arrays import train_prepared
+                from training.fit.prepared import train_prepared
 
                 train_prepared(output, options.settings, processes)
             elif config is None:

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from gpu_parts import arrays, calls
+from gpu_parts import calls, prepared
 from keras_attention import AdditiveAttention, AttentionRNN
 from training.config.schema import Config
 
@@ -29,7 +29,9 @@ def measure(tiny: bool) -> Iterator[dict[str, Any]]:
     for precision in ("float32", "mixed_bfloat16"):
         for batch in (3,) if tiny else BATCHES:
             config = our_config(units, batch, precision)
-            speed = partial(arrays.tokens_per_second, config, vocabulary, LENGTH, 2 if tiny else 20)
+            speed = partial(
+                prepared.tokens_per_second, config, vocabulary, LENGTH, 2 if tiny else 20
+            )
             yield _row("training.train", precision, batch, speed)
         keras.config.set_dtype_policy(precision)
         for batch in (3,) if tiny else BATCHES:

@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from serving.api.export_files import ONNX_MANIFEST, check_saved_model
 from serving.api.image_files import INPUT
 from serving.api.versions import newest_version
 from serving.batch.inputs import InputKind, Item, Texts, open_file, target
@@ -171,11 +172,15 @@ def _windows(job: BatchJob, files: Sequence[Path]) -> Iterator[list[Item]]:
 def latest_version(path: Path) -> Path:
     """Return the newest version of a model that is a SavedModel, or the path if it is one itself.
 
-    Raises UserError if there is no SavedModel.
+    Raises UserError if there is no SavedModel, or a file is not the one that was exported.
     """
     if version := newest_version(path, "saved_model.pb"):
+        try:
+            check_saved_model(version)
+        except ValueError as error:
+            raise UserError(str(error)) from None
         return version.resolve()
-    if newest_version(path, "manifest.json"):
+    if newest_version(path, ONNX_MANIFEST):
         raise UserError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
     raise UserError(f"{path} holds no exported model: python -m serving.export makes one")
 

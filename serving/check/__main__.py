@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from serving.api.export_files import ONNX_MANIFEST
 from serving.api.printing import printable
 from serving.api.versions import newest_version, version_number
 from training.command.errors import UserError
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     version_dir = options.version_dir.absolute()
-    onnx = (version_dir / "manifest.json").is_file()
+    onnx = (version_dir / ONNX_MANIFEST).is_file()
     if not options.against and (options.rest or options.model):
         parser.error("--rest and --model are for --against HOST:PORT")
     if options.run and not onnx:
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         RunFiles(options.run).trained()
     if not onnx and not (version_dir / "saved_model.pb").is_file():
         below = newest_version(version_dir, "saved_model.pb")
-        below = below or newest_version(version_dir, "manifest.json")
+        below = below or newest_version(version_dir, ONNX_MANIFEST)
         if below:
             hint = f"Check its numbered directory: python -m serving.check {below}"
         else:

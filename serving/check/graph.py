@@ -12,8 +12,10 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
+from serving.api.export_files import file_in
 from serving.api.printing import first_line
 
+_MOST_GRAPH_BYTES = 2**31
 _SERVER = "TensorFlow Serving 2.20"
 _LISTS = Path(__file__).parent
 _TEXT_LIST = "serving>=2.20.0 (ops_lib of text 2.20.0)"
@@ -25,10 +27,12 @@ _XLA_OPS = {"XlaLaunch", "XlaLaunchV2", "XlaCallModule"}
 
 def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
     """Return the meta graph with the tag `serve`, or the finding that there is none."""
-    try:
-        data = (version_dir / "saved_model.pb").read_bytes()
-    except OSError:
+    if not version_dir.joinpath("saved_model.pb").exists():
         return f"{version_dir} is not a version: it has no saved_model.pb"
+    try:
+        data = file_in(version_dir, "saved_model.pb", _MOST_GRAPH_BYTES).read_bytes()
+    except ValueError as error:
+        return str(error)
     try:
         graphs = saved_model_pb2.SavedModel.FromString(data).meta_graphs
     except DecodeError as error:

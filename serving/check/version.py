@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.api.export_files import check_saved_model
 from serving.api.printing import first_line
 from serving.api.versions import version_number
 from serving.check.answers import ROW_TOLERANCE, Arrays, check_answers
@@ -30,6 +31,10 @@ def check_version(
     """Return all findings about the directory of a version, none if it can be served."""
     tell("reading the graph", 0.04)  # of the time, with 7 million weights on two cores
     version_dir = Path(os.path.abspath(version_dir))
+    try:
+        check_saved_model(version_dir)
+    except ValueError as error:
+        return [str(error)]
     meta_graph = read_meta_graph(version_dir)
     if isinstance(meta_graph, str):
         return [meta_graph]

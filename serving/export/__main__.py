@@ -7,6 +7,7 @@ import json
 import sys
 from typing import Any
 
+from serving.api.export_files import ONNX_MANIFEST, SAVED_MANIFEST
 from training.command.native import need, start_tensorflow
 from training.command.options import (
     SEARCH,
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     search.check([RunFiles(path).trained() for path in options.runs])
     need("serving")
     start_tensorflow()  # which takes seconds
-    from serving.export.version import MANIFEST, ONNX_MANIFEST, export
+    from serving.export.version import export
     from training.runs.run import load_ensemble
 
     with stages("loading the run") as tell:
@@ -64,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
             **{**vars(search), "max_source_length": options.max_source_length},
         )
     print(f"Exported {version}")
-    manifest = version / (ONNX_MANIFEST if options.format == "onnx" else MANIFEST)
+    manifest = version / (ONNX_MANIFEST if options.format == "onnx" else SAVED_MANIFEST)
     if agreement := json.loads(manifest.read_text(encoding="utf-8")).get("agreement"):
         products = options.weights if options.format == "onnx" else options.precision
         print(f"With {options.weights} weights and {products} products, {_described(agreement)}")

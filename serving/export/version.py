@@ -23,6 +23,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import exporting
+from serving.api.export_files import ONNX_MANIFEST, SAVED_MANIFEST
 from serving.api.results import TRANSLATE_LINES, are_sentences
 from serving.api.versions import LARGEST_VERSION, version_number
 from serving.export.modules import WARMUP_TEXTS, Exported, ExportedPredictor, ExportedReader, traced
@@ -43,7 +44,6 @@ _DRAWN = 100  # sources from which examples are chosen
 _MOST_CHARACTERS = 80
 COMPARED = 500  # most sources for the comparison with float32
 _TOGETHER = 100
-MANIFEST, ONNX_MANIFEST = "assets.extra/manifest.json", "manifest.json"
 
 
 def dev_sources(run: Run, limit: int) -> list[Any]:
@@ -148,7 +148,9 @@ def export(
     with _aside(output) as aside:
         if form == "onnx":
             return _number(aside, ONNX_MANIFEST, _write_onnx(runs, aside, output, tell, settings))
-        return _number(aside, MANIFEST, _write_saved_model(runs, aside, output, tell, settings))
+        return _number(
+            aside, SAVED_MANIFEST, _write_saved_model(runs, aside, output, tell, settings)
+        )
 
 
 def _write_saved_model(

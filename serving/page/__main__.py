@@ -116,7 +116,7 @@ def _serve(options: argparse.Namespace) -> int:
         listening = config.bind_socket()
     except SystemExit:
         where = f"{options.host}:{options.port}"
-        raise OSError(f"cannot listen on {where}; --port N takes another") from None
+        raise OSError(f"cannot listen on {where}. Choose another port: --port=N") from None
     address = f"http://localhost:{listening.getsockname()[1]}/"
     print(f"{options.model} of {options.target} is shown on {address}", flush=True)
     if reason := _reason_for_no_answer(options):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from serving.api.export_files import read_json
 from training.metrics import METRICS, deciding
 
 FIGURES = {
@@ -39,11 +39,12 @@ class Card:
 def read_card(manifest: Path) -> Card:
     """Return the card of an export, given its `manifest.json`.
 
-    Raises OSError if the file cannot be read; ValueError if it is not a manifest.
+    Raises ValueError if the file cannot be read or is not a manifest.
     """
-    text = manifest.read_bytes()
+    path = manifest.resolve()
+    about = read_json(path.parent, path.name)
     try:
-        return _card(json.loads(text))
+        return _card(about)
     except Exception as error:  # a damaged manifest may raise any class
         raise ValueError(f"{manifest} is not the manifest of an export") from error
 

@@ -8,11 +8,9 @@ tensorflow_text.
 
 import contextlib
 import ctypes
-import json
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ import tensorflow_text  # noqa: F401  (registers its ops in the process)
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
+from serving.api.export_files import check_saved_model
 from serving.savedmodel.status import Code, StatusError, Waiting, deadline_exceeded, invalid
 
 
@@ -146,23 +145,6 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
     return strings.reshape(shape)
 
 
-def _check_files(export_dir: Path) -> bool:
-    """Return whether a folder is an export of this project, whose files are checked.
-
-    Raises StatusError DATA_LOSS if a file differs from its digest in the manifest.
-    """
-    manifest = export_dir / "assets.extra" / "manifest.json"
-    try:
-        about = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else None
-        for name, digest in about.get("files", {}).items() if isinstance(about, dict) else ():
-            with (export_dir / name).open("rb") as file:
-                if file_digest(file, "sha256").hexdigest() != digest:
-                    raise ValueError(f"{file.name} is not the file that was exported: export again")
-    except (OSError, ValueError) as error:
-        raise StatusError(Code.DATA_LOSS, str(error)) from None
-    return isinstance(about, dict) and "settings" in about
-
-
 def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return arrays `(B_i, …)` joined along the batch, the other axes padded to the largest.
 
@@ -185,8 +167,11 @@ class ModelSession:
 
     def __init__(self, export_dir: str | Path):
         self._session = None
-        # In exports of this project, a row does not depend on other rows: a run may be split.
-        self._has_parts = _check_files(Path(export_dir))
+        try:
+            # In exports of this project, a row does not depend on other rows: a run may be split.
+            self._has_parts = check_saved_model(Path(export_dir))
+        except ValueError as error:
+            raise StatusError(Code.DATA_LOSS, str(error)) from None
         self._outputs: dict[str, _Output] = {}
         self._lock = threading.Lock()
         self._graph = _tf.TF_NewGraph()

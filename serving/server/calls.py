@@ -18,7 +18,7 @@ from serving.server.fair_queue import FairQueue
 from serving.server.settings import Batching
 from serving.server.tensors import Arrays
 
-T = TypeVar("T")
+_T = TypeVar("T")
 THREADS = 64  # most runs at once
 _EXPENSIVE = 2**8  # a request above this cost is expensive: see `tensors.cost`
 _MOST_BATCH_COST = 2**13  # most cost of a batch of several jobs
@@ -103,13 +103,19 @@ class _Run:
         return max(job.call.seconds_left() for job in self.jobs)
 
 
+def _retrieve(response: asyncio.Future[Any]) -> None:
+    """Retrieve an error, which asyncio would log if the caller does not wait for it any more."""
+    if not response.cancelled():
+        response.exception()
+
+
 class Metrics:
     """Gauges and histograms, with the stock server's names. Times are microseconds."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
 
-        def make(kind: Callable[..., T], name: str, text: str, *labels: str, **more: Any) -> T:
+        def make(kind: Callable[..., _T], name: str, text: str, *labels: str, **more: Any) -> _T:
             return kind(f":tensorflow:serving:{name}", text, labels, registry=self.registry, **more)
 
         # prometheus_client adds `_total` to the name of a Counter; the stock server has none.
@@ -163,6 +169,8 @@ class Workers:
             raise StatusError(Code.RESOURCE_EXHAUSTED, f"{message} --max_waiting_requests")
         self._dispatch()
         response = asyncio.wrap_future(job.response)
+        response.add_done_callback(_retrieve)
+        response.add_done_callback(_retrieve)
         # A timer may be early.
         wait = self._timeout + 0.001 if job.key and self._timeout else _PATIENCE_SECONDS
         try:

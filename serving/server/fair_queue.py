@@ -9,24 +9,24 @@ _MOST_CLIENTS = 2**12  # whose virtual finish is kept, before those that no long
 _LEARNING_RATE = 1 / 16  # of the mean seconds of a run
 
 
-class Queued(Protocol):
+class _Queued(Protocol):
     """What waits in the queue, and its client."""
 
     client: Hashable
 
 
-Q = TypeVar("Q", bound=Queued)
+_Q = TypeVar("Q", bound=_Queued)
 
 
 @dataclass(eq=False)
-class _Entry(Generic[Q]):
-    request: Q
+class _Entry(Generic[_Q]):
+    request: _Q
     number: int
     arrived: float  # virtual time
     started: float = 0.0  # seconds
 
 
-class FairQueue(Generic[Q]):
+class FairQueue(Generic[_Q]):
     """Start-time fair queueing of clients, charged for the seconds that their requests took.
 
     After P. Goyal, H. M. Vin and H. Cheng, "Start-time Fair Queueing: A Scheduling Algorithm for
@@ -45,13 +45,13 @@ class FairQueue(Generic[Q]):
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[Hashable, list[_Entry[Q]]] = {}  # by client; no empty lists
-        self._running: dict[Hashable, list[_Entry[Q]]] = {}
+        self._waiting: dict[Hashable, list[_Entry[_Q]]] = {}  # by client; no empty lists
+        self._running: dict[Hashable, list[_Entry[_Q]]] = {}
         self._virtual_finish: dict[Hashable, float] = {}
         self._virtual_time, self._mean_seconds = 0.0, 0.001
         self._numbers, self._count = itertools.count(), 0
 
-    def add(self, request: Q) -> None:
+    def add(self, request: _Q) -> None:
         """Add a request to those that wait."""
         client = request.client
         is_busy = client in self._waiting or client in self._running
@@ -60,7 +60,7 @@ class FairQueue(Generic[Q]):
         self._count += 1
         self._waiting.setdefault(client, []).append(entry)
 
-    def remove(self, request: Q) -> None:
+    def remove(self, request: _Q) -> None:
         """Remove a request if it waits. It costs its client nothing."""
         if _take(self._waiting, request):
             self._count -= 1
@@ -69,13 +69,13 @@ class FairQueue(Generic[Q]):
         """Count the requests that wait or run."""
         return self._count
 
-    def waiting(self) -> list[Q]:
+    def waiting(self) -> list[_Q]:
         """Return the requests that wait."""
         return [entry.request for entries in self._waiting.values() for entry in entries]
 
-    def pop(self, accepts: Callable[[Q], bool], now: float) -> Q | None:
+    def pop(self, accepts: Callable[[_Q], bool], now: float) -> _Q | None:
         """Remove and return the next request that `accepts` holds for; it begins to run `now`."""
-        found: tuple[float, int, _Entry[Q]] | None = None
+        found: tuple[float, int, _Entry[_Q]] | None = None
         for client, entries in self._waiting.items():
             entry = next((entry for entry in entries if accepts(entry.request)), None)
             if entry:
@@ -90,7 +90,7 @@ class FairQueue(Generic[Q]):
         self._virtual_time = max(self._virtual_time, self._start(entry))
         return entry.request
 
-    def settle(self, request: Q, seconds: float) -> None:
+    def settle(self, request: _Q, seconds: float) -> None:
         """Charge a client for its request, which has ended and took so many seconds."""
         clients, entry = len({*self._waiting, *self._running}), _take(self._running, request)
         assert entry  # because it runs
@@ -104,7 +104,7 @@ class FairQueue(Generic[Q]):
             later = {c: end for c, end in finish.items() if end > self._virtual_time}
             self._virtual_finish = later
 
-    def _start(self, entry: _Entry[Q]) -> float:
+    def _start(self, entry: _Entry[_Q]) -> float:
         """Return the start tag of a request, without its client's runs that have not ended."""
         return max(entry.arrived, self._virtual_finish.get(entry.request.client, 0.0))
 
@@ -114,7 +114,7 @@ class FairQueue(Generic[Q]):
         return sum(max(self._mean_seconds, now - each.started) for each in running)
 
 
-def _take(entries: dict[Hashable, list[_Entry[Q]]], request: Q) -> _Entry[Q] | None:
+def _take(entries: dict[Hashable, list[_Entry[_Q]]], request: _Q) -> _Entry[_Q] | None:
     """Remove the entry of a request and return it, None if there is none."""
     own = entries.get(request.client, [])
     for entry in own:

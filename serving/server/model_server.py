@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -29,7 +30,7 @@ _MOST_CONNECTIONS, _MOST_HEAD_BYTES = 1024, 2**14
 # Time for one read of a connection, above which its next read is smaller; sizes of reads in bytes.
 _TURN_SECONDS, _LEAST_READ, _MOST_READ = 0.0005, 2**8, 2**18
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class _Http(H11Protocol):
@@ -88,9 +89,11 @@ class ModelServer:
         most_rows = batching.max_batch_size if flags.enable_batching else None
         service = Service(models, self._metrics, workers, Limits(*most), most_rows)
         with ExitStack() as stack:
-            claimed = stack.enter_context(_claim(flags.host, flags.port))
+            claimed = stack.enter_context(_claim(flags.host, flags.port, "--port"))
             if flags.rest_api_port:
-                listening = stack.enter_context(_claim(flags.host, flags.rest_api_port))
+                listening = stack.enter_context(
+                    _claim(flags.host, flags.rest_api_port, "--rest_api_port")
+                )
             models.start(configs, self._stop)
             if self._stop.is_set():
                 return
@@ -98,10 +101,10 @@ class ModelServer:
             self._run(self._open_grpc(service, claimed.getsockname()[1], credentials))
             if flags.rest_api_port:
                 self._run(self._open_rest(service, metrics, listening.dup()))
-        self._every(flags.file_system_poll_wait_seconds, models.scan)
+        self._every(flags.file_system_poll_wait_seconds, lambda: models.scan(wait=False))
         if flags.model_config_file:
             seconds = flags.model_config_file_poll_wait_seconds
-            self._every(seconds, lambda: models.configure(self._configs()))
+            self._every(seconds, lambda: models.configure(self._configs(), wait=False))
 
     def close(self) -> None:
         """Reject new requests, let running requests end within the grace, and free the models."""
@@ -133,7 +136,7 @@ class ModelServer:
                 try:
                     action()
                 except Exception as error:  # the next run may succeed
-                    log.error("The configuration stays as it is: %s", error)
+                    _log.error("The configuration stays as it is: %s", error)
 
         if seconds:
             threading.Thread(target=repeat, name="poll", daemon=True).start()
@@ -169,7 +172,7 @@ class ModelServer:
             raise OSError(f"cannot listen on {address}: {error}") from error
         await server.start()
         self._ends.append(lambda: server.stop(flags.shutdown_grace_seconds))
-        log.info("Running gRPC ModelServer at %s:%d ...", flags.host, self.port)
+        _log.info("Running gRPC ModelServer at %s:%d ...", flags.host, self.port)
 
     async def _open_rest(self, service: Service, metrics: str, listening: socket.socket) -> None:
         flags = self._flags
@@ -203,7 +206,7 @@ class ModelServer:
             await task
 
         self._ends.append(end)
-        log.info("Exporting HTTP/REST API at:%s:%d ...", flags.host, self.rest_port)
+        _log.info("Exporting HTTP/REST API at:%s:%d ...", flags.host, self.rest_port)
 
     async def _close_ports(self) -> None:
         """Accept no new requests; return when all requests have ended or the grace is over."""
@@ -211,13 +214,18 @@ class ModelServer:
         await asyncio.sleep(0.2)  # the process's end resets connections with unread responses
 
 
-def _claim(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address, which gRPC binds again. Raises a one-line OSError."""
+def _claim(host: str, port: int, flag: str) -> socket.socket:
+    """Return a socket bound to the address, which gRPC binds again. Raises a one-line OSError.
+
+    `flag` is the flag that chooses the port, for the error.
+    """
     claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         claimed.bind((host, port))
     except (OSError, UnicodeError) as error:
         claimed.close()
-        raise OSError(f"cannot listen on {host}:{port}: {error}") from error
+        taken = getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
+        hint = f". Choose another port: {flag}=N" if taken else ""
+        raise OSError(f"cannot listen on {host}:{port}: {error}{hint}") from error
     return claimed

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from google.protobuf.message import Message
 
+from serving.api.export_files import ONNX_MANIFEST
 from serving.api.image_files import image_file
 from serving.api.printing import first_line
 from serving.api.versions import find_versions
@@ -32,23 +34,27 @@ if TYPE_CHECKING:
 _TEXT = b"A text to try the model with."
 _IMAGE = image_file(np.zeros((48, 96), "uint8"))
 
-Fingerprint = tuple[tuple[str, int, int, int, int], ...]
+_Fingerprint = tuple[tuple[str, int, int, int, int], ...]
 _STOP_SECONDS = 5  # to wait for runs that were stopped
-State = serving_pb2.ModelVersionStatus.State
-log = logging.getLogger(__name__)
+_MOST_LOADS = 4  # versions that load at once
+_IMPORT_LOCK = threading.Lock()
+_State = serving_pb2.ModelVersionStatus.State
+_log = logging.getLogger(__name__)
 
 
 def _lack(base_path: Path, pinned: Collection[int]) -> str:
     """Return the reason, on one line, why a base path has no wanted version. Raises OSError."""
-    if any((base_path / name).exists() for name in ("saved_model.pb", "manifest.json")):
-        return f"{base_path} is itself a version: expected the directory that holds it"
+    if any((base_path / name).exists() for name in ("saved_model.pb", ONNX_MANIFEST)):
+        above = f"Give the directory above it as base path: {base_path.parent}"
+        return f"{base_path} is a version. {above}"
     below = [child for child in sorted(base_path.iterdir()) if child.is_dir()]
     if models := [child for child in below if find_versions(child)]:
-        return f"{base_path} holds models: expected one of them, such as {models[0]}"
+        some = f"{base_path} holds models. Give one of them as base path: {models[0]}"
+        return f"{some}. Or list several in --model_config_file"
     return f"{base_path} holds no directory {' or '.join(map(str, pinned)) or 'with a number'}"
 
 
-def fingerprint(version_dir: Path) -> Fingerprint:
+def _fingerprint(version_dir: Path) -> _Fingerprint:
     """Return path, size, mtime, ctime and inode of every file and folder of a version.
 
     The fingerprint changes while a version is copied, on chmod, and when a file is replaced. Raises
@@ -76,15 +82,16 @@ def load(path: Path, seconds: float) -> "LoadedModel":
     """
     refusals: tuple[Code, ...] = ()
     model: LoadedModel
-    if (path / "manifest.json").is_file():
+    if (path / ONNX_MANIFEST).is_file():
         from serving.server.onnx_model import OnnxModel
 
         model = OnnxModel(path)
     elif not any((path / f"saved_model.{ending}").is_file() for ending in ("pb", "pbtxt")):
-        raise StatusError(Code.NOT_FOUND, f"{path} has no saved_model.pb and no manifest.json")
+        raise StatusError(Code.NOT_FOUND, f"{path} has no saved_model.pb and no {ONNX_MANIFEST}")
     else:
-        start_tensorflow()
-        from serving.savedmodel.session import ModelSession
+        with _IMPORT_LOCK:
+            start_tensorflow()
+            from serving.savedmodel.session import ModelSession
 
         model = ModelSession(path)
         refusals = (Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE)
@@ -110,12 +117,12 @@ def _sample(alias: str, info: Message) -> np.ndarray:
 
 
 @dataclass(eq=False)
-class Version:
+class _Version:
     """A version of a model. `error`: why loading failed; `refused`: fingerprint of what failed."""
 
     state: int
     error: StatusError | None = None
-    refused: Fingerprint | None = None
+    refused: _Fingerprint | None = None
     model: "LoadedModel | None" = None
     in_use: int = 0
 
@@ -126,13 +133,14 @@ class Model:
 
     name: str
     config: Any
-    versions: dict[int, Version] = field(default_factory=dict)
-    scanned: dict[int, Fingerprint] = field(default_factory=dict)  # of the last scan
+    versions: dict[int, _Version] = field(default_factory=dict)
+    scanned: dict[int, _Fingerprint] = field(default_factory=dict)  # of the last scan
     lack: str = ""  # why the last scan found no versions
+    scanning: threading.Lock = field(default_factory=threading.Lock)  # held during a scan
 
     def available(self) -> list[int]:
         """Return the numbers of the versions that answer requests."""
-        return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
+        return [n for n, version in self.versions.items() if version.state == _State.AVAILABLE]
 
 
 class Models:
@@ -148,7 +156,8 @@ class Models:
         self._metrics = metrics
         self._models: dict[str, Model] = {}
         self._lock = threading.Condition()  # notified when a version is closed
-        self._scan_lock = threading.Lock()
+        self._loads = threading.Semaphore(_MOST_LOADS)
+        self._is_closed = False
 
     # Loading
 
@@ -174,8 +183,11 @@ class Models:
             stop.wait(1)
             self.scan()
 
-    def configure(self, configs: Sequence[Any]) -> None:
-        """Serve exactly these models from now on. Raises StatusError, and then changes nothing."""
+    def configure(self, configs: Sequence[Any], wait: bool = True) -> None:
+        """Serve exactly these models from now on, and scan their base paths.
+
+        Raises StatusError, and then changes nothing.
+        """
         with self._lock:
             for config in configs:
                 model = self._models.get(config.name)
@@ -185,19 +197,34 @@ class Models:
             for model in self._models.values():  # one assignment each, since scans run concurrently
                 model.config = wanted.pop(model.name, None)
             self._models |= {name: Model(name, config) for name, config in wanted.items()}
-        self.scan(stable=False)
+        self.scan(stable=False, wait=wait)
 
-    def scan(self, stable: bool = True) -> None:
+    def scan(self, stable: bool = True, wait: bool = True) -> None:
         """Scan every base path once; load and unload versions as the configuration says.
 
-        With `stable`, a version loads only if it has not changed since the last scan, so that an
-        unfinished copy is not read.
+        Each model has its own thread, because a folder may be slow.
+
+        Args:
+            stable: whether a version loads only if it has not changed since the last scan, so that
+                an unfinished copy is not read.
+            wait: for the end of the scan. Otherwise, models that are being scanned are left out.
         """
-        with self._scan_lock:
-            for model in list(self._models.values()):
-                self._scan_model(model, stable)
+        with self._lock:
+            models = [each for each in self._models.values() if wait or not each.scanning.locked()]
+        scan = partial(threading.Thread, target=self._scan_model, daemon=True)
+        threads = [scan(args=(model, stable)) for model in models]
+        for thread in threads:
+            thread.start()
+        for thread in threads if wait else ():
+            thread.join()
 
     def _scan_model(self, model: Model, stable: bool) -> None:
+        with model.scanning:
+            if not self._is_closed:
+                self._update(model, stable)
+
+    def _update(self, model: Model, stable: bool) -> None:
+        """Load and unload the versions of a model as its folder and the configuration say."""
         config, paths, lack = model.config, dict[int, Path](), ""
         policy = config.model_version_policy if config else None
         pinned = {*policy.specific.versions} if policy else ()
@@ -209,7 +236,7 @@ class Models:
         except OSError as error:
             lack, paths = first_line(error), {number: Path() for number in model.available()}
         if lack not in ("", model.lack):
-            log.warning("No versions of %s: %s", model.name, lack)
+            _log.warning("No versions of %s: %s", model.name, lack)
         model.lack = lack
         before, model.scanned = model.scanned if stable else None, {}
         limit = policy.latest.num_versions or 1 if policy else 0
@@ -227,35 +254,42 @@ class Models:
                 self._unload(model, number)
         with self._lock:
             for number in set(model.versions) - set(paths):
-                if model.versions[number].state == State.END:
+                if model.versions[number].state == _State.END:
                     del model.versions[number]
 
     def _try(
-        self, model: Model, number: int, path: Path, before: Mapping[int, Fingerprint] | None
+        self, model: Model, number: int, path: Path, before: Mapping[int, _Fingerprint] | None
     ) -> bool:
         """Load a version if it is ready; return whether it was loaded.
 
         A version is ready if it did not fail with the same files, and has the fingerprint that the
         scan `before` found (None for any).
         """
-        last, files = model.versions.get(number, Version(State.START)), None
-        version = Version(State.LOADING)
+        last, files = model.versions.get(number, _Version(_State.START)), None
+        version = _Version(_State.LOADING)
         try:
-            files = model.scanned[number] = fingerprint(path)
+            files = model.scanned[number] = _fingerprint(path)
             if last.refused == files or (before is not None and before.get(number) != files):
                 return False
             with self._lock:
                 model.versions[number] = version
-            version.model, version.state = self._load(path), State.AVAILABLE
-            log.info("Loaded {name: %s version: %d}", model.name, number)
+            with self._loads:
+                loaded = self._load(path)
+            with self._lock:
+                if not self._is_closed:
+                    version.model, version.state = loaded, _State.AVAILABLE
+            if not version.model:
+                loaded.close()
+                return False
+            _log.info("Loaded {name: %s version: %d}", model.name, number)
         except Exception as error:  # a damaged model may raise any class
-            version.state, version.refused = State.END, files
+            version.state, version.refused = _State.END, files
             known = error if isinstance(error, StatusError) else None
             version.error = known or StatusError(Code.UNKNOWN, str(error))
             with self._lock:
                 model.versions[number] = version
             if str(error) != str(last.error):
-                log.error("Loading {name: %s version: %d} failed: %s", model.name, number, error)
+                _log.error("Loading {name: %s version: %d} failed: %s", model.name, number, error)
         self._metrics.loaded.labels(model.name, number).set(int(version.error is None))
         return version.error is None
 
@@ -263,16 +297,18 @@ class Models:
         """Take a version out of service; it is closed after its last request."""
         version = model.versions[number]
         with self._lock:
-            version.state = State.UNLOADING
+            if version.state != _State.AVAILABLE:  # another thread unloads it
+                return
+            version.state = _State.UNLOADING
         self._metrics.loaded.remove(model.name, number)
-        log.info("Unloading {name: %s version: %d}", model.name, number)
+        _log.info("Unloading {name: %s version: %d}", model.name, number)
         self._close_if_idle(version)
 
-    def _close_if_idle(self, version: Version) -> None:
+    def _close_if_idle(self, version: _Version) -> None:
         with self._lock:
-            if version.state != State.UNLOADING or version.in_use:
+            if version.state != _State.UNLOADING or version.in_use:
                 return
-            version.state = State.END
+            version.state = _State.END
             model, version.model = version.model, None
             self._lock.notify_all()
         if model:
@@ -280,23 +316,25 @@ class Models:
 
     def close(self, seconds: float) -> None:
         """Unload every version; stop the requests that still run after `seconds`."""
-        with self._scan_lock:
-            versions = [v for model in self._models.values() for v in model.versions.values()]
-            for model in self._models.values():
-                for number in model.available():
-                    self._unload(model, number)
+        with self._lock:
+            self._is_closed, models = True, [*self._models.values()]
+            versions = [version for model in models for version in model.versions.values()]
+        for model in models:
+            for number in model.available():
+                self._unload(model, number)
 
         def are_closed() -> bool:
             return not any(version.model for version in versions)
 
         with self._lock:
-            if self._lock.wait_for(are_closed, seconds):
-                return
+            self._lock.wait_for(are_closed, seconds)
             running = [version.model for version in versions if version.model]
         for loaded in running:
             loaded.stop()
         with self._lock:
             self._lock.wait_for(are_closed, _STOP_SECONDS)
+        for model in models:  # native code that loads must not see the end of the process
+            model.scanning.acquire()
 
     # Requests
 

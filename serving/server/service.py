@@ -38,10 +38,10 @@ from serving.server.calls import Call, Job, Metrics, Part, Workers
 from serving.server.models import Models
 from serving.server.tensors import Arrays, Limits
 
-DEFAULT_SIGNATURE = "serving_default"
-Choice = tuple[str, int | None]  # a model and its version, None for the newest
-log = logging.getLogger(__name__)
-Method = Callable[[bytes, Call], Awaitable[bytes]]
+_DEFAULT_SIGNATURE = "serving_default"
+_Choice = tuple[str, int | None]  # a model and its version, None for the newest
+_log = logging.getLogger(__name__)
+_Method = Callable[[bytes, Call], Awaitable[bytes]]
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _HTTP_STATUS = {
     Code.INVALID_ARGUMENT: 400,
@@ -60,7 +60,7 @@ _VALUE_BYTES = 2**5  # of a JSON value, at least: so long do others take to be r
 _MOST_DIGITS = 19  # of an int64
 
 
-class Question(NamedTuple):
+class _Question(NamedTuple):
     """What a request asks for.
 
     `signature` is "" for the default signature. `read` returns the input arrays, given the
@@ -68,7 +68,7 @@ class Question(NamedTuple):
     version and its outputs by alias. `outputs` names the outputs to return; none means all.
     """
 
-    choice: Choice
+    choice: _Choice
     signature: str
     read: Callable[[Mapping[str, Message]], Arrays]
     write: Callable[[int, Arrays], Any]
@@ -85,7 +85,7 @@ class Service:
     limits: Limits
     most_rows: int | None = None
 
-    async def predict(self, call: Call, size: int, parse: Callable[[], Question]) -> Any:
+    async def predict(self, call: Call, size: int, parse: Callable[[], _Question]) -> Any:
         """Return the response to a request of `size` bytes, which `parse` reads.
 
         A large request is expensive, and is read only when its turn comes. Raises StatusError.
@@ -102,17 +102,17 @@ class Service:
                 job.response.add_done_callback(lambda _: release())
             return await self.workers.run(job)
 
-    def _answer_large(self, call: Call, parse: Callable[[], Question]) -> Any:
+    def _answer_large(self, call: Call, parse: Callable[[], _Question]) -> Any:
         with ExitStack() as stack:
             return self._part(call, parse(), stack).answer(call)
 
-    def _part(self, call: Call, question: Question, stack: ExitStack) -> Part:
+    def _part(self, call: Call, question: _Question, stack: ExitStack) -> Part:
         """Return the checked request, whose model stays loaded until the stack closes."""
         call.model = question.choice[0]
         if not call.seconds_left():
             raise deadline_exceeded()
         number, model = stack.enter_context(self.models.acquire(*question.choice))
-        key = question.signature or DEFAULT_SIGNATURE
+        key = question.signature or _DEFAULT_SIGNATURE
         if key not in model.signatures:
             message = f'Serving signature key "{key}" not found.'
             raise StatusError(Code.FAILED_PRECONDITION, message)
@@ -156,7 +156,7 @@ class Service:
             self.metrics.requests.labels(label, code.name).inc()
             _observe(self.metrics.latency.labels(label, "Predict", call.entrypoint), started)
 
-    def metadata(self, choice: Choice) -> Message:
+    def metadata(self, choice: _Choice) -> Message:
         """Return the GetModelMetadataResponse of a version: its signatures. Raises StatusError."""
         signatures = SignatureDefMap()
         response = GetModelMetadataResponse()
@@ -184,7 +184,7 @@ class GrpcMethods:
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """Return the handlers for `grpc.aio.Server.add_generic_rpc_handlers`."""
 
-        def handler(service: str, **methods: Method) -> grpc.GenericRpcHandler:
+        def handler(service: str, **methods: _Method) -> grpc.GenericRpcHandler:
             answers = {name: partial(self._answer, method) for name, method in methods.items()}
             handlers = {n: grpc.unary_unary_rpc_method_handler(a) for n, a in answers.items()}
             return grpc.method_handlers_generic_handler(f"tensorflow.serving.{service}", handlers)
@@ -195,7 +195,7 @@ class GrpcMethods:
         ]
 
     async def _answer(
-        self, method: Method, data: bytes, context: grpc.aio.ServicerContext
+        self, method: _Method, data: bytes, context: grpc.aio.ServicerContext
     ) -> bytes | None:
         """Return the serialized response of a method; end the call with a status if it fails."""
         left = context.time_remaining()
@@ -206,7 +206,7 @@ class GrpcMethods:
         except StatusError as status:
             error = status
         except Exception as failure:
-            log.exception("A request failed inside the server")
+            _log.exception("A request failed inside the server")
             error = StatusError.internal(failure)
         await context.abort(_CODES[error.code], shortened(error.message))
         return None  # not reached: abort raises
@@ -214,7 +214,7 @@ class GrpcMethods:
     async def _predict(self, data: bytes, call: Call) -> bytes:
         return await self.service.predict(call, len(data), partial(self._question, data))
 
-    def _question(self, data: bytes) -> Question:
+    def _question(self, data: bytes) -> _Question:
         request = _parse(serving_pb2.PredictRequest, data)
         spec = request.model_spec
 
@@ -223,13 +223,13 @@ class GrpcMethods:
             for alias, array in outputs.items():
                 response.outputs[alias].CopyFrom(tensors.to_proto(array))
             response.model_spec.name = spec.name
-            response.model_spec.signature_name = spec.signature_name or DEFAULT_SIGNATURE
+            response.model_spec.signature_name = spec.signature_name or _DEFAULT_SIGNATURE
             response.model_spec.version.value = version
             return response.SerializeToString()
 
         read = partial(tensors.read_tensors, request.inputs, limits=self.service.limits)
         names = list(request.output_filter)
-        return Question(_choice_of_spec(request), spec.signature_name, read, write, names)
+        return _Question(_choice_of_spec(request), spec.signature_name, read, write, names)
 
     async def _metadata(self, data: bytes, call: Call) -> bytes:
         request = _parse(serving_pb2.GetModelMetadataRequest, data)
@@ -252,7 +252,7 @@ def _parse(kind: Any, data: bytes) -> Any:
         raise invalid("The message of the request cannot be parsed") from None
 
 
-def _choice_of_spec(request: Any) -> Choice:
+def _choice_of_spec(request: Any) -> _Choice:
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
     spec = request.model_spec
@@ -318,17 +318,17 @@ class Rest:
         return Response(page, media_type="text/plain; version=0.0.4")
 
 
-def _question_of_json(choice: Choice, body: bytearray) -> Question:
+def _question_of_json(choice: _Choice, body: bytearray) -> _Question:
     document = tensors.parse(body)
 
     def write(_: int, outputs: Arrays) -> str:
         return tensors.write_outputs(outputs, rows="instances" in document)
 
     read = partial(tensors.read_inputs, document)
-    return Question(choice, document.get("signature_name", ""), read, write)
+    return _Question(choice, document.get("signature_name", ""), read, write)
 
 
-def _choice_of_path(request: Request) -> Choice:
+def _choice_of_path(request: Request) -> _Choice:
     name, version = request.path_params["name"], request.path_params.get("version")
     if version is None:
         return name, None

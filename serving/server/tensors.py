@@ -31,7 +31,7 @@ _MOST_VALUES = 10_000_000
 _TYPES: dict[str, tuple[type, ...]] = {"b": (bool,), "f": (int, float), "O": (str, dict)}
 
 
-def name_of(number: int) -> str:
+def _name_of(number: int) -> str:
     """Return the name of a DataType number."""
     return DTYPES[number][0] if number in DTYPES else f"data type {number}"
 
@@ -76,7 +76,7 @@ def read_tensors(
     for number, alias in enumerate(infos):
         proto, dtype = protos[alias], infos[alias].dtype
         if proto.dtype != dtype or dtype not in DTYPES:
-            expected, received = name_of(dtype), name_of(proto.dtype)
+            expected, received = _name_of(dtype), _name_of(proto.dtype)
             raise invalid(f"Expects arg[{number}] to be {expected} but {received} is provided")
         array = _to_array(proto, limits)
         if array is None:
@@ -101,7 +101,10 @@ def check_shapes(arrays: Arrays, infos: Mapping[str, Message], limits: Limits) -
         known = [dim.size >= 0 for dim in expected.dim] or [False] * array.ndim
         positions = math.prod(np.extract(np.invert(known), array.shape)[1:].tolist())
         if positions > limits.positions:
-            raise invalid(f"{positions} positions in a row are more than {limits.positions}")
+            raise invalid(
+                f"A row has {positions} positions, such as events; the limit is "
+                f"{limits.positions}. Send less, or raise --max_request_positions"
+            )
         most = limits.positions // positions if positions > 1 else limits.rows
         check_rows(len(array) if array.ndim else 1, min(limits.rows, most))
 
@@ -212,7 +215,7 @@ def _is_object(value: Any) -> bool:
 def _array(alias: str, value: Any, number: int) -> np.ndarray:
     """Return nested lists as an array of DataType `number`. Raises StatusError."""
     if number not in DTYPES:
-        raise StatusError(Code.UNIMPLEMENTED, f"input {alias} is of {name_of(number)}")
+        raise StatusError(Code.UNIMPLEMENTED, f"input {alias} is of {_name_of(number)}")
     nested, dtype = np.array(value, object), dtype_of(number)
     leaves = nested.ravel().tolist()
     if any(isinstance(leaf, list) for leaf in leaves):
@@ -222,7 +225,7 @@ def _array(alias: str, value: Any, number: int) -> np.ndarray:
     for leaf in leaves:
         good = type(leaf) in _TYPES.get(dtype.kind, (int,))
         if not good or (type(leaf) is int and abs(leaf) > most):
-            expected = f"is not of expected type: {name_of(number)}"
+            expected = f"is not of expected type: {_name_of(number)}"
             raise invalid(f"input {alias}: {reprlib.repr(leaf)} {expected}")
     try:
         with np.errstate(over="raise"):

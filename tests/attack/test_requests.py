@@ -84,7 +84,8 @@ def test_positions_are_bounded_as_rows_are():
     for good in ((7, 14), (101, 1)):
         check_shapes({"x": np.zeros((*good, 3))}, {"x": info}, limits)
     size = "Task size 2 is larger than maximum input batch size 1"  # which clients read
-    for wrong, message in (((2, 51), size), ((1, 101), "101 positions in a row are more than 100")):
+    row = r"A row has 101 positions, such as events; the limit is 100\. "
+    for wrong, message in (((2, 51), size), ((1, 101), row)):
         with pytest.raises(StatusError, match=message):
             check_shapes({"x": np.zeros((*wrong, 3))}, {"x": info}, limits)
 

@@ -45,6 +45,19 @@ def test_modes_stand_beside_the_plain_formulas(tmp_path):
 
 
 @pytest.mark.slow
+def test_data_parallel(tmp_path):
+    backend = keras.backend.backend()
+    if backend == "torch":
+        pytest.skip("one process only")
+    sizes = [*TINY, "--batch", "4", "--batches", "2", "--backends", backend]
+    rows, _ = run(tmp_path, "data_parallel.py", sizes=sizes)
+    assert [(row["backend"], row["processes"]) for row in rows] == [(backend, 1), (backend, 2)]
+    for row in rows:
+        assert row["tokens_per_s"] == pytest.approx(4 * 6 / row["step_ms"] * 1e3, rel=0.05)
+    assert rows[0]["times_one"] == 1
+
+
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_decoding_speed(tmp_path):
     modes = ["--modes", "greedy, batch 32", "beam 5, 1 at a time"]
@@ -75,6 +88,15 @@ def test_serving_load(tmp_path, onnx_version):
     assert [row["requests"] for row in rows] == [5] * 20
     assert not any(row["errors"] or row["different"] for row in rows)
     assert sum("ready_s" in row for row in rows) == 4
+
+
+@pytest.mark.tensorflow
+def test_serving_limits(tmp_path, onnx_version):
+    words = ["--model", str(onnx_version.parent), "--expensive", "0", "2", "--cancelled", "0"]
+    words += ["--expensive-texts", "9", "--seconds", "0.5"]
+    rows, _ = run(tmp_path, "serving_limits.py", *words, sizes=())
+    assert [row["case"] for row in rows] == ["next to 0", "next to 2"]
+    assert all(row["count"] and row["p50_ms"] <= row["p99_ms"] for row in rows)
 
 
 QUALITY = [

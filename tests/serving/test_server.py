@@ -117,6 +117,8 @@ def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, mo
             out, err = capsys.readouterr()
             assert err.startswith("error: Failed to start server. Error: ")
             assert (out, err.count("\n"), len(err) < 500) == ("", 1, True), err
+            if flag := re.search(rf"(--\w*port)={port}$", flags[-1]):
+                assert err.endswith(f"Address already in use. Choose another port: {flag[1]}=N\n")
 
 
 @pytest.mark.parametrize("moment", ["serving.api.printing", "uvicorn.config"])

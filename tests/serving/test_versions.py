@@ -175,8 +175,14 @@ def test_a_base_path_without_versions_is_said_once_and_why(saved, tmp_path, capl
         said = [
             (lambda: None, "No such file"),
             (base.mkdir, "holds no directory with a number"),
-            (lambda: add_version(saved / "plain", base / "en-fr", 1), f"such as {base / 'en-fr'}"),
-            (lambda: shutil.copy(saved / "plain" / "saved_model.pb", base), "is itself a version"),
+            (
+                lambda: add_version(saved / "plain", base / "en-fr", 1),
+                f"base path: {base / 'en-fr'}. Or list",
+            ),
+            (
+                lambda: shutil.copy(saved / "plain" / "saved_model.pb", base),
+                f"as base path: {tmp_path}",
+            ),
         ]
         for change, reason in said:
             change()

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1TrainingRuntime, TrainerV1alpha1TrainJob
 
+from training.command.workers import Worker
+
 DEPLOY = Path(__file__).parents[2] / "training" / "deploy"
 # Models of the custom resources' schemas, as Kubeflow publishes them.
 KINDS = {"TrainJob": TrainerV1alpha1TrainJob, "TrainingRuntime": TrainerV1alpha1TrainingRuntime}
@@ -22,10 +24,10 @@ def documents(name):
     return list(yaml.safe_load_all((DEPLOY / name).read_text()))
 
 
-RUNTIME, TRAINJOB = documents("trainjob.yaml")
+RUNTIME, *TRAINJOBS = documents("trainjob.yaml")
 
 
-@pytest.mark.parametrize("document", [RUNTIME, TRAINJOB], ids=lambda it: it["kind"])
+@pytest.mark.parametrize("document", [RUNTIME, *TRAINJOBS], ids=lambda it: it["metadata"]["name"])
 def test_custom_resources_are_valid(document):
     """A schema's model keeps the keys and values that the schema knows."""
     assert KINDS[document["kind"]].from_dict(document).to_dict() == document
@@ -54,6 +56,40 @@ def test_the_job_in_it_is_valid_and_keeps_to_the_restricted_standard():
     assert pod["restartPolicy"] == "Never"  # one that came back alone would find nobody
     assert spec["backoffLimit"] == 0
     assert_restricted(pod)
+
+
+def variables(container, fields):
+    """The environment of a container, as Kubernetes sets it: $(NAME) is an earlier variable."""
+    found = {}
+    for each in container["env"]:
+        if "valueFrom" in each:
+            found[each["name"]] = fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
+        else:
+            value = re.sub(r"\$\((\w+)\)", lambda name: found[name[1]], each["value"])
+            found[each["name"]] = value
+    return found
+
+
+@pytest.mark.parametrize("job", TRAINJOBS, ids=lambda it: it["metadata"]["name"])
+def test_each_pod_finds_the_others(job, monkeypatch):
+    """Names of pods: https://jobset.sigs.k8s.io/docs/concepts/, of JAX: Trainer's plugin jax."""
+    template = RUNTIME["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]
+    (container,) = template["spec"]["template"]["spec"]["containers"]
+    name, count = job["metadata"]["name"], job["spec"]["trainer"]["numNodes"]
+    (backend,) = (each["value"] for each in job["spec"]["trainer"]["env"])
+    assert RUNTIME["spec"]["mlPolicy"] == {"numNodes": count, "jax": {}}
+    monkeypatch.setenv("JAX_NUM_PROCESSES", str(count))
+    pods = tuple(f"{name}-node-0-{index}.{name}:29500" for index in range(count))
+    for index in range(count):
+        fields = {
+            "metadata.labels['jobset.sigs.k8s.io/jobset-name']": name,
+            "metadata.annotations['batch.kubernetes.io/job-completion-index']": str(index),
+        }
+        monkeypatch.setenv("JAX_PROCESS_ID", str(index))
+        for key, value in variables(container, fields).items():
+            monkeypatch.setenv(key, value)
+        expected = Worker(index, count, pods if backend == "tensorflow" else ())
+        assert Worker.here(backend) == expected
 
 
 def test_what_the_image_for_a_gpu_copies_can_be_installed(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from tests.training.conftest import TINY, tiny_config, without_steps
 from training import prepare, train_arrays
 from training.command.errors import UserError
-from training.fit.arrays import train_prepared
-from training.fit.processes import Processes
+from training.fit.devices.processes import Processes
+from training.fit.prepared import train_prepared
 from training.fit.train import resume, train
 from training.runs.checkpoints import save_checkpoint
 

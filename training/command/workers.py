@@ -40,7 +40,7 @@ class Worker:
         if backend == "jax":
             return on_jax
         if backend == "tensorflow":
-            if on_jax.count > 1:
+            if on_jax.count > 1 and on_tensorflow.count == 1:  # some launchers set both
                 raise UserError(
                     "JAX_NUM_PROCESSES is set, but the backend is TensorFlow. "
                     "Set KERAS_BACKEND=jax, or TF_CONFIG instead"

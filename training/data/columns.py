@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -23,19 +24,35 @@ LARGEST_ALPHABET = 250  # different phones
 # The pattern begins with a literal quote, for speed. `Quotes.add` puts a line end before the text.
 _QUOTED = re.compile(r'"(?<=[\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|$)')
 _HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines, and bytes of a block, in which the form is searched
+_JSON = "braces of JSON"
 _SEPARATORS = {
-    **{"braces of JSON": r"^\s*[\[{].*[\]}],?$"},
-    **{"semicolons": ";", "commas": ",", "bars": r"\|", "spaces": r"\S(?:  +|\u3000)\S|^\S+ \S+$"},
+    **{_JSON: r"^\s*[\[{].*[\]}],?$"},
+    **{
+        "semicolons": ";",
+        "commas": ",",
+        "triple bars": r"\|{3}",
+        "bars": r"\|",
+        "spaces": r"\S(?:  +|\u3000)\S|^\S+ \S+$",
+    },
     **{"letters \\t": r"\\t", "arrows": "[=-]>|→", "equals signs": "=", "dashes": " [-–—] "},
 }
+_OF_CELLS = {"semicolons": ";", "commas": ",", "bars": "|"}  # separators of tables with quotes
+# What Perl replaces by a tab, where cells cannot be quoted. Perl reads bytes: no class of signs.
+_OF_LINES = {
+    **{
+        "spaces": r"(?:  +|\xe3\x80\x80)+|^\S+\K (?=\S+$)",
+        "letters \\t": r"\\t",
+        "arrows": r" *(?:[=-]>|→) *",
+    },
+    **{
+        "triple bars": r" *\|{3} *",
+        "equals signs": " *= *",
+        "dashes": " (?:-|–|—) ",
+        "colons": " *: +",
+    },
+}
+_UNPACK = {".gz": "gzip -dc", ".zst": "zstd -dc"}
 MOST_OTHERWISE = 0.1  # share of lines without a tab, above which another separator is searched
-_NAME = re.compile(r"#?\w[\w .-]{0,30}(?<![.])")  # a name of a column
-_FEW = 20  # other lines; with fewer, a different first line is not taken for a header
-_NAMES = """source target src tgt trg input output text label word words phone phones phonemes ipa
-sentence translation pronunciation reference question answer prompt response lemma form english
-french german spanish italian chinese japanese russian portuguese dutch latin
-en fr de es it zh ja ru pt nl pl sv ko ar tr cs fi la"""
-_HEADER = frozenset(_NAMES.split())
 
 
 class Form(NamedTuple):
@@ -45,7 +62,7 @@ class Form(NamedTuple):
     # notes of a pronouncing dictionary, which are no part of a column
     dictionary: Notes | None = None
     separator: str = ""  # name of the signs that stand in place of tabs
-    header: bool = False  # whether the first line differs in kind from all others
+    repair: str = ""  # the command that writes the file with tabs, if it has a separator
     notes: tuple[str, ...] = ()  # messages for people: the parts that are not read
 
 
@@ -69,7 +86,9 @@ def form_of(blocks: Iterable[bytes], name: str, is_list: bool = False) -> Form:
     tabless = [line for line in lines if "\t" not in line.strip()]
     dictionary = Notes.of(lines) if is_list else _dictionary(lines)
     if dictionary and len(tabless) > MOST_OTHERWISE * len(lines):
-        form = Form(separator=separator_of(tabless))
+        if separator := separator_of(tabless):
+            repair = tabs_command(separator, name, first_only=not quotes.inside)
+            form = Form(separator=separator, repair=repair)
         dictionary = None if form.separator else dictionary
     if dictionary:
         if any(dictionary.entry(line) != split_entry(line) for line in lines):
@@ -77,14 +96,45 @@ def form_of(blocks: Iterable[bytes], name: str, is_list: bool = False) -> Form:
     elif len(tabless) > MOST_OTHERWISE * len(lines) and not form.separator:
         for separator, sign in _SEPARATORS.items():
             if sum(bool(re.search(sign, line.rstrip())) for line in tabless) > 0.9 * len(tabless):
-                form = Form(separator=separator)
+                form = Form(separator=separator, repair=tabs_command(separator, name))
                 break
     if quoted := quotes.are_form():
         notes.append(f"{name}: {QUOTED}; {WHOLE}")
     elif returns > 0:
         notes.append(f"{name}: {returns:,} CR within lines end none, and are read as spaces")
-    header = _is_other(lines, dictionary is not None)
-    return form._replace(quoted=quoted, dictionary=dictionary, header=header, notes=tuple(notes))
+    return form._replace(quoted=quoted, dictionary=dictionary, notes=tuple(notes))
+
+
+def tabs_command(separator: str, path: str, first_only: bool = False, output: str = "") -> str:
+    """Return the shell command that writes a file with tabs in place of a separator.
+
+    Args:
+        separator: the name of the separator, from `_SEPARATORS` or `lists.SEPARATORS`.
+        path: the file; it may be compressed.
+        first_only: whether only the first separator of a line ends a column, and nothing is quoted.
+        output: the new file; "" for new.tsv.
+
+    Commas, semicolons and bars inside quotes stay, and the quotes are removed.
+    """
+    cells = "[print(*(' '.join(str(cell).split()) for cell in row), sep='\\t') for row in {}]"
+    opened = "open(0, encoding='utf-8-sig', newline='')"
+    unpack = _UNPACK.get(path[path.rfind(".") :], "cat")
+    path, sign = shlex.quote(path), _OF_CELLS.get(separator)
+    if separator == _JSON:
+        rows = (
+            f"(json.loads(line.strip(' ,\\r\\n')) for line in {opened} if line.strip(' ,[]\\r\\n'))"
+        )
+        rows = f"(row.values() if isinstance(row, dict) else row for row in {rows})"
+        program = f'python3 -c "import json; {cells.format(rows)}"'
+    elif sign and not first_only:
+        rows = f"csv.reader({opened}, delimiter='{sign}', skipinitialspace=True)"
+        program = f'python3 -c "import csv; {cells.format(rows)}"'
+    else:
+        sign = f" *{re.escape(sign)} *" if sign else _OF_LINES[separator]
+        every = "g" if separator in ("letters \\t", "triple bars") else ""
+        program = f"perl -pe 's/{sign}/\\t/{every}'"
+    start = f"{program} < {path}" if unpack == "cat" else f"{unpack} {path} | {program}"
+    return f"{start} > {shlex.quote(output or 'new.tsv')}"
 
 
 def normal(text: str) -> str:
@@ -170,30 +220,3 @@ def _dictionary(lines: Sequence[str]) -> Notes | None:
         and (tabs or max(map(len, alphabet)) <= 4)
     )
     return notes if found else None
-
-
-def _is_other(lines: Sequence[str], dictionary: bool) -> bool:
-    """Return whether the columns of the first line look like names, unlike all other lines.
-
-    A name passes if it is one word while nearly all other texts of its column have several, if it
-    has a letter that nearly all of these texts lack, or if it is in `_NAMES`. The name of a
-    dictionary's second column must also contain no phone.
-    """
-    head, *others = [line.strip().split("\t")[:2] for line in lines if "\t" in line.strip()] or [[]]
-    if len(others) < _FEW or not all(map(_NAME.fullmatch, head)):
-        return False
-    other = []
-    for name, *column in zip(head, *others, strict=True):
-        several = sum(" " in text for text in column) >= NEARLY_ALL * len(column)
-        rare = any(sum(c in text for text in column) < len(column) / 200 for c in {*name} - {" "})
-        other.append((several and " " not in name) or rare)
-    if dictionary:
-        symbols = {symbol for _, phones in others for symbol in phones.split()}
-        return other[1] and not symbols & {*head[1].split()} and " " not in head[1]
-    return all(new or name.lower() in _HEADER for new, name in zip(other, head, strict=True))
-
-
-def is_header(columns: Sequence[str]) -> bool:
-    """Return whether the first two columns of a line are usual names of columns."""
-    words = re.findall(r"[^\W_]+", " ".join(columns[:2]).lower())
-    return len(columns) > 1 and all(columns[:2]) and {*words} <= _HEADER

@@ -78,7 +78,7 @@ def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
     if not spec.is_text:
         pairs = load(spec, "train").pairs()
         return len(pairs), pairs
-    count, drawn, _ = survey_files(Spec.of(spec.absolute()))
+    count, drawn, *_ = survey_files(Spec.of(spec.absolute()))
     pairs = parse(drawn, skipped := Skipped()).pairs()
     if drawn.lines == count:
         skipped.check(spec)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.columns import Form, columns_in, form_of, is_header, normal, unquoted_rows
+from training.data.columns import Form, columns_in, form_of, normal, unquoted_rows
+from training.data.headers import MOST_LINES, has_header, number_notes
 from training.data.lists import phone_notes
 from training.data.pair_files import CorpusError, Split, open_data
 from training.data.rules import LATIN1, NO_TEXT, NUL, encoding_hint
@@ -91,10 +92,11 @@ class Skipped:
             return
         line = min(line for reason, line in self.first.items() if reason != "blank")
         how = "both files need text" if len(paths) > 1 else "write the source, a tab, the target"
-        separator = _form(paths[0]).separator if len(paths) == 1 else ""
-        hint = f". They have {separator} instead of tabs" if separator else ""
+        form = _form(paths[0]) if len(paths) == 1 else Form()
+        hint = f". They have {form.separator} instead of tabs: {form.repair}"
         raise CorpusError(
-            f"{place}, line {line} has no pair: {how}. {unusable} of {total} lines are wrong{hint}"
+            f"{place}, line {line} has no pair: {how}. {unusable} of {total} lines are wrong"
+            f"{hint if form.separator else ''}"
         )
 
 
@@ -123,14 +125,15 @@ def read_blocks(spec: Spec, size: int = BLOCK_BYTES, form: Form | None = None) -
 
 def notes_on(first: Block) -> tuple[str, ...]:
     """Return messages for people: unread parts of a file, and a first line like a header."""
-    head = first._replace(data=first.data[: first.data.index(b"\n") + 1])
-    headers = [
-        f"{first.spec}: line 1, {' TAB '.join(columns)}, is learned as a pair: if it is a header, "
-        "delete it"
-        for _, columns in columns_of(head, Skipped())
-        if first.form.header or is_header(columns)
-    ]
-    return (*first.form.notes, *headers)
+    lines = itertools.islice(columns_of(first, Skipped()), MOST_LINES)
+    columns = [columns for _, columns in lines]
+    notes = [*first.form.notes]
+    if columns and has_header(columns, phones=first.form.dictionary is not None):
+        notes.append(
+            f"{first.spec}: line 1, {' TAB '.join(columns[0])}, is learned as a pair: if it is a "
+            "header, delete it"
+        )
+    return tuple(notes)
 
 
 def text_block(name: str, split: Split) -> Block:
@@ -303,6 +306,7 @@ class Survey(NamedTuple):
     lines: int  # number of lines
     sample: Block  # about SAMPLE_BYTES of lines, drawn with equal probability, in order
     notes: tuple[str, ...]  # messages for people: parts that are not read
+    pair: tuple[str, str]  # the first pair
 
 
 def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
@@ -314,6 +318,7 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
     sample: list[bytes] = []
     first: Block | None = None
+    pair = ("", "")
 
     def drawn(lines: Iterable[bytes], share: float) -> list[bytes]:
         return [line for line in lines if rng.random() < share]
@@ -321,9 +326,10 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     for block in blocks:
         if first is None:
             first = block
-            parse(block, skipped := Skipped())
+            pairs = parse(block, skipped := Skipped()).pairs()
             if not skipped.usable:
                 skipped.check(spec)
+            pair = pairs[0]
         lines += block.lines
         more = drawn(block.data[:-1].split(b"\n"), share)
         sample += more
@@ -336,11 +342,14 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     sample = drawn(sample, SAMPLE_BYTES / max(1, size)) or sample[:1]
     block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
     notes = notes_on(first) if spec.paths else ()
+    if spec.paths:
+        pairs = parse(block, Skipped()).pairs()
+        notes = (*notes, *number_notes(pairs, spec))
     if spec.form == "tsv":
-        notes = (*notes, *phone_notes(parse(block, Skipped()).pairs(), spec.paths[0]))
+        notes = (*notes, *phone_notes(pairs, spec.paths[0]))
     if spec.form == "tsv" and _has_further_columns(block):
         notes = (*notes, f"{spec}: only the first two columns are read. Choose others: cut -f1,3")
-    return Survey(lines, block, notes)
+    return Survey(lines, block, notes, pair)
 
 
 def _has_further_columns(sample: Block) -> bool:

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from training.command.progress import print_choice
 from training.config.schema import Config
 from training.data import corpus
 from training.data.lines import Block, Skipped, Survey, parse
 from training.data.named import corpora
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
+from training.data.rules import visible
 from training.data.specs import PREPARED, Spec
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ HELD_OUT = ("dev", "test")
 # small file enough to compare epochs.
 DEV_SHARE, MOST_DEV = 0.02, 1000
 SMALL_DEV_SHARE, SMALL_DEV = 0.1, 300
+_MOST_SHOWN = 32  # letters of a text in a message
 Shares = tuple[float, float]  # shares of the sources that are held out for dev and for test
 
 
@@ -212,6 +215,9 @@ def divide(texts: Texts) -> Divided:
         parts.append(Part(spec, blocks, survey))
         for note in survey.notes:
             print(note, flush=True)
+        if spec.is_text and len(parts) == 1:
+            source, target = (visible(text, _MOST_SHOWN) for text in survey.pair)
+            print_choice("first pair", f"{source} → {target}")
     shares = held_out(texts, parts[0].survey.lines if parts else 0)
     measured = {}
     for name in HELD_OUT if texts.test or texts.extra else ("dev",):

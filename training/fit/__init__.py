@@ -1,1 +1,1 @@
-"""Training: the loop, losses, optimizer, schedule, and the record of each epoch."""
+"""Training: the loop, losses, optimizer, schedule, several devices, and the record of epochs."""

@@ -16,7 +16,7 @@ from training.config.schema import Config
 from training.data.batches import Batches
 from training.data.prepared import WORDS
 from training.data.store import PAD_ID
-from training.fit.processes import ALONE, Processes
+from training.fit.devices.processes import ALONE, Processes
 from training.model.seq2seq import build_model, check_attention
 
 Tensor = Any

@@ -20,7 +20,7 @@ from training.decode.labels import make_predictor
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator
 from training.fit import optimizer
-from training.fit.processes import ALONE, Processes
+from training.fit.devices.processes import ALONE, Processes
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import METRICS, deciding, score_epoch
 from training.runs.checkpoints import restore_checkpoint

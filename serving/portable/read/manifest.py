@@ -1,27 +1,23 @@
 """Reads and checks the manifest of an ONNX export, and the files that it names.
 
-An export may come from an untrusted source. A name must be the plain name of a file in the folder,
-a file has a maximum size, and every value that is read must have the expected type and range.
+An export may come from an untrusted source: every value that is read must have the expected type
+and range. A name of a file must be plain, without a folder.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from serving.api.arguments import shown
+from serving.api.export_files import ONNX_MANIFEST as MANIFEST
+from serving.api.export_files import check_sum, file_in, read_json
 
-MANIFEST = "manifest.json"
 FORMAT = "onnx"
 WEIGHTS = "weights.bin"
-MOST_BYTES = 2**24  # of a manifest
 _MOST_TOKENIZER_BYTES = 2**28
 _MOST_GRAPH_BYTES = 2**31
-_MOST_DEPTH = 24
 _MOST_NUMBER = 1e6
 _KINDS = frozenset(("sentencepiece", "words", "characters", "letters", "symbols"))
 _COUNT = range(1, 2**31)
@@ -83,7 +79,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises ValueError with a one-line message that names the file if a check fails.
     """
     path = folder / MANIFEST
-    manifest = read_json(folder, MANIFEST, MOST_BYTES)
+    manifest = read_json(folder, MANIFEST)
     kind = manifest.get("format") if isinstance(manifest, dict) else None
     if kind != FORMAT:
         raise ValueError(
@@ -115,9 +111,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     tokenizers = manifest.get("tokenizers", {}).values()
     files |= {tokenizer["file"]: _MOST_TOKENIZER_BYTES for tokenizer in tokenizers}
     for name, most in files.items():
-        with file_in(folder, name, most).open("rb") as file:
-            if name in sums and hashlib.file_digest(file, "sha256").hexdigest() != sums[name]:
-                raise ValueError(f"{folder / name} is not the file that was exported: export again")
+        if "/" in name:
+            raise ValueError(f"{path} expected names of files. Received: {shown(name)}")
+        file = file_in(folder, name, most)
+        if name in sums:
+            check_sum(file, sums[name])
     return manifest
 
 
@@ -151,49 +149,6 @@ def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any
         raise ValueError(f"{path} expected {tokenizer['size']} tokens. Received: {size}")
     names = ("kind", "tokens", "copies", "cases", "wholes", "characters")
     return {name: state[name] for name in names if name in state}
-
-
-def file_in(folder: Path, name: str, most: int) -> Path:
-    """Return the path of a file of an export; `name` must be a plain name, without a folder.
-
-    Raises ValueError with a one-line message if the file is missing, a link out of the folder, a
-    device, a pipe, or larger than `most` bytes.
-    """
-    if not name or name in (".", "..") or any(sign in name for sign in "/\\\0"):
-        raise ValueError(f"{folder / MANIFEST} expected names of files. Received: {shown(name)}")
-    path = folder / name
-    try:
-        status = path.stat()
-        inside = path.resolve(strict=True).is_relative_to(folder.resolve())
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "its name leads nowhere"
-        raise ValueError(f"{path} cannot be read: {reason}") from None
-    if not inside or not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"{path} expected to be a file of its folder. Received: a link or device")
-    if status.st_size > most:
-        raise ValueError(f"{path} expected at most {most:,} bytes. Received: {status.st_size:,}")
-    return path
-
-
-def read_json(folder: Path, name: str, most: int) -> Any:
-    """Return the JSON value in a file of an export.
-
-    Raises ValueError as `file_in` does, and for text that is not JSON or is nested too deeply.
-    """
-    path = file_in(folder, name, most)
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError(f"{path} cannot be read: it is too deep") from None
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    level = [value]
-    for _ in range(_MOST_DEPTH):
-        if not level:
-            return value
-        dicts = [part for each in level if isinstance(each, dict) for part in each.values()]
-        level = dicts + [part for each in level if isinstance(each, list) for part in each]
-    raise ValueError(f"{path} cannot be read: it is too deep")
 
 
 def _check(path: Path, name: str, value: Any, expected: Any) -> None:

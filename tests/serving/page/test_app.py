@@ -192,4 +192,4 @@ def test_a_port_that_is_taken_is_one_line(page, capsys):
     port = page.address.rsplit(":")[-1].strip("/")
     assert main(["--model", "m", "--port", port]) == 1
     gc.collect()  # uvicorn leaves a socket that it could not bind
-    assert "cannot listen" in capsys.readouterr().err.splitlines()[-1]
+    assert "Choose another port: --port=N" in capsys.readouterr().err.splitlines()[-1]

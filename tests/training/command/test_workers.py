@@ -38,6 +38,7 @@ def test_without_variables_a_process_is_alone(backend):
         (tf_config(worker=PAIR, index=1), 1, 2),
         (tf_config("chief", chief=["c:3"], worker=PAIR), 0, 3),
         (tf_config(chief=["c:3"], worker=PAIR, index=1), 2, 3),
+        (tf_config(worker=PAIR, index=1)[:-1] + ', "environment": "cloud"}', 1, 2),  # of a TFJob
     ],
 )
 def test_processes_of_tensorflow_are_counted(monkeypatch, config, number, count):

@@ -179,7 +179,7 @@ def test_a_large_file_without_pairs_is_not_read_whole(tmp_path, monkeypatch, con
 
 
 def test_a_third_column_is_said_or_refused(tmp_path):
-    path = write(tmp_path / "pairs.tsv", "".join(f"s{i}\tt{i}\tCC {i}\n" for i in range(97)))
+    path = write(tmp_path / "pairs.tsv", "".join(f"s{i}s\tt{i}t\tCC {i}\n" for i in range(97)))
     (note,) = surveyed(f"tsv:{path}").notes
     assert note.startswith(
         f"tsv:{path}: only the first two columns are read. Choose others: cut -f"
@@ -205,7 +205,7 @@ def test_blocks_have_all_lines_in_their_order(tmp_path, size):
 def test_a_sample_is_drawn_evenly(tmp_path, monkeypatch):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i:06d}\tt\n" for i in range(20_011)))
     monkeypatch.setattr("training.data.lines.SAMPLE_BYTES", 20_000)
-    lines, drawn, _ = surveyed(f"tsv:{path}", 5003)
+    lines, drawn, *_ = surveyed(f"tsv:{path}", 5003)
     assert lines == 20_011
     rows = [int(line[1:7]) for line in drawn.data.splitlines()]
     assert 1500 < len(rows) < 2500
@@ -271,27 +271,50 @@ def test_texts_like_notes_stay_where_there_is_no_dictionary(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+def repaired(path, error):
+    """Run the command of an error, and return the pairs of the file that it writes."""
+    command = re.search(r"instead of tabs: (.*)", str(error.value))[1]
+    subprocess.run(["bash", "-c", command], check=True, cwd=path.parent)
+    return read_split(f"tsv:{path.parent / 'new.tsv'}").pairs()
+
+
 @pytest.mark.parametrize(
-    ("line", "name"),
+    ("line", "name", "pair"),
     [
-        ("hello,bonjour le monde {}", "commas"),
-        ('"a house; {}";"une maison"', "semicolons"),
-        ("a house number {}    une maison", "spaces"),
-        ("hello bonjour{}", "spaces"),
-        ("a house ||| une maison {}", "bars"),
-        ("家\u3000une maison {}", "spaces"),
-        ("a house\\tune maison {}", r"letters \\t"),
-        ("a house → une maison {}", "arrows"),
-        ("a house = une maison {}", "equals signs"),
-        ("a house – une maison {}", "dashes"),
-        ('{{"en": "a house, {}", "fr": "une maison"}}', "braces of JSON"),
+        ("hello,bonjour le monde {}", "commas", ("hello", "bonjour le monde {}")),
+        ("hello, bonjour le monde {}\r", "commas", ("hello", "bonjour le monde {}")),
+        ('"a house, {}",une maison', "commas", ("a house, {}", "une maison")),
+        ('a house {}, "une, maison"', "commas", ("a house {}", "une, maison")),
+        ('"a ""house"" {}",une maison', "commas", ('a "house" {}', "une maison")),
+        ('"a house; {}";"une maison"', "semicolons", ("a house; {}", "une maison")),
+        ("3,5 May {};2024-05-03", "semicolons", ("3,5 May {}", "2024-05-03")),
+        ('a house | "une | maison" {}', "bars", ("a house", "une | maison {}")),
+        ("a house number {}    une maison", "spaces", ("a house number {}", "une maison")),
+        ("hello bonjour{}", "spaces", ("hello", "bonjour{}")),
+        ("a house ||| une maison {}", "triple bars", ("a house", "une maison {}")),
+        ("家\u3000une maison {}", "spaces", ("家", "une maison {}")),
+        ("a house\\tune maison {}", r"letters \\t", ("a house", "une maison {}")),
+        ("a house → une maison {}", "arrows", ("a house", "une maison {}")),
+        ("a house = une maison {}", "equals signs", ("a house", "une maison {}")),
+        ("a house – une maison {}", "dashes", ("a house", "une maison {}")),
+        (
+            '{{"en": "a house, {}", "fr": "une maison"}},',
+            "braces of JSON",
+            ("a house, {}", "une maison"),
+        ),
+        ('["a house, {}", "une maison"]', "braces of JSON", ("a house, {}", "une maison")),
     ],
 )
-def test_other_separators_are_told(tmp_path, line, name):
-    path = write(tmp_path / "pairs.tsv", "".join(line.format(i) + "\n" for i in range(97)))
+@pytest.mark.parametrize("file", ["my pairs.csv", "pairs.csv.gz"])
+def test_other_separators_are_told_with_the_command_that_makes_tabs(
+    tmp_path, line, name, pair, file
+):
+    path = write(tmp_path / file, "\ufeff" + "".join(line.format(i) + "\n" for i in range(97)))
     for read in (read_split, surveyed, sample_pairs):
-        with pytest.raises(CorpusError, match=f"They have {name} instead of tabs"):
+        with pytest.raises(CorpusError, match=f"They have {name} instead of tabs") as error:
             read(f"tsv:{path}")
+    assert repaired(path, error) == [tuple(text.format(i) for text in pair) for i in range(97)]
+    path = write(tmp_path / "pairs.tsv", "")
     write(path, "".join(f"A text, number {i}\n" * (i % 3) + f"of {i} words\n" for i in range(97)))
     with pytest.raises(CorpusError, match=r"lines are wrong$"):
         read_split(f"tsv:{path}")

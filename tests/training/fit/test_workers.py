@@ -27,7 +27,7 @@ main_guard(lambda: main(sys.argv[1:]))
 """
 DIE = """
 import os, signal
-from training.fit.mirrored import MirroredProcesses
+from training.fit.devices.on_tensorflow import MirroredProcesses
 epoch = MirroredProcesses.epoch
 def mortal(self, batches, number):
     if number == 1:

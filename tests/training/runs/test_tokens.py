@@ -17,7 +17,7 @@ from training.data import tokens as writing
 from training.data.pair_files import CorpusError
 from training.fit import optimizer
 from training.fit import train as texts
-from training.fit.arrays import train_prepared
+from training.fit.prepared import train_prepared
 from training.runs.choices import fitting_bound
 from training.runs.files import RunFiles
 from training.runs.start import prepare_run

@@ -1,6 +1,8 @@
 import csv
 import io
 import random
+import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -178,6 +180,50 @@ def test_labels_in_quotes_are_read_as_those_of_texts(tmp_path, name, form):
     split = images.load(f"images:{tmp_path}", "train")
     assert [path.name for path in split.sources] == [name for name, _ in rows]
     assert split.references == [[text.replace("\t", " ")] for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("labels.tsv", "{},{}"),
+        ("labels.tsv", '"{}";"{}"'),
+        ("labels.tsv", "{} {}"),
+        ("labels.csv", "{};{}"),
+        ("labels.csv", "{}; {},5"),
+        ("labels.csv", "{} | {}"),
+        ("labels.csv", "{}\t{}"),
+    ],
+)
+def test_another_separator_of_labels_is_told_with_the_command_that_repairs_it(tmp_path, name, line):
+    folder = tmp_path / "my images"
+    folder_of(folder, (5, 3), "7", count=31)
+    (folder / "labels.tsv").unlink()
+    names = [f"{number}.png" for number in range(31)]
+    lines = (line.format(each, f"a{number}") for number, each in enumerate(names))
+    (folder / name).write_text("".join(f"{each}\n" for each in lines))
+    wanted = "tabs" if name == "labels.tsv" else "commas"
+    with pytest.raises(CorpusError, match=f"They have .* instead of {wanted}: ") as error:
+        images.load(f"images:{folder}", "train")
+    command = re.search(f"instead of {wanted}: (.*)", str(error.value))[1]
+    subprocess.run(["bash", "-c", command], check=True)
+    split = images.load(f"images:{folder}", "train")
+    assert [path.name for path in split.sources] == names
+    more = ",5" if ",5" in line else ""
+    assert split.references == [[f"a{number}{more}"] for number in range(31)]
+
+
+def test_images_with_two_texts_are_counted(tmp_path, capsys):
+    spec = folder_of(tmp_path, (5, 3), "7", count=31)
+    with (tmp_path / "labels.tsv").open("a") as file:
+        file.write("3.png\t7\n")
+    images.load(spec, "train")
+    assert capsys.readouterr().out == ""
+    with (tmp_path / "labels.tsv").open("a") as file:
+        file.write("3.png\t\u200b8\n./5.png\t9\n5.png\t10\n")
+    images.load(spec, "train")
+    said = capsys.readouterr().out
+    assert "2 images have two texts or more" in said
+    assert f"{tmp_path}/3.png: 7 and <U+200B>8\n" in said
 
 
 def folder_of(path, size, label, count=3):

@@ -10,17 +10,19 @@ from __future__ import annotations
 import functools
 import io
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from training.data.columns import QUOTED, Quotes
+from training.data.columns import QUOTED, Quotes, form_of, tabs_command
 from training.data.lines import MOST_UNUSABLE, Skipped, unquoted
 from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
-from training.data.rules import clean
+from training.data.rules import clean, visible
 from training.sources.image import captchas, digits
 from training.sources.kinds import check_data
 
 LABELS = ("labels.tsv", "labels.csv")  # the first existing file is read
+_MOST_SHOWN = 32  # letters of a text in a message
 _ENDINGS = (".png", ".jpg", ".jpeg")
 # The number of examples and the seed of each split.
 _MADE = {
@@ -96,12 +98,13 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
     """
     folder, split, skipped = labels.parent, Split([], []), Skipped()
     content, quotes = read_text(labels), Quotes()
+    written = content.encode()
     by_commas = labels.suffix == ".csv"
-    quotes.add(content.encode())
+    quotes.add(written)
     if by_commas or quotes.are_form():
         if not by_commas:
             print(f"{labels}: {QUOTED}", flush=True)
-        lines = unquoted(io.BytesIO(content.encode()), labels, "," if by_commas else "\t")
+        lines = unquoted(io.BytesIO(written), labels, "," if by_commas else "\t")
         content = b"".join(lines).decode()
     # Only "\n" ends a line: other separators, such as U+2028, are part of a text.
     for number, line in enumerate(content.split("\n"), start=1):
@@ -116,6 +119,7 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
         else:
             split.sources.append(path)
             split.references.append([clean(text)])
+    _print_ambiguous(labels, split)
     if split.sources and (others := _images(folder).difference(split.sources)):
         told = f"{labels} has no text for {len(others)} images of its folder"
         print(f"{told}, for example {min(others)}", flush=True)
@@ -125,6 +129,39 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
     total = len(split.sources) + unusable
     told = f"{labels}, line {first}: {reason}. {unusable} of {total} lines have no image"
     if not split.sources or unusable > max(1, MOST_UNUSABLE * total):
-        raise CorpusError(told)
+        raise CorpusError(told + _separator_hint(labels, written))
     print(f"{told} and are left out", flush=True)
     return replace(split, unusable=unusable)
+
+
+def _print_ambiguous(labels: Path, split: Split) -> None:
+    """Print how many images are listed with two texts or more."""
+    texts: dict[str, dict[str, None]] = {}
+    for path, (text,) in zip(split.sources, split.references, strict=True):
+        texts.setdefault(os.path.normpath(path), {})[text] = None
+    if several := [path for path, each in texts.items() if len(each) > 1]:
+        first, second, *_ = (visible(text, _MOST_SHOWN) for text in texts[several[0]])
+        images = "1 image has" if len(several) == 1 else f"{len(several):,} images have"
+        print(
+            f"{labels}: {images} two texts or more, which are all learned, for example "
+            f"{several[0]}: {first} and {second}",
+            flush=True,
+        )
+
+
+def _separator_hint(labels: Path, content: bytes) -> str:
+    """Return the end of an error if a file of labels has another separator than its name says."""
+    tabs = labels.with_suffix(".tsv")
+    if labels != tabs and content.count(b"\t") >= content.strip().count(b"\n") + 1:
+        move = f"mv {shlex.quote(str(labels))} {shlex.quote(str(tabs))}"
+        return f". They have tabs instead of commas: {move}"
+    separator = form_of([content], str(labels)).separator
+    if not separator or (labels != tabs and separator == "commas"):
+        return ""
+    if labels != tabs:
+        command = tabs_command(separator, str(labels), output=str(tabs))
+        return f". They have {separator} instead of commas: {command}"
+    new = str(labels.with_name("new.tsv"))
+    command = tabs_command(separator, str(labels), output=new)
+    move = shlex.join(["mv", new, str(tabs)])
+    return f". They have {separator} instead of tabs: {command} && {move}"

@@ -12,7 +12,7 @@ from training.data.batches import read_batches
 from training.data.plan import Batching
 from training.data.splits import Texts
 from training.fit import optimizer
-from training.fit.processes import ALONE, Processes
+from training.fit.devices.processes import ALONE, Processes
 from training.fit.recorder import Recorder, describe, train_epochs
 from training.metrics import deciding
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint

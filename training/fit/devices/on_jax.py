@@ -20,8 +20,8 @@ from training.command.errors import RunError, UserError
 from training.command.workers import JOINING_SECONDS, Worker
 from training.data.batches import Batches
 from training.data.store import PAD_ID
-from training.fit.processes import ALONE, Processes
-from training.fit.sharded import ShardedModel, undistributed
+from training.fit.devices.jax_step import ShardedModel, undistributed
+from training.fit.devices.processes import ALONE, Processes
 
 HEARTBEAT_SECONDS = 30  # a process without a heartbeat for this long counts as dead
 
@@ -87,7 +87,7 @@ class ShardedProcesses(Processes):
 def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
     """Use the devices of this process, together with those of the other processes.
 
-    See `training.fit.joining.joined`.
+    See `training.fit.devices.joining.joined`.
     """
     if worker.count > 1:
         _initialize(worker)

@@ -9,7 +9,7 @@ import keras
 
 from training.command.errors import UserError
 from training.command.workers import Worker
-from training.fit.processes import ALONE, Processes
+from training.fit.devices.processes import ALONE, Processes
 
 
 @contextmanager
@@ -27,14 +27,14 @@ def joined(limit: int | None = None) -> Iterator[Processes]:
     backend = keras.backend.backend()
     worker = Worker.here(backend)
     if backend == "tensorflow":
-        from training.fit import mirrored
+        from training.fit.devices import on_tensorflow
 
-        with mirrored.joined(worker, limit) as processes:
+        with on_tensorflow.joined(worker, limit) as processes:
             yield processes
     elif backend == "jax":
-        from training.fit import distributed
+        from training.fit.devices import on_jax
 
-        with distributed.joined(worker, limit) as processes:
+        with on_jax.joined(worker, limit) as processes:
             yield processes
     else:
         if limit and limit > 1:

@@ -10,7 +10,7 @@ import numpy as np
 from training.config.schema import Config
 from training.data.prepared import Manifest, write_manifest
 from training.data.store import END_ID, Sequences
-from training.fit.arrays import train_prepared
+from training.fit.prepared import train_prepared
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 

@@ -22,7 +22,7 @@ from training.data.batches import Batches
 from training.data.plan import Batching
 from training.data.store import Sequences
 from training.fit import optimizer
-from training.fit.joining import joined
+from training.fit.devices.joining import joined
 from training.sources.image.source import Images
 
 sizes = dict(batch_size=22, epochs=2, warmup_steps=2, learning_rate=0.05, dropout=0.0)
@@ -42,6 +42,9 @@ CASES = {
     "events": dict(source="events", **sizes, **recurrent, attention_units=11, max_events=9),
     "dropout": dict(text, dropout=0.5),
 }
+
+
+LARGEST = 0.05  # norm of a column of the first weight, which is larger at first
 
 
 def sequences(rng, count):
@@ -70,6 +73,7 @@ def fitted(config, processes, tokens=None):
     pairs = batches(config)
     size = {"text": 23, "image": 0, "events": 3}[config.source]
     model = optimizer.make_trainable(config, (size, 23), tokens, pairs, processes)
+    model.trainable_variables[0].constraint = keras.constraints.MaxNorm(LARGEST)
     losses = []
     each = keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs: losses.append(logs))
     steps = pairs.statistics.steps_per_epoch
@@ -116,8 +120,10 @@ with joined(1) as one, joined() as two:  # once: another strategy would reuse ke
         found[name] = {
             "losses": [losses, shared],
             "weights": max(float(np.abs(a - b).max()) for a, b in weights),
+            "norm": float(np.linalg.norm(both.get_weights()[0], axis=0).max() / LARGEST),
             "apart": sum(not np.array_equal(*pair) for pair in copies),
             "copies": len(copies),
+            "traces": both._gradients.experimental_get_tracing_count() if name == "xla" else None,
             "collectives": collectives(both, data) if name == "text" else None,
         }
 print(json.dumps(found))
@@ -138,6 +144,7 @@ def assert_equal(found, tolerance=1e-4):
     assert two == pytest.approx(one, rel=tolerance)
     assert min(one) < one[0] * 0.99  # the weights move
     assert found["weights"] < 50 * tolerance
+    assert found["norm"] == pytest.approx(1, rel=0.01)  # a constraint holds
     assert found["copies"] > 10
     assert found["apart"] == 0
 
