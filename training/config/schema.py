@@ -44,6 +44,7 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
     "copy_masking": {"copy": True},
     "batch_tokens": {"concat_pairs": 0.0},
 }
+NEEDS["other_attention = hard_monotonic"] = NEEDS["attention = hard_monotonic"]
 OTHER_NAMES = {"bahdanau": "additive", "luong": "general", "multiplicative": "general"}
 # Old names of keys and of their values. They still work, with a note.
 OLD_KEYS = {

@@ -86,6 +86,8 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
         settings = [*settings, "source_tokenizer=symbols"]
     if not traits.follows:
         settings = [*settings, "attention=additive"]  # each token may depend on any letter
+    if traits.doubtful:
+        settings = [*settings, "other_attention=hard_monotonic"]
     return Chosen("strings", f"g2p-{size}", [*settings, *lengths])
 
 
@@ -220,16 +222,21 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
         config, file = load_preset(chosen.preset), f"training/presets/{chosen.preset}.toml"
     else:
         config, file = schema.own_data_preset(total)
-    config = override(config, chosen.settings)
+    settings = [each for each in chosen.settings if "attention" not in own or not _is_trial(each)]
+    config = override(config, settings)
     print(f"{spec}: {total:,} pairs (to change a choice, add the option on the right)")
     for row in rows:
         print_choice(*row)
     tokens = own.get("target_tokenizer", config.target_tokenizer)
     kind = f"treated as {chosen.kind}{_BY.get(tokens, f' to {tokens}')}"
     print_choice("kind", f"{kind}; settings of {file}", "--preset NAME")
-    shown = [setting for setting in chosen.settings if setting.partition("=")[0] not in own]
+    shown = [setting for setting in settings if setting.partition("=")[0] not in own]
     print_choice("", "".join(f"--set {setting} " for setting in shown))
     return config
+
+
+def _is_trial(setting: str) -> bool:
+    return setting.startswith("other_attention=")
 
 
 def default_output(options: argparse.Namespace) -> Path:

@@ -88,7 +88,11 @@ def _said(tokenizer: Tokenizer, copies: bool) -> str:
 
 def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yield rows: a name, the choice, and the option that changes it."""
-    yield "attention", config.attention.replace("_", " "), "--set attention=NAME"
+    attention, way_out = config.attention.replace("_", " "), "--set attention=NAME"
+    if SOURCE_KINDS[config.source].tokens and (other := config.other_attention):
+        attention += f" or {other.replace('_', ' ')}: both are tried for two epochs, because the "
+        attention += "order does not decide. An attention that you set is not tried"
+    yield "attention", attention, way_out
     if config.target == "text":
         if SOURCE_KINDS[config.source].tokens:
             factor, more = config.bound
