@@ -71,13 +71,30 @@ def chosen(sources, targets):
         (WORDS, SENTENCES, (None, [])),
         (IDEOGRAPHS, WORDS, (None, [])),
         (WORDS, IDEOGRAPHS, (None, [])),
-        (WORDS[:199], PHONES[:199], (None, [])),
+        (WORDS[:59], PHONES[:59], (None, [])),
         (DATES, SENTENCES, (None, [])),
         (SENTENCES, THAI, (None, [])),
     ],
 )
 def test_words_are_short_strings_and_sentences_are_not(sources, targets, found):
     assert chosen(sources, targets) == found
+
+
+@pytest.mark.parametrize("count", [60, 151])
+def test_few_words_with_their_phones_are_a_pronouncer_and_other_few_pairs_are_not(count):
+    rare = {f"{text} ɣ{n}" if n % 13 == 0 else text: n for n, text in enumerate(PHONES[:count])}
+    phones = list(rare)  # some phones occur in one word
+    words = WORDS[: len(phones)]
+    pairs = list(zip(words, phones, strict=True))
+    assert choose(recognise(pairs), count).preset == "g2p-low"
+    assert choose(recognise(pairs), 59).preset is None
+    assert choose(recognise(pairs), count, "letters").preset is None
+    turned = [" ".join(reversed(text.split())) for text in phones]
+    others = (words, turned), (words, BACKWARDS), (words, RIGHT), (NUMBERS, GERMAN)
+    others += (SENTENCES, SENTENCES[1:]), (SENTENCES, PHONES), (WORDS, TAGS), (WORDS, LABELS)
+    for sources, targets in others:
+        pairs = list(zip(sources, targets, strict=False))[:count]
+        assert choose(recognise(pairs), count).preset is None, pairs[0]
 
 
 def test_codes_in_a_template_are_spelled_though_its_words_are_few():

@@ -25,6 +25,7 @@ from training.presets.recognise import LARGEST_ALPHABET, Traits, recognise
 from training.sources.kinds import SOURCE_KINDS, check_data
 
 FEWEST = 200  # pairs; with fewer pairs, a small alphabet may be chance
+FEWEST_PRONOUNCED = 60  # words with their phones
 # pairs; with fewer, symbols that follow their sources train as g2p-low does with 800
 FEW_PRONOUNCED = 1_500
 MOST_WORDS = 3  # words of a text that is a string, not a sentence
@@ -70,6 +71,9 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     ]
     if asked and (count < FEWEST or not readable):
         return Chosen("sentences", None, [*_SPELLED, *lengths])
+    small = FEWEST_PRONOUNCED <= count < FEWEST
+    if small and traits.phones and not asked and source.mean <= MOST_WORDS:
+        return Chosen("strings", "g2p-low", lengths)
     if count < FEWEST or not (symbols or spelled or asked):
         return Chosen("sentences", None, [])
     if symbols and (not readable or (source.mean > MOST_WORDS and not traits.follows)):
