@@ -92,7 +92,7 @@ def opened(base: Path) -> Iterator[Ask]:
         translator = LocalTranslator(version)
         yield lambda text: translator.translate([text])[0]
         return
-    from serving.savedmodel.session import ModelSession
+    from serving.loaded.saved_model import ModelSession
 
     with ModelSession(version) as session:
 

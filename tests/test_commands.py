@@ -123,7 +123,7 @@ MISTAKES = [
     ("serving.page", ["--model", "m", "--static", "MODEL"], "not allowed with argument --model"),
     ("serving.page", ["--model", "m", "--single-file"], "expected --static DIR with --output"),
     ("serving.page", ["--model", "m", "--manifest", "/no.json"], "/no.json"),
-    ("serving.page", ["--model", "m", "--manifest", "FILE"], "is not the manifest of an export"),
+    ("serving.page", ["--model", "m", "--manifest", "FILE"], "is not JSON"),
     ("serving.page", ["--model", "m", "--timeout", "0"], "needs seconds"),
     ("serving.demo", ["--output", "FULL"], "which the demo did not make"),
     *((name, ["--what"], "error: ") for name in MODULES),

@@ -53,8 +53,10 @@ def read_json(folder: Path, name: str, most: int = MOST_MANIFEST_BYTES) -> Any:
         value = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError(f"{path} cannot be read: it is too deep") from None
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
     level = [value]
     for _ in range(_MOST_DEPTH):
         if not level:

@@ -73,7 +73,8 @@ class Guard:
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:
     """Return the result of `work` for a request whose body has been read.
 
-    If the client disconnects first, cancels the work and raises ClientDisconnect.
+    If the client disconnects first, cancels the work, waits for its end and raises
+    ClientDisconnect.
     """
 
     async def gone() -> None:
@@ -89,3 +90,5 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
     finally:
         for task in tasks:
             task.cancel()
+        # Otherwise asyncio would log an error that comes now.
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from serving.api.printing import first_line
 from serving.check.questions import Question, is_batched, make_inputs, questions
-from serving.savedmodel.status import Code, StatusError
+from serving.loaded.status import Code, StatusError
 
 TOLERANCE = 1e-4
 ROW_TOLERANCE = 1e-3  # between a row alone and in a batch, where sums have another order

@@ -15,10 +15,10 @@ from serving.api.histories import padded_columns
 from serving.api.printing import first_line
 from serving.check.answers import check_answers
 from serving.check.questions import make_inputs, usual_rows
+from serving.loaded.onnx_model import OnnxModel
+from serving.loaded.status import StatusError
 from serving.portable.engine.graphs import nodes_of
 from serving.portable.read.manifest import read_manifest
-from serving.savedmodel.status import StatusError
-from serving.server.onnx_model import OnnxModel
 from training.command.progress import ReportStage
 
 _OTHERWISE = 1 / 6  # of the rows may differ: two hypotheses may have nearly equal scores

@@ -17,8 +17,8 @@ from serving.api.versions import version_number
 from serving.check.answers import ROW_TOLERANCE, Arrays, check_answers
 from serving.check.graph import check_graph, check_weights, nodes_of, read_meta_graph
 from serving.check.questions import predicting
-from serving.savedmodel.session import ModelSession
-from serving.savedmodel.status import StatusError
+from serving.loaded.saved_model import ModelSession
+from serving.loaded.status import StatusError
 from training.command.progress import ReportStage
 
 _HALVES = {types_pb2.DT_BFLOAT16, types_pb2.DT_HALF}

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import SearchResult
-from training.data.rules import END_ID, PAD_ID, TOKEN_BYTES
+from training.data.rules import END_ID, PAD_ID, TOKEN_BYTES, most_tokens
 from training.data.splitting import single_spaces
 from training.decode.labels import attends, predict
 from training.decode.search import Encoded, bound_of, encode, score_targets, search
@@ -148,9 +148,8 @@ class Exported:
         message = "as many translations as texts are expected"
         equal = tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
         with tf.control_dependencies([equal]):
-            factor, more = self._bound
             # The most tokens that a search would write, without the end token.
-            most = factor * self._settings.max_source_length + more - 1
+            most = most_tokens(self._settings.max_source_length, self._bound) - 1
             target = self.target_tokenizer.tokenize(_cut(translation, most))
         truncated = told["truncated"] | _is_cut(translation, target, most)
         target = target[:, :most]

@@ -18,7 +18,7 @@ if __name__ == "__main__":  # Ctrl-C during the imports below
     signal.signal(signal.SIGINT, lambda *_: os.write(2, b"Interrupted.\n") and os._exit(130))
 
 from serving.api.printing import first_line, print_error, printable
-from serving.server.settings import build_parser
+from serving.server._settings import build_parser
 from training.command.errors import refuse_windows
 
 # Time after the grace for stopped runs to end. Then an alarm ends the process.
@@ -43,14 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     # Imported late, so that wrong flags are reported at once.
-    from serving.server.model_server import ModelServer
+    from serving.server._model_server import ModelServer
 
-    stop, errors = threading.Event(), []
-    server = ModelServer(flags, stop)
+    server, errors = ModelServer(flags), []
 
     def handle(*_: object) -> None:
         """Stop the server. A second signal, or an alarm after the grace, ends the process."""
-        stop.set()
+        server.stop.set()
         signal.alarm(flags.shutdown_grace_seconds + _HARD_STOP_SECONDS)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
@@ -58,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def serve() -> None:
         try:
             server.start()
-            stop.wait()
+            server.stop.wait()
         except Exception as error:
             errors.append(error)
         finally:

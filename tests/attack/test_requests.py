@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.client.protobuf import DTYPES
-from serving.savedmodel.status import Code, StatusError
-from serving.server.tensors import Limits, check_shapes, read_tensors, to_proto
+from serving.loaded.status import Code, StatusError
+from serving.server._tensors import Limits, check_shapes, read_tensors, to_proto
 from tests.attack.conftest import FLOAT, STRING, tensor_request
 from tests.serving.conftest import add_version, error_of, in_flight, serving, two_models
 from tests.serving.test_rest import ask
@@ -63,7 +63,7 @@ def test_good_tensors_of_any_dtype_are_counted_and_read(dtype):
     array = (np.arange(35).reshape(5, 7) % 3).astype(dtype)
     for proto in (tf.make_tensor_proto(array), to_proto(array)):
         info = meta_graph_pb2.TensorInfo(dtype=proto.dtype)
-        read = read_tensors({"x": proto}, {"x": info}, Limits(5, 99, 999))
+        read = read_tensors({"x": proto}, {"x": info}, Limits(5, 99, 999, 60))
         np.testing.assert_array_equal(read["x"], array)
 
 
@@ -73,12 +73,12 @@ def test_an_empty_tensor_of_a_huge_shape_is_the_clients_error(number, shape):
     made = tensor_request(dtype=number, dims=shape).inputs["text"]
     info = meta_graph_pb2.TensorInfo(dtype=number)
     with pytest.raises(StatusError) as caught:
-        read_tensors({"x": made}, {"x": info}, Limits(5, 99, 999))
+        read_tensors({"x": made}, {"x": info}, Limits(5, 99, 999, 60))
     assert caught.value.code == Code.INVALID_ARGUMENT
 
 
 def test_positions_are_bounded_as_rows_are():
-    info, limits = meta_graph_pb2.TensorInfo(), Limits(rows=999, positions=100, bytes=9)
+    info, limits = meta_graph_pb2.TensorInfo(), Limits(999, 100, 9, 60)
     for size in (-1, -1, 3):
         info.tensor_shape.dim.add(size=size)
     for good in ((7, 14), (101, 1)):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import keras_attention
+from tests.keras_attention import pages
 from tests.keras_attention.helpers import array, assert_close, normal, randomize, weights_of
 from tests.keras_attention.reference import gru, lstm, monotonic, sigmoid, softmax
 
@@ -316,6 +317,21 @@ def test_a_decoder_of_the_page_computes_the_equations_of_its_paper(rng, row):
         for t, (output, a) in enumerate(steps):
             assert_close(found[b, t], output, 1e-4)
             assert_close(weights[b, ..., t, :], a, 1e-4)
+
+
+def test_the_tacotron_of_the_page_returns_frames_and_weights(rng):
+    (block,) = pages.blocks(PAGE)
+    model = pages.run(block, PAGE)["tacotron"]
+    randomize(model, rng)
+    phones, frames = normal(rng, B, S, 16), normal(rng, B, T, 8)
+    made, weights = array(model([phones, frames]))
+    assert made.shape == (B, T, 8)
+    assert_close(weights.sum(-1), np.ones((B, T)))
+    # A frame is made of the frames before it only.
+    frames[:, -1] += 1
+    again = array(model([phones, frames])[0])
+    assert_close(again[:, :-1], made[:, :-1])
+    assert abs(again[:, -1] - made[:, -1]).max() > 1e-3
 
 
 def test_hierarchical_attention_pools_by_a_learned_query(rng):

@@ -17,8 +17,9 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.export.version import export
-from serving.server.model_server import ModelServer
-from serving.server.settings import METRICS, build_parser
+from serving.server._calls import Call
+from serving.server._model_server import ModelServer
+from serving.server._settings import METRICS, build_parser
 from tests.conftest import made_once
 from tests.serving.page.models import save_predictor, save_reader, save_unsure
 from tests.serving.saved_models import save_endless, save_half_plus_two, save_upper
@@ -193,8 +194,17 @@ def loop():
 
 @pytest.fixture
 def submit(loop):
-    """Returns the future response of workers to a job."""
-    return lambda workers, job: asyncio.run_coroutine_threadsafe(workers.run(job), loop)
+    """Returns the future response of workers to a call."""
+    return lambda workers, call: asyncio.run_coroutine_threadsafe(workers.run(call), loop)
+
+
+def call_of(task, cost=1, client=None, seconds=60, batching=False):
+    """A call whose task has been read, which may join a batch."""
+    call = Call(seconds, client=client)
+    call.cost, call.read = cost, lambda: task
+    if batching:
+        call.batch, call.rows = (task.kind(), call.is_expensive), task.rows()
+    return call
 
 
 def tensor(values, dtype=None):

@@ -7,10 +7,10 @@ import grpc
 import numpy as np
 import pytest
 
-from serving.savedmodel.status import Code, StatusError
-from serving.server.calls import Call, Job, Metrics, Part, Workers
-from serving.server.settings import Batching, read_batching
-from tests.serving.conftest import serving
+from serving.loaded.status import Code, StatusError
+from serving.server._calls import Metrics, Task, Workers
+from serving.server._settings import Batching, read_batching
+from tests.serving.conftest import call_of, serving
 from tests.serving.test_versions import eventually, request
 
 
@@ -22,7 +22,7 @@ class Recorder:
         self.gate = threading.Event()
         self.gate.set()
 
-    def __call__(self, inputs, outputs, call):
+    def __call__(self, inputs, call):
         self.batches.append(len(inputs["x"]))
         self.gate.wait(60)
         if (inputs["x"] == -1).any():
@@ -37,7 +37,7 @@ def run():
 
 @pytest.fixture
 def workers(run, loop):
-    """Makes workers with batching of these parameters; they have one more slot for cheap jobs."""
+    """Makes workers with batching of these parameters; they have one more slot for cheap calls."""
     yield lambda **parameters: Workers(
         parameters.pop("slots", 1), 1000, Metrics(), Batching(**parameters)
     )
@@ -45,10 +45,10 @@ def workers(run, loop):
 
 
 def ask(run, rows, key="k", seconds=60, client=None, cost=1):
-    """A job that asks `run` for these rows."""
+    """A call that asks `run` for these rows."""
     inputs = {"x": np.asarray(rows) if rows else np.zeros(0, int)}
-    part = Part(key, run, inputs, (), lambda outputs: outputs["y"].tolist())
-    return Job(Call(seconds, client=client), cost, lambda: pytest.fail("not in a batch"), part)
+    task = Task(key, run, inputs, lambda outputs: outputs["y"].tolist())
+    return call_of(task, cost, client, seconds, batching=True)
 
 
 def test_concurrent_requests_share_a_batch_and_get_their_own_rows(workers, run, submit):
@@ -67,9 +67,9 @@ def test_a_batch_does_not_wait_for_longer_than_its_timeout(workers, run, submit)
 
 def test_requests_of_another_kind_are_not_mixed(workers, run, submit):
     made = workers(max_batch_size=100, batch_timeout_micros=100_000)
-    jobs = [ask(run, [1]), ask(run, [1.5]), ask(run, [[1, 2]]), ask(run, [1], key="other")]
-    jobs.append(ask(run, [1], cost=1000))
-    futures = [submit(made, job) for job in jobs]
+    calls = [ask(run, [1]), ask(run, [1.5]), ask(run, [[1, 2]]), ask(run, [1], key="other")]
+    calls.append(ask(run, [1], cost=1000))
+    futures = [submit(made, call) for call in calls]
     assert [future.result(30) for future in futures] == [[2], [3.0], [[2, 4]], [2], [2]]
     assert run.batches == [1, 1, 1, 1, 1]
 
@@ -77,9 +77,9 @@ def test_requests_of_another_kind_are_not_mixed(workers, run, submit):
 def test_a_batch_is_filled_in_the_order_of_the_queue(workers, run, submit):
     made, batches = workers(max_batch_size=4), []
 
-    def record(inputs, outputs, call):
+    def record(inputs, call):
         batches.append(inputs["x"].tolist())
-        return run({"x": inputs["x"]}, outputs, call)
+        return run({"x": inputs["x"]}, call)
 
     run.gate.clear()
     held = [submit(made, ask(run, [0], client="held", key=key)) for key in "ab"]
@@ -120,16 +120,16 @@ def test_a_bad_request_does_not_spoil_its_batch(workers, run, submit):
     "inputs", [{"x": np.float32(1.0)}, {"x": np.ones(2), "z": np.ones(3)}], ids=["scalar", "rows"]
 )
 def test_inputs_that_cannot_be_batched_are_refused(run, inputs):
-    part = Part("k", run, {x: np.asarray(inputs[x]) for x in inputs}, (), dict)
+    task = Task("k", run, {x: np.asarray(inputs[x]) for x in inputs}, dict)
     with pytest.raises(StatusError, match="equal 0th-dimension size"):
-        Job(Call(60), 1, dict, part)
+        task.rows()
 
 
 @pytest.mark.parametrize("shape", [(), (5,)])
 def test_outputs_without_the_batch_in_front_are_an_error(workers, submit, shape):
-    job = ask(lambda *_: {"y": np.ones(shape)}, [1, 2])
+    call = ask(lambda *_: {"y": np.ones(shape)}, [1, 2])
     with pytest.raises(StatusError, match="its 0th dimension does not equal the sum") as caught:
-        submit(workers(), job).result(30)
+        submit(workers(), call).result(30)
     assert caught.value.code == Code.FAILED_PRECONDITION
 
 
@@ -145,7 +145,7 @@ def test_outputs_without_the_batch_in_front_are_an_error(workers, submit, shape)
 def test_impossible_parameters_are_refused(tmp_path, text, message):
     (tmp_path / "batching.config").write_text(text)
     with pytest.raises(StatusError, match=message):
-        read_batching(tmp_path / "batching.config")
+        read_batching(tmp_path / "batching.config", True)
 
 
 def test_a_server_with_batching_answers_many_clients(base, tmp_path, stubs):

@@ -15,8 +15,8 @@ from serving.export import __main__ as script
 from serving.export import version as writer
 from serving.export.modules import saved_module, traced
 from serving.export.version import export
-from serving.savedmodel.session import ModelSession
-from serving.savedmodel.status import StatusError
+from serving.loaded.saved_model import ModelSession
+from serving.loaded.status import StatusError
 from tests.serving.conftest import TEXT_RUN
 from tests.serving.onnx_models import TARGET, random_ids, random_model
 from tests.serving.portable.write.test_onnx_graphs import MODELS

@@ -9,12 +9,12 @@ import pytest
 
 from serving.api.export_files import check_saved_model
 from serving.check.version import check_version
+from serving.loaded.saved_model import ModelSession
+from serving.loaded.status import StatusError
 from serving.page.card import read_card
-from serving.savedmodel.session import ModelSession
-from serving.savedmodel.status import StatusError
-from serving.server.calls import Metrics
-from serving.server.models import Models
-from serving.server.settings import read_models
+from serving.server._calls import Metrics
+from serving.server._models import Models
+from serving.server._settings import read_models
 from tests.serving.conftest import models_config
 
 NONE = sha256().hexdigest()

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.server.fair_queue import FairQueue
+from serving.server._fair_queue import FairQueue, Queued
 
 
 @dataclass(eq=False)
-class Request:
-    client: object
+class Request(Queued):
+    client: object = None
     seconds: float = 1.0
 
 

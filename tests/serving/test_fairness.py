@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from serving.api.image_files import image_file
-from serving.savedmodel.session import ModelSession
-from serving.savedmodel.status import Code, StatusError
-from serving.server import tensors
-from serving.server.calls import Call, Job, Metrics, Part, Workers
-from serving.server.onnx_model import OnnxModel
-from serving.server.settings import METRICS, Batching
+from serving.loaded.onnx_model import OnnxModel
+from serving.loaded.saved_model import ModelSession
+from serving.loaded.status import Code, StatusError
+from serving.server import _calls
+from serving.server import _tensors as tensors
+from serving.server._calls import Call, Metrics, Task, Workers
+from serving.server._settings import METRICS, Batching
 from tests.attack.conftest import tensor_request
-from tests.serving.conftest import add_version, in_flight, serving
+from tests.serving.conftest import add_version, call_of, in_flight, serving
 from tests.serving.test_rest import ask
 from tests.serving.test_versions import eventually, request
 
@@ -36,11 +37,11 @@ def held(monkeypatch):
         model = server.models._models["upper"].versions[1].model
         run = model.run
 
-        def wait(name, inputs, outputs, call):
+        def wait(name, inputs, call):
             if call.is_expensive:
                 calls.append(call)
                 gate.wait(60)
-            return run(name, inputs, outputs, call)
+            return run(name, inputs, call)
 
         monkeypatch.setattr(model, "run", wait)
         return gate, calls
@@ -87,7 +88,7 @@ def test_heavy_requests_that_were_left_are_not_waited_for(base, stubs, held):
 
 @pytest.fixture
 def workers(loop):
-    """Makes workers; jobs may wait for its `gate`."""
+    """Makes workers; calls may wait for its `gate`."""
     gate = threading.Event()
 
     def make(slots=1, **batching):
@@ -99,11 +100,13 @@ def workers(loop):
     gate.set()
 
 
-def job(client, work, cost=1, seconds=60):
-    return Job(Call(seconds, client=client), cost, work)
+def call_for(client, work, cost=1, seconds=60):
+    """A call that runs `work`, and whose response is the result."""
+    task = Task("k", lambda *_: work(), {}, lambda result: result)
+    return call_of(task, cost, client, seconds)
 
 
-def test_clients_are_charged_for_the_time_that_their_jobs_took(workers, submit):
+def test_clients_are_charged_for_the_time_that_their_calls_took(workers, submit):
     """Each of "dear" takes 30 times as long as one of "cheap", and no estimate says so."""
     made, done = workers(), []
 
@@ -112,8 +115,8 @@ def test_clients_are_charged_for_the_time_that_their_jobs_took(workers, submit):
         time.sleep(seconds)
         done.append(client)
 
-    futures = [submit(made, job("dear", partial(work, "dear", 0.06))) for _ in range(10)]
-    futures += [submit(made, job("cheap", partial(work, "cheap", 0.002))) for _ in range(100)]
+    futures = [submit(made, call_for("dear", partial(work, "dear", 0.06))) for _ in range(10)]
+    futures += [submit(made, call_for("cheap", partial(work, "cheap", 0.002))) for _ in range(100)]
     eventually(lambda: made.busy() == 110)
     made.gate.set()
     for future in futures:
@@ -124,12 +127,13 @@ def test_clients_are_charged_for_the_time_that_their_jobs_took(workers, submit):
     assert done[:first].count("cheap") >= 20
 
 
-def test_expensive_jobs_leave_a_slot_to_cheap_ones(workers, submit):
+def test_expensive_calls_leave_a_slot_to_cheap_ones(workers, submit, monkeypatch):
+    monkeypatch.setattr(_calls, "_PATIENCE_SECONDS", 600)
     made = workers(slots=2)
-    lasting = [submit(made, job("a", lambda: made.gate.wait(60), 9999)) for _ in range(5)]
+    lasting = [submit(made, call_for("a", lambda: made.gate.wait(60), 9999)) for _ in range(5)]
     eventually(lambda: made.busy() == 5)
     for _ in range(3):
-        assert submit(made, job("a", lambda: "done")).result(30) == "done"
+        assert submit(made, call_for("a", lambda: "done")).result(30) == "done"
     assert len(made._runs) == 2
     made.gate.set()
     for future in lasting:
@@ -143,27 +147,35 @@ def test_a_run_that_lasts_gives_up_its_slot_only_after_a_second_without_an_end(w
         most.append(len(made._runs))
         time.sleep(0.01)
 
-    jobs = [submit(made, job(client, work)) for client in range(150)]
-    for future in jobs:
+    calls = [submit(made, call_for(client, work)) for client in range(150)]
+    for future in calls:
         future.result(60)
     assert max(most) <= 3  # although the last ones waited for half a second and more
-    lasting = [submit(made, job("a", lambda: made.gate.wait(60))) for _ in range(4)]
+    lasting = [submit(made, call_for("a", lambda: made.gate.wait(60))) for _ in range(4)]
     started = time.monotonic()
-    assert submit(made, job("b", lambda: "done")).result(30) == "done"
+    assert submit(made, call_for("b", lambda: "done")).result(30) == "done"
     assert 0.9 < time.monotonic() - started < 10
     started = time.monotonic()
-    assert submit(made, job("b", lambda: "done")).result(30) == "done"
+    assert submit(made, call_for("b", lambda: "done")).result(30) == "done"
     assert not any(future.done() for future in lasting)
     made.gate.set()
 
 
-def test_a_job_that_waits_ends_at_its_deadline(workers, submit):
+def test_expensive_calls_that_last_give_up_their_slots_too(workers, submit):
+    made = workers(slots=2)
+    lasting = [submit(made, call_for("a", lambda: made.gate.wait(60), 9999)) for _ in range(3)]
+    assert submit(made, call_for("b", lambda: "done", 9999)).result(30) == "done"
+    assert not any(future.done() for future in lasting)
+    made.gate.set()
+
+
+def test_a_call_that_waits_ends_at_its_deadline(workers, submit):
     made, ran = workers(), []
     for _ in range(3):
-        submit(made, job("a", lambda: made.gate.wait(60), 9999))
+        submit(made, call_for("a", lambda: made.gate.wait(60), 9999))
     started = time.monotonic()
     with pytest.raises(StatusError) as caught:
-        submit(made, job("b", lambda: ran.append(1), 9999, seconds=0.3)).result(30)
+        submit(made, call_for("b", lambda: ran.append(1), 9999, seconds=0.3)).result(30)
     assert caught.value.code == Code.DEADLINE_EXCEEDED
     assert 0.2 < time.monotonic() - started < 5
     eventually(lambda: made.busy() == 3)
@@ -172,11 +184,11 @@ def test_a_job_that_waits_ends_at_its_deadline(workers, submit):
     assert not ran
 
 
-def test_a_job_that_is_cancelled_while_it_waits_leaves_the_queue(workers, submit):
+def test_a_call_that_is_cancelled_while_it_waits_leaves_the_queue(workers, submit):
     made, message = workers(), np.zeros(9)
-    running = [submit(made, job("a", lambda: made.gate.wait(60), 9999)) for _ in range(2)]
+    running = [submit(made, call_for("a", lambda: made.gate.wait(60), 9999)) for _ in range(2)]
     eventually(lambda: len(made._runs) == 1)
-    future = submit(made, job("a", partial(id, message), 9999))
+    future = submit(made, call_for("a", partial(id, message), 9999))
     held = weakref.ref(message)
     del message
     eventually(lambda: made.busy() == 3)
@@ -185,29 +197,29 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_the_queue(workers, submit
     del future
     gc.collect()
     assert held() is None
-    assert submit(made, job("b", lambda: "done")).result(30) == "done"
+    assert submit(made, call_for("b", lambda: "done")).result(30) == "done"
     assert not any(each.done() for each in running)
 
 
-def test_a_job_that_fails_is_an_error_of_its_client_only(workers, submit):
+def test_a_call_that_fails_is_an_error_of_its_client_only(workers, submit):
     made = workers()
     with pytest.raises(ZeroDivisionError):
-        submit(made, job("a", lambda: 1 / 0)).result(30)
-    assert submit(made, job("b", lambda: "done")).result(30) == "done"
-    assert (made.busy(), made._runs) == (0, {})
+        submit(made, call_for("a", lambda: 1 / 0)).result(30)
+    assert submit(made, call_for("b", lambda: "done")).result(30) == "done"
+    assert (made.busy(), made._runs) == (0, [])
 
 
 def test_expensive_requests_of_a_batch_have_shares_too(workers, submit):
     made, done = workers(max_batch_size=100), []
 
-    def run(inputs, outputs, call):
+    def run(inputs, call):
         made.gate.wait(60)
         return inputs
 
     def ask(client, rows):
         write = lambda _: done.append(client)  # noqa: E731
-        part = Part("k", run, {"x": np.ones(rows)}, (), write)
-        return submit(made, Job(Call(60, client=client), 1000, dict, part))
+        task = Task("k", run, {"x": np.ones(rows)}, write)
+        return submit(made, call_of(task, 1000, client, batching=True))
 
     futures = [ask("held", 40)]
     eventually(lambda: len(made._runs) == 1)
@@ -224,17 +236,16 @@ def test_expensive_requests_of_a_batch_have_shares_too(workers, submit):
 def test_a_batch_that_nobody_waits_for_ends(workers, submit):
     made, sizes = workers(max_batch_size=2), []
 
-    def run(inputs, outputs, call):
+    def run(inputs, call):
         sizes.append(len(inputs["x"]))
         eventually(lambda: not call.seconds_left())
         return inputs
 
-    part = lambda: Part("k", run, {"x": np.ones(1)}, (), dict)  # noqa: E731
-    calls = [Call(60), Call(60)]
+    task = Task("k", run, {"x": np.ones(1)}, dict)
     made.gate.clear()
-    held = [submit(made, job("a", lambda: made.gate.wait(60))) for _ in range(2)]
+    held = [submit(made, call_for("a", lambda: made.gate.wait(60))) for _ in range(2)]
     eventually(lambda: len(made._runs) == 2)
-    futures = [submit(made, Job(call, 1, dict, part())) for call in calls]
+    futures = [submit(made, call_of(task, batching=True)) for _ in range(2)]
     eventually(lambda: made.busy() == 4)
     made.gate.set()
     eventually(lambda: sizes == [2])
@@ -251,13 +262,13 @@ def test_texts_are_not_tokenized_for_a_client_that_has_gone(onnx_translator, mon
     def counted(texts):
         read.extend(texts)
         if len(read) == 5:
-            call.cancelled = True
+            call.is_cancelled = True
             model._stopped.wait(1.0)  # several looks whether anybody waits
         return encode(texts)
 
     monkeypatch.setattr(model._model._source, "encode", counted)
     with pytest.raises(StatusError) as caught:
-        model.run("translate", {"text": np.array([b"a"] * 50, object)}, (), call)
+        model.run("translate", {"text": np.array([b"a"] * 50, object)}, call)
     assert caught.value.code == Code.DEADLINE_EXCEEDED
     assert len(read) == 5
     model.close()
@@ -275,14 +286,14 @@ def session(saved, tmp_path):
 
 def heavy():
     call = Call(60)
-    call.is_expensive = True
+    call.cost = 1000
     return call
 
 
 def test_a_heavy_run_in_parts_answers_as_one(session):
     texts = np.array([b"a " * (n % 5) for n in range(150)], object)
     for name in ("translate", "nbest", "align"):
-        parts, whole = (session.run(name, {"text": texts}, (), call) for call in (heavy(), Call(9)))
+        parts, whole = (session.run(name, {"text": texts}, call) for call in (heavy(), Call(9)))
         for alias, array in whole.items():
             np.testing.assert_array_equal(parts[alias], array)
 
@@ -293,12 +304,12 @@ def test_a_heavy_run_ends_between_parts(session, monkeypatch):
     def counted(name, inputs, *more):
         rows.append(len(inputs["text"]))
         answer = run(name, inputs, *more)
-        call.cancelled = True
+        call.is_cancelled = True
         return answer
 
     monkeypatch.setattr(session, "_run", counted)
     with pytest.raises(StatusError):
-        session.run("translate", {"text": np.array([b"a"] * 300, object)}, (), call)
+        session.run("translate", {"text": np.array([b"a"] * 300, object)}, call)
     assert rows == [64, 64]  # the second is refused
 
 

@@ -12,7 +12,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from serving.client import _protocol, clients, serving_pb2
 from serving.client import protobuf as messages
-from serving.server.tensors import to_proto
+from serving.server._tensors import to_proto
 
 
 def test_fields_have_the_names_numbers_and_types_of_the_official_stubs():

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from serving.client import Alignment, Translator
+from serving.loaded.load import load
+from serving.loaded.onnx_model import OnnxModel
+from serving.loaded.status import Code, StatusError
 from serving.portable.read import LocalReader, LocalTranslator
-from serving.savedmodel.status import Code, StatusError
-from serving.server.calls import Call
-from serving.server.models import load
-from serving.server.onnx_model import OnnxModel
+from serving.server._calls import Call
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import add_version, error_of, models_config, serving
 from tests.serving.test_versions import served, states
@@ -78,19 +78,19 @@ def test_a_run_is_stopped_at_its_deadline_and_with_its_model(models):
     model = OnnxModel(models / "onnx" / "1")
     many = {"text": np.array([b"she is eating " * 3] * 3000, object)}
     with pytest.raises(StatusError) as caught:
-        model.run("translate", many, (), Call(0.001))
+        model.run("translate", many, Call(0.001))
     assert caught.value.code == Code.DEADLINE_EXCEEDED
     model.stop()
     with pytest.raises(StatusError) as caught:
-        model.run("translate", many, (), Call(60))
+        model.run("translate", many, Call(60))
     assert caught.value.code == Code.CANCELLED
 
 
 ALONE = """
 import os, psutil, sys
 from serving.client import Alignment, Translator
-from serving.server.settings import build_parser
-from serving.server.model_server import ModelServer
+from serving.server._settings import build_parser
+from serving.server._model_server import ModelServer
 os.mkdir(sys.argv[1] + "/99")  # as a copy begins
 server = ModelServer(build_parser().parse_args(
     ["--port=0", "--model_name=m", "--model_base_path=" + sys.argv[1]]))
@@ -129,7 +129,7 @@ def test_a_loaded_version_stays_as_it_was_and_needs_its_files_no_more(models, tm
 
 def answers(model, name, text="He sleeps."):
     inputs = {alias: np.array([text.encode()], object) for alias in model.signatures[name].inputs}
-    outputs = model.run(name, inputs, (), Call(60))  # a limit of time
+    outputs = model.run(name, inputs, Call(60))  # a limit of time
     return {alias: array.tolist() for alias, array in outputs.items()}
 
 
@@ -188,7 +188,7 @@ def test_a_text_of_a_megabyte_is_answered_within_a_requests_time(models, text):
 
 def test_images_are_answered_as_by_the_local_reader(onnx_reader):
     model, images = load(onnx_reader, 60), digits.make(5, seed=9).sources
-    found = model.run("regions", {"image_bytes": np.array(images, object)}, (), Call(60))
+    found = model.run("regions", {"image_bytes": np.array(images, object)}, Call(60))
     for row, wanted in enumerate(LocalReader(onnx_reader).regions(images)):
         length = len(wanted.tokens)
         assert found["text"][row].decode() == wanted.text
@@ -199,6 +199,6 @@ def test_images_are_answered_as_by_the_local_reader(onnx_reader):
         np.testing.assert_allclose(weights[:length].ravel(), np.ravel(wanted.attention_weights))
         assert not weights[length:].any()
     with pytest.raises(StatusError, match=r"image_bytes\[1\] is neither") as caught:
-        model.run("read", {"image_bytes": np.array([images[0], b"no image"], object)}, (), Call(60))
+        model.run("read", {"image_bytes": np.array([images[0], b"no image"], object)}, Call(60))
     assert caught.value.code == Code.INVALID_ARGUMENT
     model.close()

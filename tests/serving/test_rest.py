@@ -9,19 +9,19 @@ import threading
 
 import pytest
 
-from serving.server.calls import Workers
-from serving.server.settings import METRICS
+from serving.server._calls import Workers
+from serving.server._settings import METRICS
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import serving
 
 
-def ask(port, path, body=None, method=None):
+def ask(port, path, body=None, method=None, **headers):
     """(status, JSON or text) of a request of its own connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
     try:
-        connection.request(method or ("GET" if body is None else "POST"), path, body)
+        connection.request(method or ("GET" if body is None else "POST"), path, body, headers)
         response = connection.getresponse()
         text = response.read().decode()
         is_json = response.headers["Content-Type"] == "application/json"
@@ -119,6 +119,7 @@ BODIES = [
 BAD = [
     *((PREDICT, *row) for row in BODIES),
     ("/v1/models/half/versions/9" + "9" * 30, None, "Failed to convert version"),
+    ("/v1/models/half/versions/9999999999999999999", None, "Failed to convert version"),
     ("/v1/models/half/versions/x", None, "Failed to convert version: x to numeric"),
     (UPPER, {"instances": [{"b64": "?"}]}, "input text: "),
     (UPPER, {"instances": ["\ud800"]}, "surrogates not allowed"),
@@ -135,6 +136,14 @@ def test_a_bad_request_is_an_error_that_says_why(rest, status, path, body, messa
     assert (code, message in answer["error"]) == (status, True), answer
     assert len(answer["error"]) < 400
     assert "\n" not in answer["error"]
+
+
+def test_a_compressed_body_is_an_error_that_says_so(protocol_server):
+    body, port = {"instances": [[1.0]]}, protocol_server.rest_port
+    for encoding, status in (("identity", 200), ("gzip", 400), ("br, gzip", 400)):
+        code, answer = ask(port, PREDICT, body, **{"Content-Encoding": encoding})
+        assert code == status
+        assert status == 200 or answer["error"].endswith(f"Received: {encoding}")
 
 
 def test_requests_are_counted_as_prometheus_text(rest):

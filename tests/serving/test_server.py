@@ -20,7 +20,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.client import ServerUnavailableError, Tls, Translator
 from serving.export.version import export
-from serving.savedmodel.session import ModelSession
+from serving.loaded.saved_model import ModelSession
 from serving.server.__main__ import main
 from tests.serving.conftest import TEXT_RUN, add_version, free_port, in_flight, serving, ssl_config
 from tests.serving.test_versions import eventually, request
@@ -118,7 +118,8 @@ def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, mo
             assert err.startswith("error: Failed to start server. Error: ")
             assert (out, err.count("\n"), len(err) < 500) == ("", 1, True), err
             if flag := re.search(rf"(--\w*port)={port}$", flags[-1]):
-                assert err.endswith(f"Address already in use. Choose another port: {flag[1]}=N\n")
+                taken = f"port {port} of 127.0.0.1 is already in use. Stop the other server, or "
+                assert err.endswith(f"{taken}choose another: {flag[1]}=N\n")
 
 
 @pytest.mark.parametrize("moment", ["serving.api.printing", "uvicorn.config"])

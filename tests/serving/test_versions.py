@@ -16,11 +16,11 @@ import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2
 
 from serving.api.versions import find_versions, newest_version
-from serving.savedmodel.session import ModelSession
-from serving.savedmodel.status import Code as StatusCode
-from serving.savedmodel.status import StatusError
-from serving.server.models import Model
-from serving.server.settings import read_models
+from serving.loaded.saved_model import ModelSession
+from serving.loaded.status import Code as StatusCode
+from serving.loaded.status import StatusError
+from serving.server._models import Model
+from serving.server._settings import read_models
 from tests.serving import test_protocol
 from tests.serving.conftest import add_version, error_of, models_config, serving
 

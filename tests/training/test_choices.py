@@ -32,6 +32,8 @@ PAGE, EVIDENCE = (
         (EVIDENCE, f"nearly all targets have at most {options.MOST_SPELLED} letters"),
         (EVIDENCE, f"at most {options.MOST_SOURCE_LETTERS} letters; {options.MOST_SPELLED} if"),
         (EVIDENCE, f"Fewer than {options.FEWEST} pairs"),
+        (EVIDENCE, f"From {options.FEWEST_PRONOUNCED} pairs on, **words with their phones**"),
+        (EVIDENCE, f"at most {recognise.LONG_SYMBOL} letters each"),
         (PAGE, f"in less than {100 * recognise.FOLLOWS:.0f} % of the pairs"),
         (PAGE, f"files of fewer than {options.FEWEST} pairs"),
         (PAGE, f"below {options.FEW_PRONOUNCED:,} | `g2p-low`"),

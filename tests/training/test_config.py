@@ -62,7 +62,10 @@ def test_settings_take_the_type_of_their_key():
         ("epochs", "--set needs KEY=VALUE, such as --set epochs=40, but it is epochs"),
         ("epochs=many", "epochs needs a whole number, but it is 'many'"),
         ("epochs=0", "epochs needs at least 1, but it is 0"),
-        ("max_answer=2x", "max_answer needs auto, or a bound such as 2x+10, but it is 2x"),
+        (
+            "max_answer=2x",
+            "max_answer needs auto, or a bound such as 2x+10 or 1.25x+4, but it is 2x",
+        ),
         ("dropout=1", "dropout needs at least 0 and less than 1, but it is 1.0"),
         (
             "attention_options=units=3",

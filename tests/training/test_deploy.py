@@ -80,6 +80,8 @@ def test_each_pod_finds_the_others(job, monkeypatch):
     assert RUNTIME["spec"]["mlPolicy"] == {"numNodes": count, "jax": {}}
     monkeypatch.setenv("JAX_NUM_PROCESSES", str(count))
     pods = tuple(f"{name}-node-0-{index}.{name}:29500" for index in range(count))
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", pods[0].partition(":")[0])
+    monkeypatch.setenv("JAX_COORDINATOR_PORT", "29500")
     for index in range(count):
         fields = {
             "metadata.labels['jobset.sigs.k8s.io/jobset-name']": name,
@@ -88,7 +90,7 @@ def test_each_pod_finds_the_others(job, monkeypatch):
         monkeypatch.setenv("JAX_PROCESS_ID", str(index))
         for key, value in variables(container, fields).items():
             monkeypatch.setenv(key, value)
-        expected = Worker(index, count, pods if backend == "tensorflow" else ())
+        expected = Worker(index, count, pods if backend == "tensorflow" else pods[:1])
         assert Worker.here(backend) == expected
 
 

@@ -26,6 +26,7 @@ OTHER_PHONES = [" ".join([*word("abcdeɑ"), "t͡ʃ"]) for _ in WORDS]
 BACKWARDS = [text[::-1] for text in WORDS]
 LETTERS = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 ADDITIVE = ["attention=additive"]
+TRIED = [*ADDITIVE, "other_attention=hard_monotonic"]  # the order does not decide
 LOW = ["epochs=100", "batch_size=16", "keep_epoch=best_score", "learning_rate=2e-3"]
 DAYS = [datetime.date.fromordinal(RNG.randrange(712_000, 754_000)) for _ in WORDS]
 DATES = [
@@ -55,28 +56,45 @@ def chosen(sources, targets):
         (WORDS, PHONES, ("g2p-low", [])),
         (WORDS * 7, PHONES * 7, ("g2p-medium", LOW)),
         (WORDS * 10, PHONES * 10, ("g2p-medium", [])),
-        (SYLLABLES, OTHER_PHONES, ("g2p-medium", [*LOW, *ADDITIVE])),  # nothing is explained
-        (FEW_IDEOGRAPHS, OTHER_PHONES, ("g2p-medium", [*LOW, *ADDITIVE])),
+        (SYLLABLES, OTHER_PHONES, ("g2p-medium", [*LOW, *TRIED])),  # nothing is explained
+        (FEW_IDEOGRAPHS, OTHER_PHONES, ("g2p-medium", [*LOW, *TRIED])),
         (WORDS, BACKWARDS, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),
         (WORDS, WORDS, ("g2p-medium", [*LETTERS, *LOW])),
         (DATES, ISO, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),
         (PHONES, WORDS, ("g2p-medium", [*LETTERS, *LOW])),
         (NUMBERS, GERMAN, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),  # crossed within words
         (NOISY, RIGHT, ("g2p-low", [])),  # as many words, but letters tell them
-        (WORDS, LABELS, ("g2p-medium", [*LETTERS, *LOW, *ADDITIVE])),
+        (WORDS, LABELS, ("g2p-medium", [*LETTERS, *LOW, *TRIED])),
         (WORDS * 66, WORDS * 66, ("g2p-high", [*LETTERS, "epochs=30"])),
         (SENTENCES, TAGS, (None, ["target_tokenizer=symbols", "metric=symbols"])),
         # Sentences, large alphabets and few pairs
         (WORDS, SENTENCES, (None, [])),
         (IDEOGRAPHS, WORDS, (None, [])),
         (WORDS, IDEOGRAPHS, (None, [])),
-        (WORDS[:199], PHONES[:199], (None, [])),
+        (WORDS[:59], PHONES[:59], (None, [])),
         (DATES, SENTENCES, (None, [])),
         (SENTENCES, THAI, (None, [])),
     ],
 )
 def test_words_are_short_strings_and_sentences_are_not(sources, targets, found):
     assert chosen(sources, targets) == found
+
+
+@pytest.mark.parametrize("count", [60, 151])
+def test_few_words_with_their_phones_are_a_pronouncer_and_other_few_pairs_are_not(count):
+    rare = {f"{text} ɣ{n}" if n % 13 == 0 else text: n for n, text in enumerate(PHONES[:count])}
+    phones = list(rare)  # some phones occur in one word
+    words = WORDS[: len(phones)]
+    pairs = list(zip(words, phones, strict=True))
+    assert choose(recognise(pairs), count).preset == "g2p-low"
+    assert choose(recognise(pairs), 59).preset is None
+    assert choose(recognise(pairs), count, "letters").preset is None
+    turned = [" ".join(reversed(text.split())) for text in phones]
+    others = (words, turned), (words, BACKWARDS), (words, RIGHT), (NUMBERS, GERMAN)
+    others += (SENTENCES, SENTENCES[1:]), (SENTENCES, PHONES), (WORDS, TAGS), (WORDS, LABELS)
+    for sources, targets in others:
+        pairs = list(zip(sources, targets, strict=False))[:count]
+        assert choose(recognise(pairs), count).preset is None, pairs[0]
 
 
 def test_codes_in_a_template_are_spelled_though_its_words_are_few():

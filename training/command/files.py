@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -71,13 +72,13 @@ def name_path_in_oserror(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
-    """Write a file or folder completely or not at all.
+    """Write a file or folder completely or not at all, even if another process writes it, too.
 
     Yields:
-        The temporary path to write to: `aside`, or else `aside_of(path)`. Nothing exists at this
-        path yet. Raises OSError if a file would replace a folder.
+        The temporary path to write to: `aside`, or else a path that no other process uses. Nothing
+        exists at this path yet. Raises OSError if a file would replace a folder.
     """
-    aside = aside or aside_of(path)
+    aside = aside or path.with_name(f"writing-{uuid.uuid4().hex}-{path.name}")
     remove(aside)
     try:
         with name_path_in_oserror(path):

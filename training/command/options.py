@@ -62,7 +62,7 @@ def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[s
         except ValueError:
             value = None
         if value is None or not fits(value):
-            raise argparse.ArgumentTypeError(f"needs {wanted}, but it is {text}")
+            raise argparse.ArgumentTypeError(f"needs {wanted}, but it is {text or 'empty'}")
         return value
 
     return read

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from training.command.errors import UserError
@@ -28,7 +28,7 @@ class Worker:
 
     number: int = 0  # of this process, from 0; the first process writes the run
     count: int = 1  # of processes
-    addresses: tuple[str, ...] = ()  # HOST:PORT of each process of TF_CONFIG
+    addresses: tuple[str, ...] = ()  # HOST:PORT: on TensorFlow of all processes, on JAX of one
 
     @classmethod
     def here(cls, backend: str) -> Worker:
@@ -38,7 +38,7 @@ class Worker:
         """
         on_jax, on_tensorflow = _of_jax(), _of_tensorflow()
         if backend == "jax":
-            return on_jax
+            return on_jax if on_jax.count == 1 else replace(on_jax, addresses=(_coordinator(),))
         if backend == "tensorflow":
             if on_jax.count > 1 and on_tensorflow.count == 1:  # some launchers set both
                 raise UserError(
@@ -121,6 +121,16 @@ def _of_jax() -> Worker:
     return Worker(number, count)
 
 
+def _coordinator() -> str:
+    """Return the address of JAX's first process; Kubeflow sets its port in another variable."""
+    address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
+    if ":" not in address and (port := os.environ.get("JAX_COORDINATOR_PORT")):
+        address += f":{port}"
+    if not _is_address(address):
+        raise UserError.expected("JAX_COORDINATOR_ADDRESS", "HOST:PORT", repr(address))
+    return address
+
+
 def _number(name: str, default: int) -> int:
     text = os.environ.get(name) or str(default)
     if not (text.isascii() and text.isdecimal()):
@@ -128,27 +138,47 @@ def _number(name: str, default: int) -> int:
     return int(text)
 
 
+def _is_address(value: object) -> bool:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    is_host = bool(re.fullmatch(r"[\w.-]+|\[[\w:.%]+\]", host))
+    return is_host and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16
+
+
 def _of_tensorflow() -> Worker:
     """Return the process of TF_CONFIG: the chief, if there is one, comes before the workers."""
-    text = os.environ.get("TF_CONFIG") or "{}"
     try:
-        read = json.loads(text)
-        if not isinstance(read, Mapping):
-            raise ValueError("it is no JSON object")
-        cluster: Any = read.get("cluster") or {}
-        if not cluster:
-            return Worker()
-        addresses = [*cluster.get("chief", ()), *cluster.get("worker", ())]
-        if unused := sorted(set(cluster) - {"chief", "worker"}):
-            raise ValueError(f"the cluster has {', '.join(unused)}; only chief and worker train")
-        ports = [each.rpartition(":")[2] for each in addresses]
-        if not addresses or not all(port.isascii() and port.isdecimal() for port in ports):
-            raise ValueError("each worker needs an address, HOST:PORT")
-        kind, index = read["task"]["type"], read["task"]["index"]
-        if kind not in cluster or index not in range(len(cluster[kind])):
-            raise ValueError(f"the cluster has no {kind} {index}")
-        number = index if kind == "chief" else index + len(cluster.get("chief", ()))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise UserError(f"Cannot read TF_CONFIG: {reason}. Expected {_EXAMPLE}") from None
+        return _read(json.loads(os.environ.get("TF_CONFIG") or "{}"))
+    except ValueError as error:
+        raise UserError(f"Cannot read TF_CONFIG: {error}. Expected {_EXAMPLE}") from None
+
+
+def _read(config: Any) -> Worker:
+    """Return the process of a parsed TF_CONFIG. Raises ValueError with the reason if it cannot."""
+    if not isinstance(config, dict):
+        raise ValueError("it is no JSON object")
+    cluster, task = config.get("cluster"), config.get("task")
+    if not cluster:
+        return Worker()
+    if not isinstance(cluster, dict):
+        raise ValueError("cluster is no JSON object")
+    if unused := sorted(set(cluster) - {"chief", "worker"}):
+        raise ValueError(f"the cluster has {', '.join(unused)}; only chief and worker train")
+    addresses = []
+    for kind in ("chief", "worker"):
+        listed = cluster.get(kind, [])
+        if not isinstance(listed, list) or not all(map(_is_address, listed)):
+            raise ValueError(f"{kind} needs a list of addresses, HOST:PORT")
+        addresses += listed
+    if twice := sorted({each for each in addresses if addresses.count(each) > 1}):
+        raise ValueError(f"{twice[0]} is the address of two processes")
+    if len(cluster.get("chief", [])) > 1:
+        raise ValueError("there is more than one chief")
+    if not isinstance(task, dict):
+        raise ValueError("task is missing, or no JSON object")
+    kind, index = task.get("type"), task.get("index")
+    if type(index) is not int:
+        raise ValueError(f"index must be a whole number. It is {index!r}")
+    if kind not in [*cluster] or not 0 <= index < len(cluster[kind]):
+        raise ValueError(f"the cluster has no {kind} {index}")
+    number = index if kind == "chief" else index + len(cluster.get("chief", []))
     return Worker(number, len(addresses), tuple(addresses))

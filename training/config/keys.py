@@ -154,8 +154,14 @@ class Text(Recurrent):
     max_source_length: int = key(60, "longest source, in tokens; longer pairs are left out")
     max_answer: str = changeable(
         "auto",
-        "longest answer, such as 2x+10: twice the source's tokens plus 10; auto: what the training "
-        "targets need, plus a margin",
+        "longest answer, such as 2x+10: twice the source's tokens plus 10, or 1.25x+4; auto: what "
+        "the training targets need, plus a margin",
+    )
+    other_attention: str = key(
+        "",
+        "attention that is tried against `attention` before the first epoch, for two epochs each; "
+        "the better one is trained",
+        choices=("", "additive", "hard_monotonic"),
     )
     concat_pairs: float = key(
         0.0, "share of batches of joined pairs, for longer texts", least=0, below=1

@@ -44,6 +44,7 @@ NEEDS: dict[str, dict[str, str | bool | float]] = {
     "copy_masking": {"copy": True},
     "batch_tokens": {"concat_pairs": 0.0},
 }
+NEEDS["other_attention = hard_monotonic"] = NEEDS["attention = hard_monotonic"]
 OTHER_NAMES = {"bahdanau": "additive", "luong": "general", "multiplicative": "general"}
 # Old names of keys and of their values. They still work, with a note.
 OLD_KEYS = {
@@ -86,8 +87,10 @@ class Config(Target, Events, Image, Text, Shared):
         for field in keys:
             if getattr(self, field.name) != field.default:
                 self.check_key(field.name)
-        if not re.fullmatch(r"auto|\d{1,4}x\+[1-9]\d{0,4}", self.max_answer, re.ASCII):
-            wanted = "auto, or a bound such as 2x+10"
+        if not re.fullmatch(
+            r"auto|\d{1,4}(?:\.\d{1,2})?x\+[1-9]\d{0,4}", self.max_answer, re.ASCII
+        ):
+            wanted = "auto, or a bound such as 2x+10 or 1.25x+4"
             raise ConfigError.expected("max_answer", wanted, self.max_answer)
         self.attention_arguments()
         if self.target == "label" and self.attention not in ("none", "additive"):
@@ -110,15 +113,15 @@ class Config(Target, Events, Image, Text, Shared):
                 )
 
     @property
-    def bound(self) -> tuple[int, int]:
+    def bound(self) -> tuple[float, int]:
         """The factor and the constant of an output's length limit, in tokens.
 
-        The limit is factor · source tokens + constant. The bound is (2, 10) in a run that did not
-        measure its targets.
+        The limit is factor · source tokens + constant, see `rules.most_tokens`. The bound is
+        (2, 10) in a run that did not measure its targets.
         """
         bound = "2x+10" if self.max_answer == "auto" else self.max_answer
-        factor, more = map(int, bound.split("x+"))
-        return factor, more
+        factor, more = bound.split("x+")
+        return float(factor) if "." in factor else int(factor), int(more)
 
     def attention_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `keras_attention.mechanisms.make`.

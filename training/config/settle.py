@@ -10,6 +10,7 @@ from training.config.schema import Config, needs_of, with_values
 # What a setting becomes if the user chose a value that it cannot be combined with.
 _OFF = {
     "attention": "additive",
+    "other_attention": "",
     "copy": False,
     "copy_masking": 0.0,
     "batch_tokens": 0,
@@ -38,6 +39,8 @@ def settled(config: Config, chosen: Mapping[str, Any]) -> tuple[Config, dict[str
 
     if state["attention"] != config.attention:  # the options of another mechanism
         give("attention_options", "")
+    if "attention" in chosen:  # nothing is left to try
+        give("other_attention", "")
     if state["tie_embeddings"] and "readout_units" in chosen:
         give("embedding_size", state["readout_units"])
     if state["concat_pairs"] and state["batch_size"] < 2:
@@ -55,6 +58,8 @@ def settled(config: Config, chosen: Mapping[str, Any]) -> tuple[Config, dict[str
                     give(name, _OFF[name])
             if name in fixed:
                 fixed.update(needs)
+        if state["attention"] == state["other_attention"]:
+            give("other_attention", "")
     others = {key: value for key, value in state.items() if key not in chosen}
     yielded = {key: value for key, value in others.items() if value != getattr(config, key)}
     return with_values(config, {**yielded, **chosen}), yielded

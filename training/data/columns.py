@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from training.data.lists import Notes, separator_of, split_entry
+from training.data.rules import visible
 
 NEARLY_ALL = 0.99
 WHOLE = "two files, as parallel:SOURCE,TARGET, are read as they are"
 QUOTED = "columns are in quotes, which are not read"
 UNREAD = "whose numbers as in word(2), probabilities and comments are not read"
+MOST_DOUBTED = 0.25  # texts with wrong quotes for each quoted text, up to which quotes are in doubt
 MOST_WRONG = 1000  # texts with wrong quotes, after which quotes are no longer counted
 LARGEST_ALPHABET = 250  # different phones
 # The pattern begins with a literal quote, for speed. `Quotes.add` puts a line end before the text.
@@ -102,6 +104,8 @@ def form_of(blocks: Iterable[bytes], name: str, is_list: bool = False) -> Form:
         notes.append(f"{name}: {QUOTED}; {WHOLE}")
     elif returns > 0:
         notes.append(f"{name}: {returns:,} CR within lines end none, and are read as spaces")
+    if doubt := quotes.doubt():
+        notes.append(f"{name}: {doubt}")
     return form._replace(quoted=quoted, dictionary=dictionary, notes=tuple(notes))
 
 
@@ -179,6 +183,7 @@ class Quotes:
 
     def __init__(self) -> None:
         self.inside = self.wrong = self.others = self.special = 0
+        self._example = ""  # the first text with a wrong quote
 
     def add(self, data: bytes) -> None:
         """Count the columns of some lines, in quotes and not."""
@@ -189,7 +194,8 @@ class Quotes:
         inside, plain = _QUOTED.findall(text), _QUOTED.sub("", text)
         others = [field for field in re.split(r"[\t\n]", plain) if field.strip()]
         self.inside, self.others = self.inside + len(inside), self.others + len(others)
-        self.wrong += sum('"' in field for field in others)
+        wrong = [field for field in others if '"' in field]
+        self.wrong, self._example = self.wrong + len(wrong), self._example or "".join(wrong[:1])
         self.special += sum('""' in field or ("\t" in field) != ("\n" in field) for field in inside)
 
     def are_form(self) -> bool:
@@ -197,6 +203,21 @@ class Quotes:
         right = self.inside and self.inside >= NEARLY_ALL * (self.inside + self.wrong)
         nearly_all = self.inside >= NEARLY_ALL * (self.inside + self.others)
         return bool(right and (self.special or nearly_all))
+
+    def doubt(self) -> str:
+        """Return a message if a few texts with wrong quotes keep all quotes in the texts; else "".
+
+        Quotes are in doubt if rule 2 or 3 would nearly hold without the pairs of these texts.
+        """
+        few = 0 < self.wrong <= MOST_DOUBTED * self.inside
+        most = self.others - 2 * self.wrong <= MOST_DOUBTED * self.inside
+        if self.are_form() or not few or not (self.special or most):
+            return ""
+        texts = "1 text has a quote" if self.wrong == 1 else f"{self.wrong:,} texts have quotes"
+        return (
+            f"quotes around {self.inside:,} texts are learned, because {texts} of another form: "
+            f"{visible(self._example.strip(), 40)}. If a spreadsheet wrote them, correct this text"
+        )
 
 
 def _dictionary(lines: Sequence[str]) -> Notes | None:

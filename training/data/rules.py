@@ -14,6 +14,9 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+Length = TypeVar("Length")  # a whole number or a tensor of whole numbers
 
 # Tokens
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
@@ -121,6 +124,18 @@ def encoding_hint(data: bytes) -> str:
     if nuls > len(start) / 100:
         return UTF16
     return NUL if nuls else LATIN1
+
+
+def most_tokens(length: Length, bound: Sequence[float]) -> Length:
+    """Return the most tokens of an answer to a source of `length` tokens, the end token included.
+
+    `length` is a whole number or a tensor of whole numbers. `bound` is a factor, with at most two
+    decimals, and a constant. Whole numbers alone are multiplied, so that all programs agree.
+    """
+    whole, hundredths = divmod(round(100 * bound[0]), 100)
+    number: Any = length
+    most: Length = whole * number + hundredths * number // 100 + int(bound[1])
+    return most
 
 
 def clean(text: str) -> str:

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention import SearchResult, Shortlist, backend, beam_search
 from training.command.errors import UserError
+from training.data.rules import most_tokens
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.settings import SearchSettings
 from training.decode.steps import ConstantModelStep, PlainStep, embed, prepare
@@ -27,11 +28,12 @@ def check_search(settings: SearchSettings, runs: Sequence[Run]) -> None:
             raise UserError.expected("--beam-width", f"at most {size}", settings.beam_width)
 
 
-def bound_of(runs: Sequence[Run]) -> tuple[int, int]:
+def bound_of(runs: Sequence[Run]) -> tuple[float, int]:
     """Return the bound of an output's length over all runs.
 
     Returns:
-        A factor and a constant: an output has at most `factor * source tokens + constant` tokens.
+        A factor and a constant: an output has at most `factor * source tokens + constant` tokens,
+        see `training.data.rules.most_tokens`.
     """
     factors, more = zip(*(run.config.bound for run in runs), strict=True)
     return max(factors), max(more)
@@ -57,7 +59,7 @@ def search(
     settings: SearchSettings | None = None,
     *,
     max_length: int | None = None,
-    bound: tuple[int, int] = (2, 10),
+    bound: tuple[float, int] = (2, 10),
     return_attention_weights: bool = False,
     steps: Sequence[PlainStep] | None = None,
 ) -> SearchResult:
@@ -82,8 +84,8 @@ def search(
     max_steps = None
     if max_length is None:
         lengths = ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1)
-        max_length = bound[0] * lengths + bound[1]
-        max_steps = bound[0] * ops.shape(source)[1] + bound[1] if backend.under_xla() else None
+        max_length = most_tokens(lengths, bound)
+        max_steps = most_tokens(ops.shape(source)[1], bound) if backend.under_xla() else None
 
     def step(tokens, states, memories):
         log_probs, weights, states = _advance(steps, tokens, memories, states)

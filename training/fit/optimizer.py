@@ -151,6 +151,24 @@ class Perplexity(keras.metrics.Mean):
         return ops.exp(super().result())
 
 
+class ExactAnswers(keras.metrics.Mean):
+    """The share of answers whose every token is the most probable one after the tokens before it.
+
+    These are the answers that a greedy search gives exactly, if it is not cut short.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="exact")
+
+    def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Any = None) -> None:
+        """Add a batch of labels `(B, T)` and logits `(B, T, V)`; rows of padding do not count."""
+        labels = ops.cast(y_true, "int32")
+        is_token = ops.not_equal(labels, PAD_ID)
+        right = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), labels)
+        exact = ops.all(ops.logical_or(right, ops.logical_not(is_token)), axis=-1)
+        super().update_state(exact, ops.any(is_token, axis=-1))
+
+
 class ClippedAdam(keras.optimizers.Adam):
     """Keras's Adam with `global_clipnorm` (Pascanu et al. 2012, arXiv 1211.5063, section 3.2).
 
@@ -290,21 +308,21 @@ def compile_model(model: keras.Model, config: Config, steps_per_epoch: int) -> N
     model.optimizer.build(model.trainable_variables)
 
 
-def make_judge(model: keras.Model) -> keras.Model:
-    """Return a compiled model that shares the weights and evaluates the perplexity.
+def make_judge(model: keras.Model, *metrics: keras.metrics.Metric) -> keras.Model:
+    """Return a compiled model that shares the weights and evaluates the perplexity, and `metrics`.
 
     On TensorFlow, XLA is off: compiling for each shape of the dev set takes longer than its steps.
     """
     judge = keras.Model(model.input, model.output)
     compiled = model.jit_compile and keras.backend.backend() != "tensorflow"
-    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=compiled)
+    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity(), *metrics], jit_compile=compiled)
     return judge
 
 
-def judged(judge: keras.Model, dev: Batches) -> float:
-    """Return the perplexity of the model of `make_judge` on the dev set."""
+def judged(judge: keras.Model, dev: Batches) -> dict[str, float]:
+    """Return the figures of the model of `make_judge` on the dev set, such as `perplexity`."""
     on_tensorflow = keras.backend.backend() == "tensorflow"
     batches = dev.dataset() if on_tensorflow else dev.epoch()
     steps = None if on_tensorflow else dev.statistics.steps_per_epoch
     scores = judge.evaluate(batches, steps=steps, verbose=0, return_dict=True)
-    return float(scores["perplexity"])
+    return {name: float(score) for name, score in scores.items()}

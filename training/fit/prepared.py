@@ -7,13 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from training.command.errors import RunError
+from training.config.schema import Config
 from training.data.batches import read_batches
 from training.data.plan import Batching
 from training.data.splits import Texts
 from training.fit import optimizer
 from training.fit.devices.processes import ALONE, Processes
 from training.fit.recorder import Recorder, describe, train_epochs
+from training.fit.trial import settle_attention
 from training.metrics import deciding
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import Record, RunFiles
@@ -48,7 +52,9 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
         vocabulary, tokens = origin.vocabulary, files.tokens
         model = optimizer.make_trainable(config, vocabulary, tokens, pairs, processes)
         config = optimizer.as_reckoned(config, pairs)
-        history = restore_checkpoint(files, model, processes.writes)
+        history = []
+        if not config.other_attention:
+            history = restore_checkpoint(files, model, processes.writes)
         if any(deciding(record) for record in history):  # ranked by scores, not by perplexity
             raise RunError(
                 f"{path} has epochs with scores of translations, which need TensorFlow: "
@@ -60,6 +66,12 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
             processes.write(config.save, files.config)
         if begins:
             processes.write(save_checkpoint, files, model, history)
+        if config.other_attention:
+
+            def make(config: Config) -> keras.Model:
+                return optimizer.make_trainable(config, vocabulary, tokens, pairs, processes)
+
+            config, model = settle_attention(files, config, model, make, pairs, dev, processes)
         scored, update = processes.to_score(
             model, lambda: optimizer.make_model(config, vocabulary, tokens)
         )
@@ -68,7 +80,7 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
 
         def perplexity() -> dict[str, float]:
             update()
-            return {"val_perplexity": optimizer.judged(judge, dev)}
+            return {"val_perplexity": optimizer.judged(judge, dev)["perplexity"]}
 
         def score() -> dict[str, float]:
             return processes.on_first(perplexity)

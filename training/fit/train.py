@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from training.decode.texts import make_attender, make_translator
 from training.fit import optimizer
 from training.fit.devices.processes import ALONE, Processes
 from training.fit.recorder import Recorder, describe, train_epochs
+from training.fit.trial import settle_attention
 from training.metrics import METRICS, deciding, score_epoch
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
@@ -61,7 +63,7 @@ class DevSet:
 
     def perplexity(self) -> dict[str, float]:
         """Return `val_perplexity`."""
-        return {"val_perplexity": optimizer.judged(self.judge, self.batches)}
+        return {"val_perplexity": optimizer.judged(self.judge, self.batches)["perplexity"]}
 
     def draw(self) -> None:
         """Draw the attention map of the first short pair, or else of the first pair."""
@@ -146,7 +148,9 @@ def resume(
         opened = reopen(files, config, force)
         warn_of_metric(opened)
         model = _build(opened, files.tokens, processes)
-        history = restore_checkpoint(files, model, processes.writes)
+        history = []
+        if not opened.config.other_attention:  # a trial starts again
+            history = restore_checkpoint(files, model, processes.writes)
         processes.wait()  # all must restore before one of them writes a checkpoint
         if changes:  # only now, when all checks have passed
             processes.write(config.save, files.config)
@@ -167,6 +171,17 @@ def _fit(
     processes: Processes,
 ) -> Record:
     """Train the missing epochs, and write their files; return the last record."""
+    if opened.config.other_attention:
+        config, model = settle_attention(
+            files,
+            opened.config,
+            model,
+            lambda config: _build(replace(opened, config=config), files.tokens, processes),
+            opened.pairs,
+            opened.dev_pairs,
+            processes,
+        )
+        opened = replace(opened, config=config)
     config = optimizer.as_reckoned(opened.config, opened.pairs)
     describe(files, model, opened.pairs.shapes_line(), str(processes))
     if config.compiles() and keras.backend.backend() == "tensorflow":

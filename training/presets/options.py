@@ -25,6 +25,7 @@ from training.presets.recognise import LARGEST_ALPHABET, Traits, recognise
 from training.sources.kinds import SOURCE_KINDS, check_data
 
 FEWEST = 200  # pairs; with fewer pairs, a small alphabet may be chance
+FEWEST_PRONOUNCED = 60  # words with their phones
 # pairs; with fewer, symbols that follow their sources train as g2p-low does with 800
 FEW_PRONOUNCED = 1_500
 MOST_WORDS = 3  # words of a text that is a string, not a sentence
@@ -70,6 +71,9 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     ]
     if asked and (count < FEWEST or not readable):
         return Chosen("sentences", None, [*_SPELLED, *lengths])
+    small = FEWEST_PRONOUNCED <= count < FEWEST
+    if small and traits.phones and not asked and source.mean <= MOST_WORDS:
+        return Chosen("strings", "g2p-low", lengths)
     if count < FEWEST or not (symbols or spelled or asked):
         return Chosen("sentences", None, [])
     if symbols and (not readable or (source.mean > MOST_WORDS and not traits.follows)):
@@ -86,6 +90,8 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
         settings = [*settings, "source_tokenizer=symbols"]
     if not traits.follows:
         settings = [*settings, "attention=additive"]  # each token may depend on any letter
+    if traits.doubtful:
+        settings = [*settings, "other_attention=hard_monotonic"]
     return Chosen("strings", f"g2p-{size}", [*settings, *lengths])
 
 
@@ -220,16 +226,21 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
         config, file = load_preset(chosen.preset), f"training/presets/{chosen.preset}.toml"
     else:
         config, file = schema.own_data_preset(total)
-    config = override(config, chosen.settings)
+    settings = [each for each in chosen.settings if "attention" not in own or not _is_trial(each)]
+    config = override(config, settings)
     print(f"{spec}: {total:,} pairs (to change a choice, add the option on the right)")
     for row in rows:
         print_choice(*row)
     tokens = own.get("target_tokenizer", config.target_tokenizer)
     kind = f"treated as {chosen.kind}{_BY.get(tokens, f' to {tokens}')}"
     print_choice("kind", f"{kind}; settings of {file}", "--preset NAME")
-    shown = [setting for setting in chosen.settings if setting.partition("=")[0] not in own]
+    shown = [setting for setting in settings if setting.partition("=")[0] not in own]
     print_choice("", "".join(f"--set {setting} " for setting in shown))
     return config
+
+
+def _is_trial(setting: str) -> bool:
+    return setting.startswith("other_attention=")
 
 
 def default_output(options: argparse.Namespace) -> Path:

@@ -23,6 +23,8 @@ MOST_COPY = 0.8  # share of rare words that are copies; in sentences of four lan
 # Shares of pairs whose order changes. Below FOLLOWS, targets follow their sources; above CHANGES,
 # they do not. 43 kinds have 0 to 2.4 %, 24 have 24 to 100 %: see docs/results/choices.md.
 FOLLOWS, CHANGES = 0.03, 0.2
+MOST_CROSSED = 0.5  # share of pairs; few words with their phones show more changes than there are
+LONG_SYMBOL = 3.5  # letters of a phone with its space, and letters of a word for each phone
 LEAST_COPIED = 3  # letters; a shorter word does not count as copied
 LEAST_POINTS = 0.5  # points per pair, from which on the order counts as known
 _MOST = 10_000  # most pairs that are measured
@@ -96,6 +98,19 @@ class Traits(NamedTuple):
         """
         few = self.target.vocabulary <= LARGEST_ALPHABET or self.follows
         return few and self.target.closed and self.target.mean >= 2 and not self.copies
+
+    @property
+    def phones(self) -> bool:
+        """Whether targets look like the phones of a word: short symbols, about one for each letter.
+
+        60 pairs show this, too few for `symbols`.
+        """
+        source, target = self.source, self.target
+        if (self.crossed or 0.0) > MOST_CROSSED or target.mean < 2:
+            return False
+        few = target.vocabulary <= LARGEST_ALPHABET and target.repeats >= RARE
+        short = target.letters <= LONG_SYMBOL * target.words
+        return few and short and source.letters <= LONG_SYMBOL * target.words
 
     @property
     def follows(self) -> bool:

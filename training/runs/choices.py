@@ -10,6 +10,7 @@ import numpy as np
 from training.command.progress import print_choice
 from training.config.schema import Config
 from training.data.pieces import SENTENCEPIECE
+from training.data.rules import most_tokens
 from training.data.store import END_ID
 from training.data.tokenizers import ALPHABETS, Tokenizer
 from training.runs.files import SIDES
@@ -25,8 +26,11 @@ def fitting_bound(source: np.ndarray, target: np.ndarray, spelled: bool = False)
 
     The value is `FACTORx+CONSTANT`. The factor is large enough for SHARE of the pairs whose source
     is at least of median length. The constant adds the tokens that the other pairs need beyond
-    that, a tenth of the longest target, and 10; if sources are spelled, 3. Words are so short that
-    10 more tokens would let an answer repeat itself twice.
+    that, a tenth of the longest target, and 10.
+
+    Words are so short that an answer could repeat itself twice within this bound. So if sources are
+    spelled, the factor is a multiple of 0.05 rather than a whole number, and the constant adds a
+    twentieth of the longest target, and 2 (one of them for the end token).
 
     Args:
         source: number of tokens of each source, `(N,)`, at least 1.
@@ -35,9 +39,12 @@ def fitting_bound(source: np.ndarray, target: np.ndarray, spelled: bool = False)
     """
     source, target = source.astype(np.int64), target.astype(np.int64)
     longer = source >= np.median(source)
-    factor = max(1, math.ceil(np.quantile(target[longer] / source[longer], SHARE)))
-    lacking = max(0, int((target - factor * source).max()))
-    return f"{factor}x+{lacking + math.ceil(target.max() / 10) + (3 if spelled else 10)}"
+    step = 0.05 if spelled else 1
+    ratio = np.quantile(target[longer] / source[longer], SHARE)
+    factor = max(1, round(step * math.ceil(ratio / step - 1e-9), 2))
+    lacking = max(0, int((target - most_tokens(source, (factor, 0))).max()))
+    more = math.ceil(target.max() / 20) + 2 if spelled else math.ceil(target.max() / 10) + 10
+    return f"{factor:g}x+{lacking + more}"
 
 
 def print_choices(
@@ -81,7 +88,11 @@ def _said(tokenizer: Tokenizer, copies: bool) -> str:
 
 def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yield rows: a name, the choice, and the option that changes it."""
-    yield "attention", config.attention.replace("_", " "), "--set attention=NAME"
+    attention, way_out = config.attention.replace("_", " "), "--set attention=NAME"
+    if SOURCE_KINDS[config.source].tokens and (other := config.other_attention):
+        attention += f" or {other.replace('_', ' ')}: both are tried for two epochs, because the "
+        attention += "order does not decide. An attention that you set is not tried"
+    yield "attention", attention, way_out
     if config.target == "text":
         if SOURCE_KINDS[config.source].tokens:
             factor, more = config.bound

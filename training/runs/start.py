@@ -270,7 +270,8 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
     counts = pairs.statistics
     spelling: dict[str, Any] = {}
-    ordered = config.attention == "hard_monotonic"  # windows need outputs in the order of letters
+    # windows need outputs in the order of letters
+    ordered = "hard_monotonic" in (config.attention, config.other_attention)
     spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
     traits = None if ordered or not spells else recognise(list(dev.pairs()))
     if spells and (traits is None or traits.crossed is None or traits.follows):

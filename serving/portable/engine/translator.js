@@ -17,6 +17,12 @@ function written(text, tokens) {
   return { start, whole: bytes.length <= most };
 }
 
+// The most tokens of an answer to a source of `length` tokens; see `training.data.rules.most_tokens`.
+function mostTokens(length, [factor, more]) {
+  const hundredths = Math.round(100 * factor);
+  return Math.floor(hundredths / 100) * length + Math.floor((hundredths % 100) * length / 100) + more;
+}
+
 export class Translator {
   // `model` as `readModel` gives it.
   constructor(model) {
@@ -30,7 +36,7 @@ export class Translator {
   // {text, score, tokens, token_probabilities, weights (T, S)}.
   search(text, settings = {}) {
     const asked = { target_bound: [2, 10], ...this.model.settings, ...settings };
-    const { beam_width, num_results, length_penalty, max_source_length, target_bound: [factor, more] } = asked;
+    const { beam_width, num_results, length_penalty, max_source_length, target_bound } = asked;
     const results = Math.min(num_results, beam_width);
     const { start, whole } = written(text, max_source_length);
     const read = this.source.encode(start);
@@ -38,7 +44,7 @@ export class Translator {
     const options = { width: beam_width, results, penalty: length_penalty };
     const windows = cut(ids, this.model.spelling);
     const found = windows.map(({ ids: own }) => search(
-      this.model, { ids: tensor(Int32Array.from(own), [1, own.length]) }, factor * own.length + more, options));
+      this.model, { ids: tensor(Int32Array.from(own), [1, own.length]) }, mostTokens(own.length, target_bound), options));
     const best = found.length < 2 ? found[0] ?? [] : join(windows, found, results);
     const nothing = { text: "", score: 0, tokens: [], weights: [] };
     return {

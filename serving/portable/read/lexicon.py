@@ -135,21 +135,26 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     With `strict`, return 1 also if any word is missing. Raises OSError; or ValueError for a file of
     another form, or for a model that is no pronouncer.
     """
-    listed = voices.read_columns(Path(arguments.lexicon)) if arguments.lexicon else {}
     model = Pronouncer(arguments.local)
-    own = {voices.plain(word): rows for word, rows in listed.items()}
-    own |= {low: rows for word, rows in own.items() if (low := model.lower(word)) not in own}
+    own, spelled_out = (_table(file, model) for file in (arguments.lexicon, arguments.spell_out))
     melo, kokoro = (arguments.voice == name for name in ("melo", voices.KOKORO))
     voice = voices.Phones(arguments.map, arguments.phones, tones=melo, single=kokoro)
     missing = dict[str, str]()  # words, with the reasons
-    words = _read_words(arguments, own, model.lower, missing)
+    words = _read_words(arguments, {**own, **spelled_out}, model.lower, missing)
     answers, asked = dict[str, list[Pronunciation]](), dict[str, str]()
     names = dict[str, None]()
     wholes = dict[str, list[str]]()  # words with hyphens that are read part by part
-    for word, written in words.items():
+    spoken = dict[str, list[str]]()  # the words that others are spelled out in
+    tables = {**spelled_out, **own}
+
+    def find(written: str) -> tuple[int, str] | None:
+        """Return the number of a word's form that a table has, and the table's key."""
         forms = voices.spellings(written)
         keys = map(voices.plain, [*forms, *map(model.lower, forms)])
-        found = next(((n, key) for n, key in enumerate(keys) if key in own), None)
+        return next(((n, key) for n, key in enumerate(keys) if key in tables), None)
+
+    for word, written in words.items():
+        forms, found = voices.spellings(written), find(written)
         # Software other than sherpa-onnx removes a text's quotes before it looks words up.
         name = word
         if arguments.text and arguments.format != SHERPA:
@@ -157,14 +162,22 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
             name = name.replace("’", "'") if arguments.format == "mfa" else name
         names[name] = None
         spelled = model.spelled(written)
-        if found:
+        if found and found[1] in own:
             answers[name] = [Pronunciation(row) for row in own[found[1]]]
+        elif found:
+            said = " ".join(spelled_out[found[1]][0])
+            spoken[name] = voices.all_words(said, own, model.lower)
+            for part in spoken[name]:
+                if (there := find(part)) and there[1] in own:
+                    answers[part] = [Pronunciation(row) for row in own[there[1]]]
+                else:
+                    asked[part] = model.spelled(part)
         elif arguments.text and "-" in word and model.unreadable(spelled):
             wholes[name] = [part for part in word.split("-") if part in words]
         else:
             asked[name] = spelled
     answers |= _ask(model, asked, arguments, missing)
-    for name, parts in wholes.items():
+    for name, parts in [*spoken.items(), *wholes.items()]:
         if lacking_parts := [part for part in parts if part not in answers]:
             missing.setdefault(name, missing.get(lacking_parts[0], "a part is missing"))
         elif parts:
@@ -172,7 +185,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     lacking: dict[str, list[str]] = {}
-    plain = False
+    plain, several = False, list[str]()
     for word in filter(answers.__contains__, names):
         lines: dict[str, Pronunciation] = {}
         for pronunciation in answers[word]:
@@ -182,7 +195,12 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
                 lacking.setdefault(phone, []).append(word)
             if not without:
                 _add_line(lines, " ".join(tokens), pronunciation)
+        several += [word] if len(lines) > 1 else []
         _print_lines(arguments, word, lines)
+    if several and arguments.format == SHERPA:
+        count = len(several)
+        those = "1 word of your list has" if count == 1 else f"{count:,} words of your list have"
+        _warn(f"{those} several pronunciations; sherpa-onnx takes the first", several)
     if plain and voices.ARPABET_IPA in arguments.map:
         print(_UNSTRESSED, file=sys.stderr)
     for phone, those in lacking.items():
@@ -193,6 +211,14 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
         text = "".join(f"{word}\t{reason}\n" for word, reason in missing.items())
         arguments.missing.write_text(text, encoding="utf-8")
     return int(bool(lacking or (arguments.strict and missing)))
+
+
+def _table(file: str | None, model: Pronouncer) -> dict[str, list[list[str]]]:
+    """Return the rows of a file by word, in the form that words are searched by."""
+    rows = voices.read_columns(Path(file)) if file else {}
+    table = {voices.plain(word): each for word, each in rows.items()}
+    small = {model.lower(word): each for word, each in table.items()}
+    return {**small, **table}
 
 
 def _joined(parts: Sequence[Pronunciation]) -> Pronunciation:

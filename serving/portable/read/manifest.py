@@ -40,7 +40,7 @@ _EXPECTED: dict[str, dict[str, Any]] = {
         "spelling?": _SPELLING,
         "copies?": bool,
         "sentences?": bool,
-        "settings": {**_SEARCH, "max_source_length": _COUNT, "target_bound?": [_COUNT]},
+        "settings": {**_SEARCH, "max_source_length": _COUNT, "target_bound?": [float]},
         "graphs": {**dict.fromkeys(("encoder", "step", "translator"), _GRAPH), **_STATES},
         "tokenizers": {"*": _TOKENIZER, "source": _TOKENIZER, "target": _TOKENIZER},
         "source?": {},
@@ -102,6 +102,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     if len(source.get("regions", [0, 0])) != 2:
         raise _wrong(path, "source.regions", "two numbers", source["regions"])
+    bound = manifest.get("settings", {}).get("target_bound", [2, 10])
+    if len(bound) != 2 or min(bound) < 0:
+        raise _wrong(path, "settings.target_bound", "two numbers of at least 0", bound)
     if "time" not in source.get("columns", ["time"]):
         raise ValueError(f"{path} has no time in source.columns")
     sums = manifest.get("files", {})

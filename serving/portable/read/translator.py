@@ -41,7 +41,14 @@ from serving.portable.read.model import (
 )
 from serving.portable.read.tokenizers import Tokenizer, Vocabulary, Words, load_tokenizer
 from serving.portable.read.windows import cut, join
-from training.data.rules import END_ID, PAD_ID, START_ID, TOKEN_BYTES, single_spaces
+from training.data.rules import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    TOKEN_BYTES,
+    most_tokens,
+    single_spaces,
+)
 
 T = TypeVar("T")
 
@@ -140,8 +147,7 @@ class LocalTranslator(LocalSearch):
                 "this model has no score: what it copies is no token of any other text"
             )
         texts, translations = checked_pairs(texts, translations)
-        factor, more = self._bound
-        most = factor * self._most + more - 1  # longest result of a search, without END
+        most = most_tokens(self._most, self._bound) - 1  # longest result of a search, without END
         read, (targets, too_long) = self._read(texts), _encode(self._target, translations, most)
         scores: list[Any] = [None] * len(targets)
 

@@ -232,7 +232,14 @@ def plain(word: str) -> str:
 def spoken_words(
     text: str, listed: Iterable[str] = (), lower: Callable[[str], str] = str.lower
 ) -> list[str]:
-    """Return the words of a text in any script, each once, in small letters.
+    """Return the words of a text in any script, each once: see `all_words`."""
+    return list(dict.fromkeys(all_words(text, listed, lower)))
+
+
+def all_words(
+    text: str, listed: Iterable[str] = (), lower: Callable[[str], str] = str.lower
+) -> list[str]:
+    """Return the words of a text in any script, in order and in small letters.
 
     Apostrophes are parts of words, at their ends too, where a list decides whether they are quotes:
     see `spellings`. Middle dots, geresh and gershayim join letters. All other signs end a word,
@@ -251,7 +258,7 @@ def spoken_words(
     words = []
     for part in text.split():
         words += _listed_words(part, signed, longest) if signed else _words(part)
-    return list(dict.fromkeys(words))
+    return words
 
 
 def _words(text: str) -> list[str]:

@@ -77,9 +77,10 @@ class TextEncoder(Encoder):
     def limits(self, g: Graph, source: Value) -> Value:
         """Return the most tokens of a translation, float32 `(B, 1)`: factor · length + constant."""
         there = g.cast(~g("Equal", source, PAD_ID), "float32")
-        return g.over("ReduceSum", there, 1, keep=True) * float(self._bound[0]) + float(
-            self._bound[1]
-        )
+        length = g.over("ReduceSum", there, 1, keep=True)
+        whole, hundredths = divmod(round(100 * self._bound[0]), 100)
+        most = length * float(whole) + float(self._bound[1])
+        return most + g("Floor", length * float(hundredths) / 100.0) if hundredths else most
 
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
         """Return the encoding of ids `(B, S)`."""

@@ -5,6 +5,7 @@ import os
 import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -93,9 +94,21 @@ def calls(monkeypatch):
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, calls):
     write_json(tmp_path / "a.json", {})
-    aside = str(tmp_path / "writing-a.json")
-    name = str(tmp_path / "a.json")
-    assert calls == [("sync", aside), ("rename", name), ("sync", str(tmp_path))]
+    (first, aside), *rest = calls
+    assert (first, Path(aside).parent, Path(aside).suffix) == ("sync", tmp_path, ".json")
+    assert rest == [("rename", str(tmp_path / "a.json")), ("sync", str(tmp_path))]
+
+
+def test_two_writers_of_a_file_do_not_mix_or_remove_what_the_other_writes(tmp_path):
+    path = tmp_path / "a.json"
+    with replacing(path) as first:
+        first.write_text("1")
+        with replacing(path) as second:
+            second.write_text("22")
+        assert path.read_text() == "22"
+        first.write_text("111")
+    assert path.read_text() == "111"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_a_folder_is_on_the_disk_with_all_its_files_before_it_has_its_name(tmp_path, calls):

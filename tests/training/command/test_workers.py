@@ -10,7 +10,10 @@ import pytest
 from training.command.errors import UserError
 from training.command.workers import Worker
 
-NAMES = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "TF_CONFIG")
+NAMES = (
+    *("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_PORT"),
+    "TF_CONFIG",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +50,23 @@ def test_processes_of_tensorflow_are_counted(monkeypatch, config, number, count)
     assert (worker.number, worker.count) == (number, count)
 
 
-def test_processes_of_jax_are_counted(monkeypatch):
+@pytest.mark.parametrize("address", ["a:1", "a", "[::1]:1", "a-b.c_d.svc:1"])
+def test_processes_of_jax_are_counted(monkeypatch, address):
     monkeypatch.setenv("JAX_NUM_PROCESSES", "3")
     monkeypatch.setenv("JAX_PROCESS_ID", "2")
-    assert Worker.here("jax") == Worker(2, 3)
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", address)
+    monkeypatch.setenv("JAX_COORDINATOR_PORT", "1")  # of Kubeflow; used if the address has none
+    expected = address if ":" in address else f"{address}:1"
+    assert Worker.here("jax") == Worker(2, 3, (expected,))
+
+
+@pytest.mark.parametrize("address", ["", "a", ":1", "a:0", "a:65536", "a:b", "http://a:1", "a:1/b"])
+def test_an_address_of_jax_that_cannot_be_read_is_one_line(monkeypatch, address):
+    monkeypatch.setenv("JAX_NUM_PROCESSES", "2")
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", address)
+    expected = f"JAX_COORDINATOR_ADDRESS needs HOST:PORT, but it is {address!r}"
+    with pytest.raises(UserError, match=f"^{re.escape(expected)}$"):
+        Worker.here("jax")
 
 
 @pytest.mark.parametrize(
@@ -58,13 +74,27 @@ def test_processes_of_jax_are_counted(monkeypatch):
     [
         ("{", "Expecting property name"),
         ("[1]", "it is no JSON object"),
-        (json.dumps({"cluster": {"worker": PAIR}}), "'task' is missing"),
+        ('{"cluster": ["a:1", "b:2"]}', "cluster is no JSON object"),
+        (json.dumps({"cluster": {"worker": PAIR}}), "task is missing"),
+        (json.dumps({"cluster": {"worker": PAIR}, "task": "worker"}), "task is missing"),
         (tf_config(worker=PAIR, index=2), "the cluster has no worker 2"),
-        (tf_config(worker=PAIR, index="0"), "the cluster has no worker 0"),
+        (tf_config(worker=PAIR, index=-1), "the cluster has no worker -1"),
+        (tf_config(worker=PAIR, index="0"), "index must be a whole number. It is '0'"),
+        (tf_config(worker=PAIR, index=0.0), "index must be a whole number. It is 0.0"),
+        (tf_config(worker=PAIR, index=True), "index must be a whole number. It is True"),
         (tf_config("chief", worker=PAIR), "the cluster has no chief 0"),
-        (tf_config(worker=["a", "b:2"]), "each worker needs an address, HOST:PORT"),
+        (tf_config(["worker"], worker=PAIR), "the cluster has no ['worker'] 0"),
         (tf_config(worker=PAIR, ps=["p:1"]), "the cluster has ps; only chief and worker train"),
-        (tf_config(worker=3), "must be an iterable"),
+        (tf_config("chief", chief=PAIR), "there is more than one chief"),
+        (tf_config(worker=["a:1", "a:1"]), "a:1 is the address of two processes"),
+        (tf_config(chief=["a:1"], worker=PAIR), "a:1 is the address of two processes"),
+        *(
+            (tf_config(worker=each), "worker needs a list of addresses, HOST:PORT")
+            for each in (
+                *(3, "a:1", {"0": "a:1"}, ["a", "b:2"], ["a:1", 3], ["a:0", "b:2"]),
+                *(["a:65536", "b:2"], [":1", "b:2"], ["http://a:1", "b:2"], ["a:１", "b:2"]),
+            )
+        ),
     ],
 )
 def test_a_broken_tf_config_is_one_line(monkeypatch, config, reason):

@@ -271,6 +271,23 @@ def test_texts_like_notes_stay_where_there_is_no_dictionary(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_a_raw_quote_next_to_quoted_texts_is_told(tmp_path, capsys, place):
+    """All quotes are learned then: whether they enclose texts is not sure."""
+    rows = [f'"a house {i}"\t"une maison {i}"\n' for i in range(6)]
+    raw = 'a 5" pipe \u200b\tun tuyau\n'
+    doubled = [f'"a ""house"" {i}"\tune maison {i}\n' for i in range(12)]
+    for quoted in (rows, doubled):
+        path = write(tmp_path / "my.tsv", "".join([*quoted[:place], raw, *quoted[place:]]))
+        assert read_split(f"tsv:{path}").pairs()[place][0].startswith('a 5" pipe')
+        said = capsys.readouterr().out
+        assert "quotes around 12 texts are learned, because 1 text has a quote" in said
+        assert 'of another form: a 5" pipe <U+200B>. ' in said
+        write(path, "".join(quoted))
+        read_split(f"tsv:{path}")
+        assert "are learned, because" not in capsys.readouterr().out
+
+
 def repaired(path, error):
     """Run the command of an error, and return the pairs of the file that it writes."""
     command = re.search(r"To write tabs: (.*)", str(error.value))[1]

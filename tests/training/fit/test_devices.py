@@ -11,6 +11,10 @@ import sys
 
 import pytest
 
+from training.command.errors import UserError
+from training.command.workers import Worker
+from training.fit.devices.on_tensorflow import joined
+
 # Prints, for each case, losses of all steps, weights, and copies of weights that differ.
 SCRIPT = """
 import json, re, sys
@@ -83,6 +87,10 @@ def fitted(config, processes, tokens=None):
     return model, [float(logs["loss"]) for logs in losses], processes.epoch(pairs, 0)
 
 
+def largest_norm(weight):
+    return float(np.linalg.norm(keras.ops.convert_to_numpy(weight), axis=0).max())
+
+
 def collectives(model, data):
     functions = model.train_function.get_concrete_function(iter(data)).graph.as_graph_def()
     bodies = {f.signature.name: f.node_def for f in functions.library.function}
@@ -120,7 +128,7 @@ with joined(1) as one, joined() as two:  # once: another strategy would reuse ke
         found[name] = {
             "losses": [losses, shared],
             "weights": max(float(np.abs(a - b).max()) for a, b in weights),
-            "norm": float(np.linalg.norm(both.get_weights()[0], axis=0).max() / LARGEST),
+            "norm": largest_norm(both.trainable_variables[0]) / LARGEST,
             "apart": sum(not np.array_equal(*pair) for pair in copies),
             "copies": len(copies),
             "traces": both._gradients.experimental_get_tracing_count() if name == "xla" else None,
@@ -130,9 +138,48 @@ print(json.dumps(found))
 """
 
 
-def found_by(*cases):
+# Trains three epochs on one device, and one on two devices, one on one, and one on two.
+CONTINUE = """
+import json, sys
+from pathlib import Path
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import training.fit.recorder as recorder
+from tests.training.conftest import tiny_config
+from training.fit.devices.joining import joined
+from training.fit.train import DevSet, resume, train
+from training.runs.files import RunFiles
+
+recorder.draw_curves = lambda files, config: None
+DevSet.draw = lambda dev: None
+save = recorder.save_checkpoint
+
+
+def save_and_stop(*args):
+    save(*args)
+    raise KeyboardInterrupt
+
+
+config = tiny_config("epochs=3", "dropout=0.0", "max_dev_translations=3")
+alone, moved = (Path(sys.argv[1], name) for name in ("alone", "moved"))
+with joined(1) as one, joined() as two:
+    train(config, alone, processes=one)
+    recorder.save_checkpoint = save_and_stop
+    for start, processes in ((train, two), (resume, one)):
+        try:
+            start(*[config] * (start is train), moved, processes=processes)
+        except KeyboardInterrupt:
+            pass
+    recorder.save_checkpoint = save
+    resume(moved, processes=two)
+print(json.dumps([json.loads(RunFiles(run).history.read_text()) for run in (alone, moved)]))
+"""
+
+
+def found_by(*cases, script=SCRIPT):
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-c", SCRIPT, *cases]
+    command = [sys.executable, "-c", script, *cases]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -149,10 +196,19 @@ def assert_equal(found, tolerance=1e-4):
     assert found["apart"] == 0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_more_devices_than_there_are_is_one_line(workers):
+    worker = Worker(0, workers, ("a:1", "b:2"))
+    expected = "^--devices is 99, but TensorFlow has [0-9]+ to train on: [CG]PU:0"
+    with pytest.raises(UserError, match=expected), joined(worker, 99):
+        pass
+
+
 def test_two_devices_train_as_one_and_sum_once_a_step():
     found = found_by("text", "xla", "events")
     assert_equal(found["text"])
     assert_equal(found["xla"])
+    assert found["xla"]["traces"] == 1  # for both devices
     assert_equal(found["events"])
     sums = found["text"]["collectives"]
     assert sums["loops"] >= 4  # encoder, decoder, and their gradients
@@ -171,3 +227,13 @@ def test_two_devices_train_as_one_on_images_in_half_precision_and_on_odd_batches
     assert two != pytest.approx(one, rel=1e-4)
     assert two == pytest.approx(one, rel=0.2)
     assert found["dropout"]["apart"] == 0
+
+
+@pytest.mark.slow
+def test_a_run_continues_on_another_number_of_devices(tmp_path):
+    alone, moved = found_by(str(tmp_path), script=CONTINUE)
+    assert [record["epoch"] for record in moved] == [1, 2, 3]
+    assert moved[2]["loss"] < moved[0]["loss"] * 0.99
+    for record, expected in zip(moved, alone, strict=True):
+        for key in ("loss", "val_perplexity", "learning_rate"):
+            assert record[key] == pytest.approx(expected[key], rel=1e-4), key

@@ -2,19 +2,23 @@
 
 import json
 import os
+import random
 import shutil
 import tomllib
 from dataclasses import replace
+from decimal import Decimal
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.training.conftest import tiny_config, untrained
 from training.command.errors import ConfigError, RunError
 from training.config.schema import load_config
 from training.data import tokens as writing
 from training.data.pair_files import CorpusError
+from training.data.rules import most_tokens
 from training.fit import optimizer
 from training.fit import train as texts
 from training.fit.prepared import train_prepared
@@ -66,7 +70,7 @@ def test_answers_may_be_as_long_as_targets_are(pairs, tmp_path, capsys):
     prepare_run(tiny_config(*letters, f"data=tsv:{pairs}"), tmp_path / "run")
     factor, more = load_config(tmp_path / "run" / "config.toml").bound
     for n in (7, 77, 210, 9999):
-        assert factor * len(str(n)) + more >= len(f"number number {n}") + 5
+        assert factor * len(str(n)) + more >= len(f"number number {n}") + 3
     said = f"--set max_answer={factor}x+{more}"
     assert said in capsys.readouterr().out
     prepare_run(tiny_config("max_answer=3x+1", f"data=tsv:{pairs}"), tmp_path / "own")
@@ -81,8 +85,32 @@ def test_no_target_is_longer_than_its_bound(slope):
     factor, more = map(int, fitting_bound(source, target).split("x+"))
     assert all(factor * s + more >= t + 10 for s, t in zip(source, target, strict=True))
     assert factor <= 2 * slope + 1
-    spelled, less = map(int, fitting_bound(source, target, spelled=True).split("x+"))
-    assert (spelled, less) == (factor, more - 7)
+    spelled, less = map(float, fitting_bound(source, target, spelled=True).split("x+"))
+    assert spelled <= factor
+    assert less < more + 40
+    bounds = np.floor(spelled * source + 1e-9) + less
+    assert (bounds > target).all()  # the end token is one more
+    assert bounds.mean() < (factor * source + more).mean() - 8
+
+
+def test_answers_to_words_are_bounded_by_a_fraction(pairs, tmp_path, capsys):
+    """By whole numbers, a word of eight letters could have twenty phones."""
+    words = ["".join(random.Random(n).choices("abcdefg", k=n % 9 + 3)) for n in range(211)]
+    pairs.write_text("".join(f"{word}\t{' '.join(word.replace('g', 'gh'))}\n" for word in words))
+    prepare_run(tiny_config("source_tokenizer=letters", f"data=tsv:{pairs}"), tmp_path / "run")
+    config = load_config(tmp_path / "run" / "config.toml")
+    longest = max(len(word) + word.count("g") for word in words)
+    assert 1 < config.bound[0] < 2
+    assert longest < most_tokens(11, config.bound) < 11 * 2
+    assert f"--set max_answer={config.max_answer}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("factor", [1, 1.05, 1.15, 0.29, 2.5, 7.99])
+def test_a_bound_is_exact_decimals(factor):
+    lengths = np.arange(0, 40_000, 7)
+    exact = [int(Decimal(str(factor)) * int(n)) + 3 for n in lengths]
+    assert most_tokens(lengths, (factor, 3)).tolist() == exact
+    assert np.array(most_tokens(tf.constant(lengths, "int32"), (factor, 3))).tolist() == exact
 
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):

@@ -6,7 +6,6 @@ in one process need no variable.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -121,9 +120,7 @@ def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
 
 
 def _initialize(worker: Worker) -> None:
-    address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
-    if ":" not in address:  # Kubeflow sets the port in another variable
-        address += f":{os.environ.get('JAX_COORDINATOR_PORT', '')}"
+    (address,) = worker.addresses
     try:
         jax.distributed.initialize(
             address,

@@ -83,6 +83,7 @@ def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
     if limit and gpus[limit:]:
         tf.config.set_visible_devices(gpus[:limit], "GPU")
     if worker.count > 1:
+        _check_limit(limit, [gpu.name for gpu in gpus] or ["CPU:0"])
         worker.gather()
         try:
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -93,11 +94,7 @@ def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
             raise _lost(error) from None
         return
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-    if limit and limit > len(devices):
-        listed = ", ".join(device.name.removeprefix("/device:") for device in devices)
-        raise UserError(
-            f"--devices is {limit}, but TensorFlow has {len(devices)} to train on: {listed}"
-        )
+    _check_limit(limit, [device.name for device in devices])
     names = [device.name for device in devices[:limit]]
     if len(names) == 1:
         yield ALONE
@@ -105,6 +102,14 @@ def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
     strategy = tf.distribute.MirroredStrategy(names)
     _expect_all_batches(strategy)
     yield MirroredProcesses(devices=len(names), strategy=strategy)
+
+
+def _check_limit(limit: int | None, names: list[str]) -> None:
+    if limit and limit > len(names):
+        listed = ", ".join(name.rpartition("device:")[2] for name in names)
+        raise UserError(
+            f"--devices is {limit}, but TensorFlow has {len(names)} to train on: {listed}"
+        )
 
 
 def _expect_all_batches(strategy: tf.distribute.Strategy) -> None:

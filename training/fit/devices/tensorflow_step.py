@@ -104,7 +104,14 @@ class MirroredModel(keras.Model):
         ]
         values = [tf.convert_to_tensor(weight.value) for weight in weights]
         scale = self.optimizer.scale_loss(tf.ones(()))
-        loss, gradients, updated = self._gradients(values, others, scale, x, y, valid, shares)
+        arguments = values, others, scale, x, y, valid, shares
+        gradients_of = self._gradients
+        if isinstance(gradients_of, tf.types.experimental.PolymorphicFunction):
+            # Traced once for all devices. Otherwise names would depend on which device comes first,
+            # and the next training would not find the programs that XLA keeps.
+            with tf.device(None):
+                gradients_of = gradients_of.get_concrete_function(*arguments)
+        loss, gradients, updated = gradients_of(*arguments)
         kinds = [
             (variable, value, seed)
             for variable, value, seed in zip(states, updated, self._is_seed, strict=True)

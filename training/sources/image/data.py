@@ -106,6 +106,8 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
             print(f"{labels}: {QUOTED}", flush=True)
         lines = unquoted(io.BytesIO(written), labels, "," if by_commas else "\t")
         content = b"".join(lines).decode()
+    elif doubt := quotes.doubt():
+        print(f"{labels}: {doubt}", flush=True)
     # Only "\n" ends a line: other separators, such as U+2028, are part of a text.
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():

@@ -6,6 +6,7 @@ import math
 import random
 import re
 import shutil
+import subprocess
 import sys
 import unicodedata
 from pathlib import Path
@@ -290,18 +291,28 @@ def test_the_block_of_the_guide_runs(model, tmp_path, capsys):
     guide = Path(__file__).parents[4] / "docs" / "guides" / "pronouncer.md"
     (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
     own = tmp_path / "my.tsv"
-    lines = "mae'r\tm ai r", "mae'r\tm a r", "", "cafe\u0301\tk a f E", "ខ្មែរ\tkʰ m ae", "ci\tk i"
+    lines = (
+        "ezerkilencszázharminchét\te z",
+        "mae'r\tm ai r",
+        "mae'r\tm a r",
+        "",
+        "cafe\u0301\tk a f E",
+        "ខ្មែរ\tkʰ m ae",
+        "ci\tk i",
+    )
     own.write_text("\n".join(lines) + "\n\n", encoding="utf-8")
     space = {}
     exec(block.replace("models/mine", str(model)).replace("my.tsv", str(own)), space)
     assert "mae’r m ai r" in capsys.readouterr().out.splitlines()
-    found = space["pronounce"]("Mae’r ‘CI’ yn y café cafe\u0301: mae'r zebra ខ្មែរ ខ្លែ o’clock.")
+    found = space["pronounce"](
+        "Mae’r ‘CI’ yn y café cafe\u0301: mae'r zebra ខ្មែរ ខ្លែ o’clock 1937."
+    )
     answers = LocalTranslator(model).translate(["yn", "zebra", "o'clock"])
     assert found == {
         **{"mae’r": "m ai r", "ci": "k i", "yn": answers[0].text},
         **{"y": LocalTranslator(model).translate(["y"])[0].text, "café": "k a f E"},
         **{"mae'r": "m ai r", "zebra": answers[1].text, "ខ្មែរ": "kʰ m ae", "ខ្លែ": ""},
-        "o’clock": answers[2].text,
+        **{"o’clock": answers[2].text, "1937": "e z"},
     }
 
 
@@ -390,7 +401,7 @@ def test_each_format_has_its_lines(run, tmp_path):
     }
     for form, lines in expected.items():
         words = "cat\n" if form == "sherpa" else "cat\n\nRené\r\ncat\n"
-        assert run(words, "--format", form, "--lexicon", own) == (0, lines, "")
+        assert run(words, "--format", form, "--lexicon", own)[:2] == (0, lines)
     _, lines, _ = run("", "--format", "json", "--lexicon", own, "René")
     answer = {"word": "René", "phones": "R AH N EY", "probability": 1.0, "source": "lexicon"}
     assert list(map(json.loads, lines)) == [answer]
@@ -474,6 +485,7 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
         (["--format", "tsv", "--align"], 2, "--format takes no --align"),
         (["--words-from-text"], 2, "--words-from-text needs --format"),
         (["--strict"], 2, "--strict needs --format"),
+        (["--spell-out", "x.tsv"], 2, "--spell-out needs --format"),
         (["--format", "mfa", "--voice", "kokoro"], 2, "--voice needs --format sherpa"),
         (["--format", "mfa", "--nbest", "99"], 1, "expected --nbest of 1 to "),
         (["--format", "tsv", "--lexicon", "none.tsv"], 1, "No such file or directory: none.tsv"),
@@ -533,3 +545,90 @@ def test_a_model_that_is_no_pronouncer_is_one_line(onnx_translator, capsys):
     err = capsys.readouterr().err
     assert "expected a pronouncer, from letters to phones between spaces. Received: a model" in err
     assert err.count("\n") == 1
+
+
+def test_words_with_several_pronunciations_are_named_for_sherpa(run, tmp_path):
+    own = tmp_path / "own.tsv"
+    rows = [(f"w{letter}", phone) for letter in "abcdef" for phone in ("p1", "p2")]
+    rows += [("same", "p3"), ("same", "p3"), ("once", "p4")]
+    own.write_text("".join(f"{word}\t{phone}\n" for word, phone in rows))
+    words = "--words-from-text", "--lexicon", own, "--format"
+    _, lines, err = run("wa same once", *words, "sherpa")
+    told = "several pronunciations; sherpa-onnx takes the first"
+    assert (lines, err) == (
+        ["wa p1", "same p3", "once p4"],
+        f"Warning: 1 word of your list has {told}: wa\n",
+    )
+    err = run("wa wb wc wd we wf same", *words, "sherpa")[2]
+    assert err == f"Warning: 6 words of your list have {told}: wa, wb, wc, wd, we and 1 more\n"
+    assert run("wa", *words, "kaldi") == (0, ["wa p1", "wa p2"], "")  # has all of them
+
+
+LEXICON_PAGE = Path(__file__).parents[4] / "docs" / "serving" / "lexicon.md"
+
+
+def block_of_page(heading, language):
+    """The first block in some language below a heading of the lexicon command's page."""
+    page = LEXICON_PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    return re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("kind", ["kokoro", "vits"])
+def test_a_tagger_chooses_between_the_pronunciations_of_a_homograph(kind, run, tmp_path, capfd):
+    heading = "Homographs"
+    (tmp_path / "homographs.tsv").write_text(block_of_page(heading, "text"), encoding="utf-8")
+    (tmp_path / "my.tsv").write_text("i\tp1\nhave\tp2\nit\tp3\n")
+    (tmp_path / "text.txt").write_text("I have read it. I read it; I readit.\n")
+    script = block_of_page(heading, "bash").partition("python -m")[0]
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True, timeout=60)
+    tagged = (tmp_path / "tagged.txt").read_text()
+    assert tagged == "I have read2 it. I read it; I readit.\n"
+    words = "--words-from-text", "--lexicon", tmp_path / "all.tsv", "--voice", kind
+    status, lines, err = run(tagged, "--format", "sherpa", *words)
+    assert (status, err) == (0, "")
+    tokens = ["_", "", *PUNCTUATION, *"ɹɛdi", "p1", "p2", "p3", *(f"p{n}" for n in range(4, 1000))]
+    voice = Voice(tmp_path, tokens, "\n".join(lines), capfd, kind)
+    read = voice.read("I have read2 it. I read it.")[0]
+    said = [token for token in read if token not in ("", "_", *PUNCTUATION)]
+    assert said == ["p1", "p2", "ɹ", "ɛ", "d", "p3", "p1", "ɹ", "i", "d", "p3"]
+
+
+def test_a_tag_of_letters_and_a_line_below_is_a_part_of_its_word(run, tmp_path):
+    own = tmp_path / "own.tsv"
+    own.write_text("read\tp1\nread_VBD\tp2\n")
+    words = "--words-from-text", "--lexicon", own, "--format"
+    for form, between in (("tsv", "\t"), ("kaldi", " "), ("mfa", "\t")):
+        _, lines, err = run("read_VBD read", *words, form)
+        assert (lines, err) == ([f"read_vbd{between}p2", f"read{between}p1"], ""), form
+    _, lines, err = run("read_VBD read", *words, "sherpa", "--voice", "kokoro")
+    assert (lines, err) == (["read_vbd p2", "read p1"], "")
+
+
+@pytest.mark.parametrize("form", ["tsv", "kaldi", "mfa", "json", "vits", "kokoro", "matcha"])
+def test_numbers_are_read_as_the_words_of_a_table(form, run, model, tmp_path):
+    own, table = tmp_path / "own.tsv", tmp_path / "numbers.tsv"
+    own.write_text("ben\tq1\nezer\tq2\nkilenc\tq3\n")
+    table.write_text(
+        "1937\tEzer, kilenc-kilenc cat\n30\tkilenc\nDr\tezer\n7\tezer ñ\n", encoding="utf-8"
+    )
+    (cat,) = (each for _, (each,) in Pronouncer(model).pronounce(["cat"]))
+    sherpa = form in ("vits", "kokoro", "matcha")
+    kind = ["--format", "sherpa", "--voice", form] if sherpa else ["--format", form]
+    skipped = tmp_path / "skipped.tsv"
+    words = "--words-from-text", "--lexicon", own, "--spell-out", table, "--write-skipped", skipped
+    status, lines, _ = run("1937-ben, 30 DR 12 7", *kind, *words)
+    found = {}
+    for line in lines:
+        word, phones = re.split(r"[\t ]", line, maxsplit=1) if form != "json" else ("", "")
+        row = json.loads(line) if form == "json" else {"word": word, "phones": phones}
+        found[row["word"]] = row["phones"]
+    year = " ".join(["q2", "q3", "q3", *cat.phones])
+    expected = {"1937": year, "ben": "q1", "30": "q3", "dr": "q2"}
+    if form == "matcha":
+        expected["1937-ben"] = f"{year} q1"
+    assert (status, found) == (0, expected)
+    missing = dict(line.split("\t") for line in skipped.read_text(encoding="utf-8").splitlines())
+    assert {"12", "7"} <= {*missing}
+    assert run("1937", *kind, "--lexicon", own, "--spell-out", table)[1] == [
+        line for line in lines if line.startswith(("1937 ", "1937\t", '{"word": "1937"'))
+    ]

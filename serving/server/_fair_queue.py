@@ -1,29 +1,22 @@
 """A fair queue: clients that wait get equal shares of the time that their requests take."""
 
-import itertools
+import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 _MOST_CLIENTS = 2**12  # whose virtual finish is kept, before those that no longer matter go
 _LEARNING_RATE = 1 / 16  # of the mean seconds of a run
 
 
-class _Queued(Protocol):
-    """What waits in the queue, and its client."""
+class Queued:
+    """What waits in a queue, and its client. The queue sets the other attributes."""
 
-    client: Hashable
+    client: Hashable = None
+    virtual_arrival = 0.0
+    started = 0.0  # seconds
 
 
-_Q = TypeVar("Q", bound=_Queued)
-
-
-@dataclass(eq=False)
-class _Entry(Generic[_Q]):
-    request: _Q
-    number: int
-    arrived: float  # virtual time
-    started: float = 0.0  # seconds
+_Q = TypeVar("_Q", bound=Queued)
 
 
 class FairQueue(Generic[_Q]):
@@ -45,82 +38,70 @@ class FairQueue(Generic[_Q]):
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[Hashable, list[_Entry[_Q]]] = {}  # by client; no empty lists
-        self._running: dict[Hashable, list[_Entry[_Q]]] = {}
-        self._virtual_finish: dict[Hashable, float] = {}
+        self._waiting = dict[Hashable, list[_Q]]()  # by client; no empty lists
+        self._running = dict[Hashable, list[_Q]]()
+        self._virtual_finish = dict[Hashable, float]()
         self._virtual_time, self._mean_seconds = 0.0, 0.001
-        self._numbers, self._count = itertools.count(), 0
 
     def add(self, request: _Q) -> None:
         """Add a request to those that wait."""
-        client = request.client
-        is_busy = client in self._waiting or client in self._running
-        arrived = 0.0 if is_busy else self._virtual_time
-        entry = _Entry(request, next(self._numbers), arrived)
-        self._count += 1
-        self._waiting.setdefault(client, []).append(entry)
+        is_busy = request.client in self._waiting or request.client in self._running
+        request.virtual_arrival = 0.0 if is_busy else self._virtual_time
+        self._waiting.setdefault(request.client, []).append(request)
 
     def remove(self, request: _Q) -> None:
         """Remove a request if it waits. It costs its client nothing."""
-        if _take(self._waiting, request):
-            self._count -= 1
+        if request in self._waiting.get(request.client, ()):
+            _take(self._waiting, request)
 
     def __len__(self) -> int:
         """Count the requests that wait or run."""
-        return self._count
+        return sum(map(len, (*self._waiting.values(), *self._running.values())))
 
     def waiting(self) -> list[_Q]:
         """Return the requests that wait."""
-        return [entry.request for entries in self._waiting.values() for entry in entries]
+        return [request for own in self._waiting.values() for request in own]
 
     def pop(self, accepts: Callable[[_Q], bool], now: float) -> _Q | None:
         """Remove and return the next request that `accepts` holds for; it begins to run `now`."""
-        found: tuple[float, int, _Entry[_Q]] | None = None
-        for client, entries in self._waiting.items():
-            entry = next((entry for entry in entries if accepts(entry.request)), None)
-            if entry:
-                key = self._start(entry) + self._under_way(client, now), entry.number, entry
-                found = min(found or key, key)
-        if not found:
-            return None
-        entry = found[-1]
-        _take(self._waiting, entry.request)
-        entry.started = now
-        self._running.setdefault(entry.request.client, []).append(entry)
-        self._virtual_time = max(self._virtual_time, self._start(entry))
-        return entry.request
+        first, earliest = None, math.inf
+        for client, own in self._waiting.items():
+            request = next(filter(accepts, own), None)
+            if request and (tag := self._start(request) + self._under_way(client, now)) < earliest:
+                first, earliest = request, tag
+        if first:
+            _take(self._waiting, first)
+            self._running.setdefault(first.client, []).append(first)
+            self._virtual_time = max(self._virtual_time, self._start(first))
+            first.started = now
+        return first
 
     def settle(self, request: _Q, seconds: float) -> None:
         """Charge a client for its request, which has ended and took so many seconds."""
-        clients, entry = len({*self._waiting, *self._running}), _take(self._running, request)
-        assert entry  # because it runs
-        finish, self._count = self._virtual_finish, self._count - 1
-        finish[request.client] = self._start(entry) + seconds
+        clients, finish = len({*self._waiting, *self._running}), self._virtual_finish
+        _take(self._running, request)
+        finish[request.client] = self._start(request) + seconds
         self._virtual_time += seconds / clients
         self._mean_seconds += _LEARNING_RATE * (seconds - self._mean_seconds)
         if not self._waiting and not self._running:
             finish.clear()  # all clients are equal after an idle moment
         elif len(finish) > _MOST_CLIENTS:
-            later = {c: end for c, end in finish.items() if end > self._virtual_time}
+            later = {client: end for client, end in finish.items() if end > self._virtual_time}
             self._virtual_finish = later
 
-    def _start(self, entry: _Entry[_Q]) -> float:
+    def _start(self, request: _Q) -> float:
         """Return the start tag of a request, without its client's runs that have not ended."""
-        return max(entry.arrived, self._virtual_finish.get(entry.request.client, 0.0))
+        return max(request.virtual_arrival, self._virtual_finish.get(request.client, 0.0))
 
     def _under_way(self, client: Hashable, now: float) -> float:
         """Return the seconds that a client's runs take that have not ended, as far as known."""
         running = self._running.get(client, ())
-        return sum(max(self._mean_seconds, now - each.started) for each in running)
+        return sum(max(self._mean_seconds, now - request.started) for request in running)
 
 
-def _take(entries: dict[Hashable, list[_Entry[_Q]]], request: _Q) -> _Entry[_Q] | None:
-    """Remove the entry of a request and return it, None if there is none."""
-    own = entries.get(request.client, [])
-    for entry in own:
-        if entry.request is request:
-            own.remove(entry)
-            if not own:
-                del entries[request.client]
-            return entry
-    return None
+def _take(requests: dict[Hashable, list[_Q]], request: _Q) -> None:
+    """Remove a request from the lists by client."""
+    own = requests[request.client]
+    own.remove(request)
+    if not own:
+        del requests[request.client]

@@ -19,12 +19,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from serving.api.http import host_names
 from serving.client import serving_pb2
-from serving.savedmodel.status import invalid
-from serving.server import settings
-from serving.server.calls import THREADS, Metrics, Workers
-from serving.server.models import Models, load
-from serving.server.service import GrpcMethods, Rest, Service
-from serving.server.tensors import Limits
+from serving.loaded.load import load
+from serving.loaded.status import invalid
+from serving.server import _settings as settings
+from serving.server._calls import THREADS, Metrics, Workers
+from serving.server._models import Models
+from serving.server._service import GrpcMethods, Rest, Service
+from serving.server._tensors import Limits
 
 _MOST_CONNECTIONS, _MOST_HEAD_BYTES = 1024, 2**14
 # Time for one read of a connection, above which its next read is smaller; sizes of reads in bytes.
@@ -52,13 +53,12 @@ class ModelServer:
     """The server that the flags describe.
 
     `start` returns when every model is available and the ports are open, or when `stop` is set
-    before. It raises StatusError or OSError if it cannot serve; it checks flags, addresses and
+    meanwhile. It raises StatusError or OSError if it cannot serve; it checks flags, addresses and
     certificates before it loads a model. After `start`, `port` and `rest_port` are the open ports.
     """
 
-    def __init__(self, flags: argparse.Namespace, stop: threading.Event | None = None):
-        self._flags = flags
-        self._stop = stop or threading.Event()
+    def __init__(self, flags: argparse.Namespace):
+        self._flags, self.stop = flags, threading.Event()
         self._metrics = Metrics()
         self.models = Models(lambda path: load(path, flags.max_request_seconds), self._metrics)
         self._workers: Workers | None = None
@@ -69,33 +69,25 @@ class ModelServer:
 
     def start(self) -> None:
         """Load the models, then open the ports."""
-        flags = self._flags
-        batching = settings.read_batching(flags.batching_parameters_file)
+        flags, models = self._flags, self.models
+        batching = settings.read_batching(flags.batching_parameters_file, flags.enable_batching)
         credentials = settings.read_credentials(flags.ssl_config_file)
-        if flags.batching_parameters_file and not flags.enable_batching:
-            raise invalid(
-                "--batching_parameters_file has no effect without batching. "
-                "Add --enable_batching=true"
-            )
         if flags.rest_api_port and flags.rest_api_port == flags.port:
             raise invalid("--rest_api_port cannot be same as --port.")
-        configs, models = self._configs(), self.models
+        configs = self._configs()
         metrics = settings.read_metrics_path(flags.monitoring_config_file)
-        most = (flags.max_request_rows, flags.max_request_positions, flags.max_request_bytes)
-        slots = batching.num_batch_threads if flags.enable_batching else os.cpu_count() or 1
-        waiting = THREADS + flags.max_waiting_requests
-        self._workers = workers = Workers(slots, waiting, self._metrics, batching)
-        self._metrics.in_flight.set_function(workers.busy)
-        most_rows = batching.max_batch_size if flags.enable_batching else None
-        service = Service(models, self._metrics, workers, Limits(*most), most_rows)
+        slots = batching.num_batch_threads if batching else os.cpu_count() or 1
+        most = THREADS + flags.max_waiting_requests
+        self._workers = Workers(slots, most, self._metrics, batching)
+        self._metrics.in_flight.set_function(self._workers.busy)
+        limits = Limits(*(getattr(flags, f"max_request_{name}") for name in Limits._fields))
+        service = Service(models, self._metrics, self._workers, limits)
         with ExitStack() as stack:
-            claimed = stack.enter_context(_claim(flags.host, flags.port, "--port"))
+            claimed = stack.enter_context(_claim(flags, "port"))
             if flags.rest_api_port:
-                listening = stack.enter_context(
-                    _claim(flags.host, flags.rest_api_port, "--rest_api_port")
-                )
-            models.start(configs, self._stop)
-            if self._stop.is_set():
+                listening = stack.enter_context(_claim(flags, "rest_api_port"))
+            models.start(configs, self.stop)
+            if self.stop.is_set():
                 return
             self._loop_thread.start()
             self._run(self._open_grpc(service, claimed.getsockname()[1], credentials))
@@ -108,7 +100,7 @@ class ModelServer:
 
     def close(self) -> None:
         """Reject new requests, let running requests end within the grace, and free the models."""
-        self._stop.set()
+        self.stop.set()
         deadline = time.monotonic() + self._flags.shutdown_grace_seconds
         if self._loop_thread.is_alive():
             self._run(self._close_ports())
@@ -132,7 +124,7 @@ class ModelServer:
         """Run `action` in a thread every `seconds` until the server stops; 0 means never."""
 
         def repeat() -> None:
-            while not self._stop.wait(seconds):
+            while not self.stop.wait(seconds):
                 try:
                     action()
                 except Exception as error:  # the next run may succeed
@@ -156,8 +148,7 @@ class ModelServer:
             "grpc.max_allowed_incoming_connections": _MOST_CONNECTIONS,
         }
         server = grpc.aio.server(options=list(options.items()))
-        methods = GrpcMethods(service, flags.max_request_seconds)
-        server.add_generic_rpc_handlers(methods.handlers())
+        server.add_generic_rpc_handlers(GrpcMethods(service).handlers())
         servicer = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
         for name in ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"):
@@ -176,14 +167,13 @@ class ModelServer:
 
     async def _open_rest(self, service: Service, metrics: str, listening: socket.socket) -> None:
         flags = self._flags
-        rest = Rest(service, flags.max_request_seconds)
         # On loopback, other names are those of foreign pages. Elsewhere, any name may be a proxy's.
         named = flags.host in ("localhost", "::1") or flags.host.startswith("127.")
         known = named or flags.rest_api_hosts
         hosts = host_names(flags.host, flags.rest_api_hosts) if known else None
         server = uvicorn.Server(
             uvicorn.Config(
-                rest.app(metrics, flags.rest_api_cors_origins, hosts),
+                Rest(service).app(metrics, flags.rest_api_cors_origins, hosts),
                 http=_Http,
                 ws="none",
                 lifespan="off",
@@ -198,14 +188,14 @@ class ModelServer:
         )
         self.rest_port = listening.getsockname()[1]
         task = asyncio.create_task(server.serve([listening]))
-        while not server.started and not task.done():
-            await asyncio.sleep(0.01)
 
         async def end() -> None:
             server.should_exit = True
             await task
 
         self._ends.append(end)
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
         _log.info("Exporting HTTP/REST API at:%s:%d ...", flags.host, self.rest_port)
 
     async def _close_ports(self) -> None:
@@ -214,18 +204,17 @@ class ModelServer:
         await asyncio.sleep(0.2)  # the process's end resets connections with unread responses
 
 
-def _claim(host: str, port: int, flag: str) -> socket.socket:
-    """Return a socket bound to the address, which gRPC binds again. Raises a one-line OSError.
-
-    `flag` is the flag that chooses the port, for the error.
-    """
+def _claim(flags: argparse.Namespace, name: str) -> socket.socket:
+    """Return a socket bound to the port of this flag. Raises a one-line OSError."""
+    host, port = flags.host, getattr(flags, name)
     claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         claimed.bind((host, port))
     except (OSError, UnicodeError) as error:
         claimed.close()
-        taken = getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
-        hint = f". Choose another port: {flag}=N" if taken else ""
-        raise OSError(f"cannot listen on {host}:{port}: {error}{hint}") from error
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            message = f"port {port} of {host} is already in use. Stop the other server, or choose"
+            raise OSError(f"{message} another: --{name}=N") from error
+        raise OSError(f"cannot listen on {host}:{port} (--{name}): {error}") from error
     return claimed

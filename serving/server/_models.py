@@ -1,119 +1,26 @@
 """Finds versions of models on disk, loads them, and swaps them while requests run."""
 
 import logging
-import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-import numpy as np
 from google.protobuf.message import Message
 
-from serving.api.export_files import ONNX_MANIFEST
-from serving.api.image_files import image_file
 from serving.api.printing import first_line
-from serving.api.versions import find_versions
+from serving.api.versions import Fingerprint, find_versions, fingerprint, why_no_version
 from serving.client import serving_pb2
-from serving.client.protobuf import DTYPES
-from serving.savedmodel.status import Code, StatusError, invalid
-from serving.server.calls import Call, Metrics
-from serving.server.tensors import dtype_of
-from training.command.native import start_tensorflow
+from serving.loaded.load import LoadedModel
+from serving.loaded.status import Code, StatusError, invalid
+from serving.server._calls import Metrics
 
-if TYPE_CHECKING:
-    from serving.savedmodel.session import ModelSession
-    from serving.server.onnx_model import OnnxModel
-
-    LoadedModel: TypeAlias = ModelSession | OnnxModel
-
-_TEXT = b"A text to try the model with."
-_IMAGE = image_file(np.zeros((48, 96), "uint8"))
-
-_Fingerprint = tuple[tuple[str, int, int, int, int], ...]
 _STOP_SECONDS = 5  # to wait for runs that were stopped
 _MOST_LOADS = 4  # versions that load at once
-_IMPORT_LOCK = threading.Lock()
 _State = serving_pb2.ModelVersionStatus.State
 _log = logging.getLogger(__name__)
-
-
-def _lack(base_path: Path, pinned: Collection[int]) -> str:
-    """Return the reason, on one line, why a base path has no wanted version. Raises OSError."""
-    if any((base_path / name).exists() for name in ("saved_model.pb", ONNX_MANIFEST)):
-        above = f"Give the directory above it as base path: {base_path.parent}"
-        return f"{base_path} is a version. {above}"
-    below = [child for child in sorted(base_path.iterdir()) if child.is_dir()]
-    if models := [child for child in below if find_versions(child)]:
-        some = f"{base_path} holds models. Give one of them as base path: {models[0]}"
-        return f"{some}. Or list several in --model_config_file"
-    return f"{base_path} holds no directory {' or '.join(map(str, pinned)) or 'with a number'}"
-
-
-def _fingerprint(version_dir: Path) -> _Fingerprint:
-    """Return path, size, mtime, ctime and inode of every file and folder of a version.
-
-    The fingerprint changes while a version is copied, on chmod, and when a file is replaced. Raises
-    OSError for anything but files and folders: reading a pipe would never end.
-    """
-    stats = []
-    for folder, folders, files in os.walk(version_dir):
-        for path in (Path(folder, name) for name in (*folders, *files)):
-            try:
-                stat = path.stat()
-            except FileNotFoundError:  # removed since the listing, or a broken link
-                continue
-            if not (S_ISREG(stat.st_mode) or S_ISDIR(stat.st_mode)):
-                raise OSError(f"{path} is not a file")
-            times = stat.st_mtime_ns, stat.st_ctime_ns
-            stats.append((str(path), stat.st_size, *times, stat.st_ino))
-    return tuple(sorted(stats))
-
-
-def load(path: Path, seconds: float) -> "LoadedModel":
-    """Return a loaded version, after running each signature once for at most `seconds`.
-
-    An ONNX export must answer the sample inputs. A SavedModel may reject them as invalid, because
-    it may come from anywhere. Raises StatusError.
-    """
-    refusals: tuple[Code, ...] = ()
-    model: LoadedModel
-    if (path / ONNX_MANIFEST).is_file():
-        from serving.server.onnx_model import OnnxModel
-
-        model = OnnxModel(path)
-    elif not any((path / f"saved_model.{ending}").is_file() for ending in ("pb", "pbtxt")):
-        raise StatusError(Code.NOT_FOUND, f"{path} has no saved_model.pb and no {ONNX_MANIFEST}")
-    else:
-        with _IMPORT_LOCK:
-            start_tensorflow()
-            from serving.savedmodel.session import ModelSession
-
-        model = ModelSession(path)
-        refusals = (Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE)
-    for name, signature in model.signatures.items():
-        inputs = {alias: _sample(alias, info) for alias, info in signature.inputs.items()}
-        try:
-            if inputs:
-                model.run(name, inputs, (), Call(seconds))
-        except StatusError as error:
-            if error.code not in refusals:
-                model.close()
-                raise StatusError(error.code, f"signature {name}: {error.message}") from error
-    return model
-
-
-def _sample(alias: str, info: Message) -> np.ndarray:
-    """Return one row for an input, with 1 for each unknown size: a text, an image or zeros."""
-    sizes = [dim.size if dim.size > 0 else 1 for dim in info.tensor_shape.dim]
-    values = np.zeros(sizes, dtype_of(info.dtype) if info.dtype in DTYPES else "float32")
-    if values.dtype == object:
-        values[...] = _IMAGE if alias == "image_bytes" else _TEXT
-    return values
 
 
 @dataclass(eq=False)
@@ -122,7 +29,7 @@ class _Version:
 
     state: int
     error: StatusError | None = None
-    refused: _Fingerprint | None = None
+    refused: Fingerprint | None = None
     model: "LoadedModel | None" = None
     in_use: int = 0
 
@@ -134,8 +41,8 @@ class Model:
     name: str
     config: Any
     versions: dict[int, _Version] = field(default_factory=dict)
-    scanned: dict[int, _Fingerprint] = field(default_factory=dict)  # of the last scan
-    lack: str = ""  # why the last scan found no versions
+    scanned: dict[int, Fingerprint] = field(default_factory=dict)  # of the last scan
+    why_none: str = ""  # why the last scan found no versions
     scanning: threading.Lock = field(default_factory=threading.Lock)  # held during a scan
 
     def available(self) -> list[int]:
@@ -151,15 +58,13 @@ class Models:
     version's directory, or raises StatusError.
     """
 
-    def __init__(self, load: Callable[[Path], "LoadedModel"], metrics: Metrics):
+    def __init__(self, load: Callable[[Path], LoadedModel], metrics: Metrics):
         self._load = load
         self._metrics = metrics
         self._models: dict[str, Model] = {}
         self._lock = threading.Condition()  # notified when a version is closed
         self._loads = threading.Semaphore(_MOST_LOADS)
         self._is_closed = False
-
-    # Loading
 
     def start(self, configs: Sequence[Any], stop: threading.Event) -> None:
         """Serve these models; return when each has a version, or when `stop` is set.
@@ -168,10 +73,9 @@ class Models:
         version of a model fails.
         """
         self.configure(configs)
-        while not stop.is_set():
-            waiting = [model for model in self._models.values() if not model.available()]
-            if not waiting:
-                return
+        while not stop.is_set() and (
+            waiting := [model for model in self._models.values() if not model.available()]
+        ):
             errors = [
                 f"{{name: {model.name} version: {number}}} due to error: {version.error}"
                 for model in waiting
@@ -209,35 +113,35 @@ class Models:
                 an unfinished copy is not read.
             wait: for the end of the scan. Otherwise, models that are being scanned are left out.
         """
+
+        def update(model: Model) -> None:
+            with model.scanning:
+                if not self._is_closed:
+                    self._update(model, stable)
+
         with self._lock:
             models = [each for each in self._models.values() if wait or not each.scanning.locked()]
-        scan = partial(threading.Thread, target=self._scan_model, daemon=True)
-        threads = [scan(args=(model, stable)) for model in models]
+        threads = [threading.Thread(target=update, args=(each,), daemon=True) for each in models]
         for thread in threads:
             thread.start()
         for thread in threads if wait else ():
             thread.join()
 
-    def _scan_model(self, model: Model, stable: bool) -> None:
-        with model.scanning:
-            if not self._is_closed:
-                self._update(model, stable)
-
     def _update(self, model: Model, stable: bool) -> None:
         """Load and unload the versions of a model as its folder and the configuration say."""
-        config, paths, lack = model.config, dict[int, Path](), ""
+        config, paths, why = model.config, dict[int, Path](), ""
         policy = config.model_version_policy if config else None
         pinned = {*policy.specific.versions} if policy else ()
         try:
             if config:
                 paths = find_versions(Path(config.base_path))
                 if not (paths and (not pinned or pinned & {*paths})):
-                    lack = _lack(Path(config.base_path), pinned)
+                    why = why_no_version(Path(config.base_path), pinned)
         except OSError as error:
-            lack, paths = first_line(error), {number: Path() for number in model.available()}
-        if lack not in ("", model.lack):
-            _log.warning("No versions of %s: %s", model.name, lack)
-        model.lack = lack
+            why, paths = first_line(error), {number: Path() for number in model.available()}
+        if why not in ("", model.why_none):
+            _log.warning("No versions of %s: %s", model.name, why)
+        model.why_none = why
         before, model.scanned = model.scanned if stable else None, {}
         limit = policy.latest.num_versions or 1 if policy else 0
         if pinned or (policy and policy.HasField("all")):
@@ -258,7 +162,7 @@ class Models:
                     del model.versions[number]
 
     def _try(
-        self, model: Model, number: int, path: Path, before: Mapping[int, _Fingerprint] | None
+        self, model: Model, number: int, path: Path, before: Mapping[int, Fingerprint] | None
     ) -> bool:
         """Load a version if it is ready; return whether it was loaded.
 
@@ -268,7 +172,7 @@ class Models:
         last, files = model.versions.get(number, _Version(_State.START)), None
         version = _Version(_State.LOADING)
         try:
-            files = model.scanned[number] = _fingerprint(path)
+            files = model.scanned[number] = fingerprint(path)
             if last.refused == files or (before is not None and before.get(number) != files):
                 return False
             with self._lock:
@@ -336,14 +240,12 @@ class Models:
         for model in models:  # native code that loads must not see the end of the process
             model.scanning.acquire()
 
-    # Requests
-
     def has(self, name: str) -> bool:
         """Return whether a model of that name is, or was, in the configuration."""
         return name in self._models
 
     @contextmanager
-    def acquire(self, name: str, number: int | None = None) -> Iterator[tuple[int, "LoadedModel"]]:
+    def acquire(self, name: str, number: int | None = None) -> Iterator[tuple[int, LoadedModel]]:
         """Yield the number and the model of a version, by default the newest.
 
         The model stays loaded within the block.

@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from serving.api.image_files import INPUT
 from serving.client.protobuf import DTYPES, STRING
 from serving.client.serving_pb2 import TensorProto
+from serving.loaded.status import Code, StatusError, invalid
 from serving.portable.read.pixels import MOST_PIXELS
-from serving.savedmodel.status import Code, StatusError, invalid
 
 _MOST_DIMENSIONS, _MOST_ELEMENTS = 32, 2**40
 _NUMBERS = {np.dtype(code): number for number, (_, _, code) in DTYPES.items()}
@@ -23,8 +23,8 @@ _NUMBERS = {np.dtype(code): number for number, (_, _, code) in DTYPES.items()}
 _LEAST_TEXT_COST, _IMAGE_COST = 32, 128
 _PIXELS_OF_A_COST = 10_000  # pixels that are read in the time of a byte of text
 _MOST_PIXELS_OF_A_BYTE = 85  # of JPEG: blocks of 64 pixels have at least six bits
-# Maxima for one request: rows, positions (such as events) in all rows, and bytes.
-Limits = namedtuple("Limits", ("rows", "positions", "bytes"))
+# Maxima for one request: rows, positions (such as events) in all rows, bytes, and seconds.
+Limits = namedtuple("Limits", ("rows", "positions", "bytes", "seconds"))
 Arrays = dict[str, np.ndarray]
 # Limits memory: a parsed JSON value takes up to thirty times the memory of its text.
 _MOST_VALUES = 10_000_000
@@ -34,11 +34,6 @@ _TYPES: dict[str, tuple[type, ...]] = {"b": (bool,), "f": (int, float), "O": (st
 def _name_of(number: int) -> str:
     """Return the name of a DataType number."""
     return DTYPES[number][0] if number in DTYPES else f"data type {number}"
-
-
-def dtype_of(number: int) -> np.dtype:
-    """Return the NumPy dtype of a DataType number; strings are objects of bytes."""
-    return np.dtype(DTYPES[number][2])
 
 
 def to_proto(array: np.ndarray) -> Message:
@@ -78,10 +73,7 @@ def read_tensors(
         if proto.dtype != dtype or dtype not in DTYPES:
             expected, received = _name_of(dtype), _name_of(proto.dtype)
             raise invalid(f"Expects arg[{number}] to be {expected} but {received} is provided")
-        array = _to_array(proto, limits)
-        if array is None:
-            raise invalid(f"tensor parsing error: {alias}")
-        arrays[alias] = array
+        arrays[alias] = _to_array(alias, proto, limits)
     return arrays
 
 
@@ -114,16 +106,15 @@ def cost(arrays: Arrays) -> float:
 
     The estimate orders requests that have not run; for their runs, clients are charged the time.
     """
-    return sum(
-        sum(map(_image_cost if alias == INPUT else _text_cost, array.flat))
-        if array.dtype == object
-        else array.size
-        for alias, array in arrays.items()
-    )
-
-
-def _text_cost(text: bytes) -> int:
-    return max(_LEAST_TEXT_COST, len(text))
+    total = 0.0
+    for alias, array in arrays.items():
+        if array.dtype != object:
+            total += array.size
+        elif alias == INPUT:
+            total += sum(map(_image_cost, array.flat))
+        else:
+            total += sum(max(_LEAST_TEXT_COST, len(text)) for text in array.flat)
+    return total
 
 
 def _image_cost(file: bytes) -> float:
@@ -142,21 +133,22 @@ def check_rows(rows: int, most: int) -> None:
         raise invalid(f"Task size {rows} is larger than maximum input batch size {most}")
 
 
-def _to_array(proto: Message, limits: Limits) -> np.ndarray | None:
-    """Return the array of a TensorProto, None if malformed. The last value fills the shape."""
+def _to_array(alias: str, proto: Message, limits: Limits) -> np.ndarray:
+    """Return the array of a TensorProto. The last value fills the shape. Raises StatusError."""
+    malformed = invalid(f"tensor parsing error: {alias}")
     shape = [dim.size for dim in proto.tensor_shape.dim]
     unknown = proto.tensor_shape.unknown_rank or len(shape) > _MOST_DIMENSIONS
     # NumPy has no array [0, 2**62], although it would be empty.
     if unknown or min(shape, default=0) < 0 or math.prod(filter(None, shape)) > _MOST_ELEMENTS:
-        return None
-    dtype, size = dtype_of(proto.dtype), math.prod(shape)
+        raise malformed
+    dtype, size = np.dtype(DTYPES[proto.dtype][2]), math.prod(shape)
     if proto.tensor_content:
         if proto.dtype == STRING or len(proto.tensor_content) != size * dtype.itemsize:
-            return None
+            raise malformed
         return np.frombuffer(proto.tensor_content, dtype).reshape(shape)
     sent = getattr(proto, DTYPES[proto.dtype][1])
     if len(sent) > size or (size and not sent):
-        return None
+        raise malformed
     if len(sent) < size:
         check_rows(size, limits.rows)
         if proto.dtype == STRING and len(sent[-1]) * size > limits.bytes:
@@ -216,7 +208,7 @@ def _array(alias: str, value: Any, number: int) -> np.ndarray:
     """Return nested lists as an array of DataType `number`. Raises StatusError."""
     if number not in DTYPES:
         raise StatusError(Code.UNIMPLEMENTED, f"input {alias} is of {_name_of(number)}")
-    nested, dtype = np.array(value, object), dtype_of(number)
+    nested, dtype = np.array(value, object), np.dtype(DTYPES[number][2])
     leaves = nested.ravel().tolist()
     if any(isinstance(leaf, list) for leaf in leaves):
         raise invalid(f"input {alias}: lists of different lengths, or nested too deep")

@@ -5,10 +5,10 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 from google.protobuf import json_format
@@ -22,21 +22,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from serving.api.http import Guard, unless_gone
+from serving.api.versions import version_number
 from serving.client import serving_pb2
 from serving.client.protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
-from serving.savedmodel.status import (
-    Code,
-    StatusError,
-    Waiting,
-    deadline_exceeded,
-    invalid,
-    shortened,
-)
-from serving.server import tensors
-from serving.server.calls import Call, Job, Metrics, Part, Workers
-from serving.server.models import Models
-from serving.server.tensors import Arrays, Limits
+from serving.loaded.status import Code, StatusError, Waiting, deadline_exceeded, invalid, shortened
+from serving.server import _tensors as tensors
+from serving.server._calls import Call, Metrics, Task, Workers
+from serving.server._models import Models
+from serving.server._tensors import Arrays, Limits
 
 _DEFAULT_SIGNATURE = "serving_default"
 _Choice = tuple[str, int | None]  # a model and its version, None for the newest
@@ -55,91 +49,90 @@ _HTTP_STATUS = {
     Code.DEADLINE_EXCEEDED: 504,
 }
 _TOO_LARGE = 413
+_text = partial(  # of a protocol message, as JSON with the field names of its definition
+    json_format.MessageToJson,
+    preserving_proto_field_name=True,
+    always_print_fields_with_no_presence=True,
+)
 _LARGE_BYTES = 2**16  # a larger request is read in a thread
 _VALUE_BYTES = 2**5  # of a JSON value, at least: so long do others take to be read
-_MOST_DIGITS = 19  # of an int64
-
-
-class _Question(NamedTuple):
-    """What a request asks for.
-
-    `signature` is "" for the default signature. `read` returns the input arrays, given the
-    TensorInfos of the inputs by alias. `write` returns the response, given the number of the
-    version and its outputs by alias. `outputs` names the outputs to return; none means all.
-    """
-
-    choice: _Choice
-    signature: str
-    read: Callable[[Mapping[str, Message]], Arrays]
-    write: Callable[[int, Arrays], Any]
-    outputs: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Service:
-    """Answers requests within the limits, by workers; with batching, `most_rows` of a batch."""
+    """Answers requests within the limits, by workers."""
 
     models: Models
     metrics: Metrics
     workers: Workers
     limits: Limits
-    most_rows: int | None = None
 
-    async def predict(self, call: Call, size: int, parse: Callable[[], _Question]) -> Any:
-        """Return the response to a request of `size` bytes, which `parse` reads.
+    async def predict(self, call: Call, size: int, read: Callable[[], Task]) -> Any:
+        """Return the response to a request of `size` bytes, whose task `read` returns.
 
         A large request is expensive, and is read only when its turn comes. Raises StatusError.
         """
         with self._counted(call):
             if size > _LARGE_BYTES:
-                job = Job(call, size, partial(self._answer_large, call, parse))
+                call.cost, call.read = size, read
             else:
-                with ExitStack() as stack:
-                    part = self._part(call, parse(), stack)
-                    cost, alone = tensors.cost(part.inputs), partial(part.answer, call)
-                    job = Job(call, cost, alone, part if self.most_rows else None)
-                    release = stack.pop_all().close  # the model stays loaded until the job ends
-                job.response.add_done_callback(lambda _: release())
-            return await self.workers.run(job)
+                task = read()
+                call.cost, call.read = tensors.cost(task.inputs), lambda: task
+                if self.workers.most_rows:
+                    call.batch, call.rows = (task.kind(), call.is_expensive), task.rows()
+            return await self.workers.run(call)
 
-    def _answer_large(self, call: Call, parse: Callable[[], _Question]) -> Any:
-        with ExitStack() as stack:
-            return self._part(call, parse(), stack).answer(call)
+    def task(
+        self,
+        call: Call,
+        choice: _Choice,
+        signature: str,
+        read: Callable[[Mapping[str, Message]], Arrays],
+        write: Callable[[int, Arrays], Any],
+        names: Sequence[str] = (),
+    ) -> Task:
+        """Return what a request asks of a model, which stays loaded until the call's response.
 
-    def _part(self, call: Call, question: _Question, stack: ExitStack) -> Part:
-        """Return the checked request, whose model stays loaded until the stack closes."""
-        call.model = question.choice[0]
-        if not call.seconds_left():
-            raise deadline_exceeded()
-        number, model = stack.enter_context(self.models.acquire(*question.choice))
-        key = question.signature or _DEFAULT_SIGNATURE
+        Args:
+            call: the request.
+            choice: the model and its version.
+            signature: its name, "" for the default.
+            read: returns the input arrays, given the TensorInfos of the inputs by alias.
+            write: returns the response, given the number of the version and the outputs by alias.
+            names: of the outputs to return; none means all.
+
+        Raises StatusError.
+        """
+        call.model = choice[0]
+        number, model = call.held.enter_context(self.models.acquire(*choice))
+        key = signature or _DEFAULT_SIGNATURE
         if key not in model.signatures:
             message = f'Serving signature key "{key}" not found.'
             raise StatusError(Code.FAILED_PRECONDITION, message)
-        signature, names = model.signatures[key], question.outputs
-        if len({*names} & {*signature.outputs}) != len(names):
-            expected = f"some of the outputs {sorted(signature.outputs)}, each once"
+        about = model.signatures[key]
+        if len({*names} & {*about.outputs}) != len(names):
+            expected = f"some of the outputs {sorted(about.outputs)}, each once"
             raise invalid(f"expected {expected}. Received: {sorted(names)}")
-        inputs = question.read(signature.inputs)
-        tensors.check_shapes(inputs, signature.inputs, self.limits)
+        inputs = read(about.inputs)
+        tensors.check_shapes(inputs, about.inputs, self.limits)
 
-        def run(inputs: Arrays, names: Sequence[str], waiting: Waiting) -> Arrays:
+        def run(inputs: Arrays, waiting: Waiting) -> Arrays:
             started = time.perf_counter()
-            outputs = model.run(key, inputs, names, waiting)
-            _observe(self.metrics.runtime.labels(question.choice[0], "Predict"), started)
+            outputs = model.run(key, inputs, waiting)
+            _observe(self.metrics.runtime.labels(choice[0], "Predict"), started)
             return outputs
 
-        def write(outputs: Arrays) -> Any:
-            return question.write(number, {alias: outputs[alias] for alias in names or outputs})
+        def respond(outputs: Arrays) -> Any:
+            return write(number, {alias: outputs[alias] for alias in names or outputs})
 
-        part = Part((id(model), key), run, inputs, names, write)
-        if self.most_rows:
-            tensors.check_rows(part.rows(), self.most_rows)
-        return part
+        task = Task((id(model), key), run, inputs, respond)
+        if self.workers.most_rows:
+            tensors.check_rows(task.rows(), self.workers.most_rows)
+        return task
 
     @contextmanager
     def _counted(self, call: Call) -> Iterator[None]:
-        """Count a request with its status and time."""
+        """Count a request with its status and time; at its end, let go of its model."""
         started, code = time.perf_counter(), Code.INTERNAL
         try:
             yield
@@ -151,6 +144,7 @@ class Service:
             code = Code.CANCELLED
             raise
         finally:
+            call.response.cancel()  # of a call that is not run
             # Clients may send any name. Only names of the configuration become labels.
             label = call.model if self.models.has(call.model) else ""
             self.metrics.requests.labels(label, code.name).inc()
@@ -176,17 +170,18 @@ def _observe(histogram: Histogram, started: float) -> None:
 
 @dataclass(frozen=True)
 class GrpcMethods:
-    """The methods of both gRPC services; a request may take `seconds`."""
+    """The methods of both gRPC services."""
 
     service: Service
-    seconds: float
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """Return the handlers for `grpc.aio.Server.add_generic_rpc_handlers`."""
 
         def handler(service: str, **methods: _Method) -> grpc.GenericRpcHandler:
-            answers = {name: partial(self._answer, method) for name, method in methods.items()}
-            handlers = {n: grpc.unary_unary_rpc_method_handler(a) for n, a in answers.items()}
+            handlers = {
+                name: grpc.unary_unary_rpc_method_handler(partial(self._answer, method))
+                for name, method in methods.items()
+            }
             return grpc.method_handlers_generic_handler(f"tensorflow.serving.{service}", handlers)
 
         return [
@@ -198,9 +193,8 @@ class GrpcMethods:
         self, method: _Method, data: bytes, context: grpc.aio.ServicerContext
     ) -> bytes | None:
         """Return the serialized response of a method; end the call with a status if it fails."""
-        left = context.time_remaining()
-        seconds = self.seconds if left is None else min(left, self.seconds)
-        call = Call(seconds, client=context.peer())
+        left, most = context.time_remaining(), self.service.limits.seconds
+        call = Call(most if left is None else min(left, most), client=context.peer())
         try:
             return await method(data, call)
         except StatusError as status:
@@ -212,9 +206,9 @@ class GrpcMethods:
         return None  # not reached: abort raises
 
     async def _predict(self, data: bytes, call: Call) -> bytes:
-        return await self.service.predict(call, len(data), partial(self._question, data))
+        return await self.service.predict(call, len(data), partial(self._read, data, call))
 
-    def _question(self, data: bytes) -> _Question:
+    def _read(self, data: bytes, call: Call) -> Task:
         request = _parse(serving_pb2.PredictRequest, data)
         spec = request.model_spec
 
@@ -227,9 +221,14 @@ class GrpcMethods:
             response.model_spec.version.value = version
             return response.SerializeToString()
 
-        read = partial(tensors.read_tensors, request.inputs, limits=self.service.limits)
-        names = list(request.output_filter)
-        return _Question(_choice_of_spec(request), spec.signature_name, read, write, names)
+        return self.service.task(
+            call,
+            _choice_of_spec(request),
+            spec.signature_name,
+            partial(tensors.read_tensors, request.inputs, limits=self.service.limits),
+            write,
+            list(request.output_filter),
+        )
 
     async def _metadata(self, data: bytes, call: Call) -> bytes:
         request = _parse(serving_pb2.GetModelMetadataRequest, data)
@@ -263,10 +262,9 @@ def _choice_of_spec(request: Any) -> _Choice:
 
 @dataclass(frozen=True)
 class Rest:
-    """The REST endpoints; a request may take `seconds` from its headers to its response."""
+    """The REST endpoints."""
 
     service: Service
-    seconds: float
 
     def app(self, metrics: str, origins: Sequence[str], hosts: Sequence[str] | None) -> Starlette:
         """Return the application.
@@ -293,16 +291,27 @@ class Rest:
         return app
 
     async def _predict(self, request: Request) -> Response:
-        choice, call = _choice_of_path(request), Call(self.seconds, "REST", request.client)
-        body, most = bytearray(), self.service.limits.bytes
-        async with asyncio.timeout(self.seconds):
+        limits, choice, body = self.service.limits, _choice_of_path(request), bytearray()
+        if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+            raise invalid(f"expected no Content-Encoding. Received: {encoding[:100]}")
+        call = Call(limits.seconds, "REST", request.client)
+        async with asyncio.timeout(limits.seconds):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > most:
-                    raise HTTPException(_TOO_LARGE, f"The body is larger than {most} bytes")
+                if len(body) > limits.bytes:
+                    raise HTTPException(_TOO_LARGE, f"The body is larger than {limits.bytes} bytes")
         size = max(len(body), _VALUE_BYTES * body.count(b","))
-        answer = self.service.predict(call, size, partial(_question_of_json, choice, body))
+        answer = self.service.predict(call, size, partial(self._read, choice, body, call))
         return _json(await unless_gone(request, answer))
+
+    def _read(self, choice: _Choice, body: bytearray, call: Call) -> Task:
+        document = tensors.parse(body)
+
+        def write(_: int, outputs: Arrays) -> str:
+            return tensors.write_outputs(outputs, rows="instances" in document)
+
+        read = partial(tensors.read_inputs, document)
+        return self.service.task(call, choice, document.get("signature_name", ""), read, write)
 
     async def _status(self, request: Request) -> Response:
         return _json(_text(self.service.models.status(*_choice_of_path(request))))
@@ -318,30 +327,12 @@ class Rest:
         return Response(page, media_type="text/plain; version=0.0.4")
 
 
-def _question_of_json(choice: _Choice, body: bytearray) -> _Question:
-    document = tensors.parse(body)
-
-    def write(_: int, outputs: Arrays) -> str:
-        return tensors.write_outputs(outputs, rows="instances" in document)
-
-    read = partial(tensors.read_inputs, document)
-    return _Question(choice, document.get("signature_name", ""), read, write)
-
-
 def _choice_of_path(request: Request) -> _Choice:
-    name, version = request.path_params["name"], request.path_params.get("version")
-    if version is None:
-        return name, None
-    if not (version.isascii() and version.isdecimal()) or len(version) > _MOST_DIGITS:
+    version = request.path_params.get("version")
+    number = version_number(version) if version else None
+    if version and number is None:
         raise invalid(f"Failed to convert version: {version[:100]} to numeric.")
-    return name, int(version)
-
-
-def _text(message: Message) -> str:
-    """Return a protocol message as JSON, with the field names of its definition."""
-    return json_format.MessageToJson(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
+    return request.path_params["name"], number
 
 
 def _json(text: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:

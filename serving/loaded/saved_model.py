@@ -22,7 +22,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
 from serving.api.export_files import check_saved_model
-from serving.savedmodel.status import Code, StatusError, Waiting, deadline_exceeded, invalid
+from serving.loaded.status import Code, StatusError, Waiting, deadline_exceeded, invalid
 
 
 class _Buffer(ctypes.Structure):
@@ -169,7 +169,7 @@ class ModelSession:
         self._session = None
         try:
             # In exports of this project, a row does not depend on other rows: a run may be split.
-            self._has_parts = check_saved_model(Path(export_dir))
+            self._may_split_rows = check_saved_model(Path(export_dir))
         except ValueError as error:
             raise StatusError(Code.DATA_LOSS, str(error)) from None
         self._outputs: dict[str, _Output] = {}
@@ -201,41 +201,32 @@ class ModelSession:
         self.signatures = dict(self.meta_graph.signature_def)
 
     def run(
-        self,
-        name: str,
-        inputs: Mapping[str, npt.ArrayLike],
-        outputs: Sequence[str] = (),
-        call: Waiting | None = None,
+        self, name: str, inputs: Mapping[str, npt.ArrayLike], call: Waiting | None = None
     ) -> dict[str, np.ndarray]:
-        """Run a signature; return its outputs by alias.
+        """Run a signature; return all of its outputs by alias.
 
-        All outputs are computed, whatever `outputs` says: for each new set of outputs, TensorFlow
-        would spend seconds to prepare another graph, and keep it.
+        For each set of outputs, TensorFlow would spend seconds to prepare another graph, and keep
+        it.
 
         Args:
             name: of the signature.
             inputs: an array, or nested lists, for every input.
-            outputs: aliases of the outputs to return; none means all.
             call: the request, whose time limits the run; None means no limit. A heavy call of an
                 export of this project runs in parts of `_ROWS` rows.
 
         Raises StatusError with TensorFlow's status, DEADLINE_EXCEEDED when the time is over.
         """
-        if call is None or not call.is_expensive or not self._has_parts:
-            return self._run(name, inputs, outputs, call)
+        if call is None or not call.is_expensive or not self._may_split_rows:
+            return self._run(name, inputs, call)
         arrays = {alias: np.asarray(array) for alias, array in inputs.items()}
         parts = [
-            self._run(name, {a: x[start : start + _ROWS] for a, x in arrays.items()}, outputs, call)
+            self._run(name, {a: x[start : start + _ROWS] for a, x in arrays.items()}, call)
             for start in range(0, max(map(len, arrays.values())) or 1, _ROWS)
         ]
         return {alias: _joined([part[alias] for part in parts]) for alias in parts[0]}
 
     def _run(
-        self,
-        name: str,
-        inputs: Mapping[str, npt.ArrayLike],
-        outputs: Sequence[str],
-        call: Waiting | None,
+        self, name: str, inputs: Mapping[str, npt.ArrayLike], call: Waiting | None
     ) -> dict[str, np.ndarray]:
         seconds = call.seconds_left() if call else 0.0
         if call and not seconds:
@@ -270,7 +261,6 @@ class ModelSession:
             return {
                 alias: _array_from_tensor(result)
                 for alias, result in zip(aliases, results, strict=True)
-                if not outputs or alias in outputs
             }
         finally:
             for tensor in (*tensors, *results):

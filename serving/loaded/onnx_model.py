@@ -16,13 +16,12 @@ from serving.api.errors import InvalidRequestError
 from serving.api.results import TRANSLATE_LINES, Alignment
 from serving.client import serving_pb2
 from serving.client.protobuf import DTYPES
+from serving.loaded.status import Code, StatusError, Waiting, deadline_exceeded, invalid
 from serving.portable.read import MODELS
 from serving.portable.read.model import RUN_OPTIONS, Folder
-from serving.savedmodel.status import Code, StatusError, Waiting, deadline_exceeded, invalid
-from serving.server.calls import POLL_SECONDS
-from serving.server.tensors import Arrays, dtype_of
 
 _BATCH = 64
+_POLL_SECONDS = 0.25  # between checks whether a client still waits
 _NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()}
 # The call of the local model that computes each signature.
 _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
@@ -61,35 +60,29 @@ class OnnxModel:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def run(
-        self,
-        name: str,
-        inputs: Mapping[str, np.ndarray],
-        outputs: Sequence[str] = (),
-        call: Waiting | None = None,
-    ) -> Arrays:
+        self, name: str, inputs: Mapping[str, np.ndarray], call: Waiting | None = None
+    ) -> dict[str, np.ndarray]:
         """Return the outputs of a signature by alias.
 
         Args:
             name: of the signature.
             inputs: arrays by alias.
-            outputs: aliases of the outputs to return; none means all.
             call: the request; the run stops when its time is over. None means no limit.
 
         Raises StatusError.
         """
-        with self._while_waited_for(call):
+        with self._cancellable(call):
             try:
                 answers = self._asks[name](self._model, **inputs)
             except ValueError as error:
                 raise invalid(str(error)) from error
-        infos = self.signatures[name].outputs
         return {
-            alias: _array([_value(answer, alias) for answer in answers], infos[alias])
-            for alias in outputs or infos
+            alias: _array([_value(answer, alias) for answer in answers], info)
+            for alias, info in self.signatures[name].outputs.items()
         }
 
     @contextmanager
-    def _while_waited_for(self, call: Waiting | None) -> Iterator[None]:
+    def _cancellable(self, call: Waiting | None) -> Iterator[None]:
         """Within this, graphs run until the call's time is over or the model stops: StatusError."""
         closed = StatusError(Code.CANCELLED, "Session has been closed.")
         options = onnxruntime.RunOptions()
@@ -112,7 +105,7 @@ class OnnxModel:
 
     def _watch(self) -> None:
         """Stop the runs whose call has no time left; return after `stop`."""
-        while not self._stopped.wait(POLL_SECONDS):
+        while not self._stopped.wait(_POLL_SECONDS):
             with self._lock:
                 for options, call in self._running.items():
                     options.terminate |= call is not None and not call.seconds_left()
@@ -189,7 +182,7 @@ def _array(values: Sequence[Any], info: Message) -> np.ndarray:
     for dim in info.tensor_shape.dim[1:]:
         shape.append(dim.size if dim.size >= 0 else max(map(len, level), default=0))
         level = [inner for outer in level for inner in outer]
-    dtype = dtype_of(info.dtype)
+    dtype = np.dtype(DTYPES[info.dtype][2])
     array = np.full(shape, b"" if dtype.kind == "O" else 0, dtype)
     _fill(array, values)
     return array

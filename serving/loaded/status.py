@@ -1,5 +1,6 @@
 """The status codes that TensorFlow and gRPC share, and the error that carries one."""
 
+import time
 from enum import IntEnum
 from typing import Protocol, Self
 
@@ -31,10 +32,28 @@ class Code(IntEnum):
 class Waiting(Protocol):
     """A request that waits for a run: its remaining time, and whether the run is expensive."""
 
-    is_expensive: bool
+    @property
+    def is_expensive(self) -> bool:
+        """Return whether the run is expensive."""
 
     def seconds_left(self) -> float:
         """Return the seconds until the request ends, at least 0."""
+
+
+class Deadline:
+    """Waits for a cheap run, for so many seconds."""
+
+    def __init__(self, seconds: float):
+        self._end = time.monotonic() + seconds
+
+    @property
+    def is_expensive(self) -> bool:
+        """Return False."""
+        return False
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the deadline, at least 0."""
+        return max(0.0, self._end - time.monotonic())
 
 
 class StatusError(Exception):

@@ -6,10 +6,11 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serving.savedmodel.status import invalid
+from serving.loaded.status import invalid
 from training.command.options import Parser, between, count, port, positive_int
 
 if TYPE_CHECKING:
@@ -42,10 +43,7 @@ def _origins(text: str) -> list[str]:
     return text.split(",")
 
 
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
+_names = partial(str.split, sep=",")
 _SWITCH: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True}
 _Flag = tuple[str, Any, str, Any, str]  # name, default, metavar, type or settings, help
 _STOCK: tuple[_Flag, ...] = (
@@ -117,15 +115,21 @@ class Batching:
     num_batch_threads: int = os.cpu_count() or 1
 
 
-def read_batching(path: Path | None) -> Batching:
-    """Return the batching parameters of a file, or the defaults. Raises StatusError or OSError."""
+def read_batching(path: Path | None, is_enabled: bool) -> Batching | None:
+    """Return the batching parameters of a file, or the defaults; None if batching is not enabled.
+
+    Raises StatusError or OSError.
+    """
     values = {}
     for field, value in _read(path, "BatchingParameters").ListFields() if path else ():
         values[field.name] = value.value
         if value.value < (0 if field.name == "batch_timeout_micros" else 1):
             raise invalid(f"{path}: {field.name} must be positive; was {value.value}")
     values.pop("max_enqueued_batches", None)  # --max_waiting_requests replaces it
-    return Batching(**values)
+    if path and not is_enabled:
+        message = "--batching_parameters_file has no effect without batching."
+        raise invalid(f"{message} Add --enable_batching=true")
+    return Batching(**values) if is_enabled else None
 
 
 def read_metrics_path(path: Path | None) -> str:
