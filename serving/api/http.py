@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Collection, Sequence
 from typing import TypeVar
 
@@ -57,7 +58,7 @@ class Guard:
         if {"content-length", "transfer-encoding"} <= {*headers.keys()}:
             return 400, "expected Content-Length or Transfer-Encoding. Received: both"
         host = headers.get("host", "").lower()
-        name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+        name = re.sub(r":\d*$", "", host)
         # Browsers send a Host; probes over HTTP/1.0 may not.
         if host and self._hosts is not None and name not in self._hosts:
             return 400, f"Host expected one of {sorted(self._hosts)}. Received: {name[:100]!r}"
