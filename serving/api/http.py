@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
 
 
@@ -71,7 +71,7 @@ class Guard:
         return 403, f"the page of {origin[:100]} may not POST: see --rest_api_cors_origins"
 
 
-async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+async def unless_gone(request: Request, work: Awaitable[_T]) -> _T:
     """Return the result of `work` for a request whose body has been read.
 
     If the client disconnects first, cancels the work, waits for its end and raises

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.check.onnx import check_folder
+from serving.check._onnx import check_folder
 from serving.client import SignatureNotFoundError
 from serving.export.modules import Exported, ExportedReader, traced
 from serving.export.version import export
