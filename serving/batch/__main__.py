@@ -19,8 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
     # Imported late: NumPy and others are slow to import.
-    from serving.batch import job as jobs
-    from serving.batch.inputs import KINDS, find, kind_of
+    from serving.batch import _job as jobs
+    from serving.batch._inputs import KINDS, find, kind_of
 
     started = time.monotonic()
     model, output = jobs.latest_version(options.model), options.output.resolve()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.check.onnx import check_folder
+from serving.check._onnx import check_folder
 from serving.client import SignatureNotFoundError
 from serving.export.modules import Exported, ExportedReader, traced
 from serving.export.version import export
@@ -215,7 +215,7 @@ def by_reading(case, source, target):
     most, (factor, more) = case.search.max_source_length, bound_of([case.run])
     ids = case.run.source_tokenizer.tokenize(tf.constant([source])).to_list()[0][:most]
     said = case.run.target_tokenizer.tokenize(tf.constant([target])).to_list()[0]
-    said = [*said[: factor * most + more - 1], END_ID]
+    said = [*said[: int(factor * most) + more - 1], END_ID]
     if not ids and len(said) == 1:
         return [0.0]  # nothing is translated as nothing
     given = {"source": np.array([[*ids, PAD_ID]]), "target": np.array([[START_ID, *said[:-1]]])}

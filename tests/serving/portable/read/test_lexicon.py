@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.check.onnx import check_folder
+from serving.check._onnx import check_folder
 from serving.client._translate import main
 from serving.portable.read import LocalTranslator, lexicon, voices
 from serving.portable.read.lexicon import Pronouncer
