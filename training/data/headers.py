@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from training.data.rules import visible
+from training.command.visible import visible
 
 MOST_LINES = 20_000  # lines that are measured
 _FEW = 20  # lines; with fewer, a different first line is not taken for a header

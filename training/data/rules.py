@@ -72,12 +72,6 @@ TIME = "time"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
 
-# Characters that Unicode calls printable, but that show nothing: joiners, vowels, fillers of
-# Hangul, the empty Braille pattern, and the selectors of variants.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
-    map(chr, [*range(0x180B, 0x180E), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
-)
-
 MOST_PIXELS = 1 << 24  # of an image before it is resized: 16.8 million
 
 # Hints for messages: other encodings than UTF-8, and files without text, by their first bytes.
@@ -141,15 +135,6 @@ def most_tokens(length: Length, bound: Sequence[float]) -> Length:
 def clean(text: str) -> str:
     """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
     return single_spaces(unicodedata.normalize("NFC", text))
-
-
-def visible(text: str, most: int = 0) -> str:
-    """Return a text for a message: invisible characters by number, and at most `most` letters.
-
-    `a<U+200B>b` has a space of no width. 0 allows any length.
-    """
-    cut = text[:most] + "…" if 0 < most < len(text) else text
-    return "".join(c if c.isprintable() and c not in _BLANK else f"<U+{ord(c):04X}>" for c in cut)
 
 
 def single_spaces(text: str) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from serving.api.arguments import shown
 from training.data.columns import columns_in, form_of, normal, unquoted_rows
-from training.data.lists import SEPARATORS
 from training.data.rules import encoding_hint
 
 ARPABET_IPA, KOKORO = "arpabet-ipa", "kokoro"
@@ -70,8 +69,7 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     lines = text.split("\n")
     if form.separator:
         line = shown(next(filter(str.strip, lines)).strip())
-        command = f"sed -E 's/ *[{SEPARATORS[form.separator]}] */\\t/' {path} > new.tsv"
-        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {command}")
+        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {form.repair}")
     if form.quoted:
         try:
             lines = "".join(unquoted_rows(f"{line}\n" for line in lines)).split("\n")

@@ -86,7 +86,7 @@ def test_no_target_is_longer_than_its_bound(slope):
     assert all(factor * s + more >= t + 10 for s, t in zip(source, target, strict=True))
     assert factor <= 2 * slope + 1
     spelled, less = map(float, fitting_bound(source, target, spelled=True).split("x+"))
-    assert spelled <= factor and less < more + 40
+    assert spelled <= factor
     bounds = np.floor(spelled * source + 1e-9) + less
     assert (bounds > target).all()  # the end token is one more
     assert bounds.mean() < (factor * source + more).mean() - 8
@@ -99,7 +99,8 @@ def test_answers_to_words_are_bounded_by_a_fraction(pairs, tmp_path, capsys):
     prepare_run(tiny_config("source_tokenizer=letters", f"data=tsv:{pairs}"), tmp_path / "run")
     config = load_config(tmp_path / "run" / "config.toml")
     longest = max(len(word) + word.count("g") for word in words)
-    assert 1 < config.bound[0] < 2 and longest < most_tokens(11, config.bound) < 11 * 2
+    assert 1 < config.bound[0] < 2
+    assert longest < most_tokens(11, config.bound) < 11 * 2
     assert f"--set max_answer={config.max_answer}" in capsys.readouterr().out
 
 

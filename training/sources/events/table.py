@@ -28,13 +28,13 @@ import io
 import itertools
 import math
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
+from training.command.progress import print_note
 from training.data import rules
 from training.data.pair_files import CorpusError, read_text
 from training.data.rules import MISSING, PLACEHOLDERS, SILENT, category_of, input_name
@@ -117,7 +117,7 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about.outcome!r}")
     for note in rules.table_notes(str(path), people, missing, times):
-        print(note, file=sys.stderr)
+        print_note(note, error=True)
     return Histories.of(schema, times, values, examples)
 
 
@@ -225,7 +225,7 @@ def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
             history[-1].cells[name] = _Cell(line, text)
     if clashes:
         told = f"{len(clashes)} times have two values, and the last is used: {clashes[0]}"
-        print(f"{about.table}: {told}", file=sys.stderr)
+        print_note(f"{about.table}: {told}", error=True)
     return people
 
 
@@ -272,7 +272,7 @@ def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None
             )
     for first, other in rules.alike(categories):
         two = f"{first!r} and {other!r} are different categories of {name}"
-        print(f"{about.table}: {two}", file=sys.stderr)
+        print_note(f"{about.table}: {two}", error=True)
     return categories
 
 
