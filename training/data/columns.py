@@ -37,6 +37,7 @@ class Form(NamedTuple):
     dictionary: Notes | None = None
     separator: str = ""  # name of the signs that the file has instead of tabs
     repair: str = ""  # the command that writes the file with tabs, if it has a separator
+    doubt: str = ""  # why quotes may be read wrongly
     notes: tuple[str, ...] = ()  # messages for people: the parts that are not read
 
 
@@ -72,9 +73,10 @@ def form_of(blocks: Iterable[bytes], name: str, is_list: bool = False) -> Form:
         notes.append(f"{name}: {QUOTED}; {WHOLE}")
     elif returns > 0:
         notes.append(f"{name}: {returns:,} CR within lines end none, and are read as spaces")
-    if doubt := quotes.doubt():
+    doubt = quotes.doubt()
+    if doubt:
         notes.append(f"{name}: {doubt}")
-    return form._replace(quoted=quoted, notes=tuple(notes))
+    return form._replace(quoted=quoted, doubt=doubt, notes=tuple(notes))
 
 
 def normal(text: str) -> str:

@@ -43,14 +43,17 @@ WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # the white space of `str.split`
 
 # Sentences. A full stop ends a sentence before white space; a Chinese or Japanese full stop, at any
 # place. A full stop after a number of one or two digits is that of an ordinal or a date ("3. Mai",
-# "12.05. bis"), which ends no sentence. Patterns read a run of white space only from its beginning,
-# not from each place in it.
+# "12.05. bis"), which ends no sentence; nor does one after any number if a small letter follows, as
+# in the Hungarian date "1848. március 15.". Patterns read a run of white space only from its
+# beginning, not from each place in it.
 BLANK = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _ORDINAL = r"(?<!(?<![0-9,])[0-9]\.{0})(?<!(?<![0-9,])[0-9]{{2}}\.{0})"
+_SMALL = "a-zß-öø-ÿāăąćčďđēėęěğģīįıķļľłńņňōőœŕřśşšţťūůűųźżž\u03ac-\u03ce\u0430-\u045f"
+_LATER = rf"(?:(?<![0-9]\.)|(?!{BLANK}+[{_SMALL}]))"
 _QUOTE = """["'”’»)\\]]"""
 LINE_END = rf"(?<!{BLANK}){BLANK}*\n{BLANK}*"
 SENTENCE_END = (
-    rf"(?<=[.!?…]){_ORDINAL.format('')}{BLANK}+"
+    rf"(?<=[.!?…]){_ORDINAL.format('')}{_LATER}{BLANK}+"
     rf"|(?<=[.!?…]{_QUOTE}){_ORDINAL.format(_QUOTE)}{BLANK}+"
     rf"|(?<=[。！？])(?![。！？”’」』）]){BLANK}*|(?<=[。！？][”’」』）]){BLANK}*"
     rf"|{LINE_END}"

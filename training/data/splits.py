@@ -22,6 +22,7 @@ from training.data.lines import Block, Skipped, Survey, parse
 from training.data.named import corpora
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 from training.data.specs import PREPARED, Spec
+from training.metric_choice import fitting_metric as fitting_metric  # its place in earlier clones
 
 if TYPE_CHECKING:
     from training.data.prepared import Manifest

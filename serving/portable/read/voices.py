@@ -24,7 +24,7 @@ _WORD = re.compile(rf"{_RUN}|[^\W_]")
 _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}]+")
 # Signs that are alike, the first of which lists are searched by.
-ALIKE = ("'’ʼ‘`´′\u05f3", "·‧", '"\u05f4')
+ALIKE = ("'’ʼ‘`´′\u05f3", "·‧", '"\u05f4', "-\u2010\u2011")
 # Signs within words of any script (Unicode's UAX 29): `J` joins two letters, as in col·legi; `A` is
 # an apostrophe, also at the ends of a word; `L` is a letter: the geresh, and the joiners of Persian
 # and Indic scripts. All other signs end a word.
@@ -70,6 +70,8 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     if form.separator:
         line = shown(next(filter(str.strip, lines)).strip())
         raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {form.repair}")
+    if form.doubt:
+        raise ValueError(f"{path}: {form.doubt}")
     if form.quoted:
         try:
             lines = "".join(unquoted_rows(f"{line}\n" for line in lines)).split("\n")

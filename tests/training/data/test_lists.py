@@ -161,6 +161,15 @@ def test_right_lists_have_no_message(tmp_path, phones):
     assert read_split(f"tsv:{path}").pairs() == rows
 
 
+def test_a_raw_quote_next_to_quoted_words_is_told(tmp_path):
+    """Words would have quotes, and no text would have them."""
+    rows = "".join(f'"{a}"\t"{b}"\n' for a, b in [*zip(WORDS, PHONES, strict=True)][:12])
+    path = write(tmp_path / "list.tsv", f'{rows}5" pipe\tp a\n')
+    with pytest.raises(ValueError, match=r'because 1 text has a quote of another form: 5" pipe'):
+        read_columns(path)
+    assert "of another form" in str(surveyed(f"tsv:{path}").notes)
+
+
 def test_phones_of_one_word_are_told_and_right_lists_are_not(tmp_path):
     rows = [*zip(WORDS, PHONES, strict=True)]
     assert noted(tmp_path / "list.tsv", rows) == ()
