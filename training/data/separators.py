@@ -95,6 +95,29 @@ def tabs_command(separator: str, path: str, first_only: bool = False, output: st
     return rewriting(program, path, output)
 
 
+def commas_hint(header: str, path: str) -> str:
+    """Return the end of an error on a table without commas: the command that writes commas.
+
+    Args:
+        header: the first line of the table.
+        path: the table; it may be compressed. "" if it is no file.
+    """
+    sign = next((sign for sign in "\t;|" if sign in header), "")
+    names = ("tabs" * (sign == "\t"), *(n for n, x in _SIGNS.items() if re.search(x, header)))
+    name = next(filter(None, names), "spaces" if "  " in header else "")
+    if not sign and name in ("", "commas"):
+        return ": expected commas between columns"
+    if sign:
+        rows = f"csv.reader(open(0, encoding='utf-8-sig', newline=''), delimiter={sign!r})"
+        write = "csv.writer(sys.stdout, lineterminator='\\n')"
+        program = f'python3 -c "import csv, sys; {write}.writerows({rows})"'
+    else:
+        pattern = "  +" if name == "spaces" else f" *(?:{_SIGNS[name]}) *"
+        program = f"perl -pe 's{{{pattern}}}{{,}}g'"
+    hint = f". It has {name} instead of commas"
+    return f"{hint}: {rewriting(program, path, 'new.csv')}" if path else hint
+
+
 def rewriting(program: str, path: str, output: str = "") -> str:
     """Return the shell command that runs a program on a file, and writes `output` or new.tsv."""
     unpack = _UNPACK.get(path[path.rfind(".") :], "")
