@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from serving.api.printing import printable
 from training.command.options import Parser, folder_to_write, going_on, main_guard, positive_int
 from training.command.progress import progress
+from training.command.visible import visible
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for report in reports:
             done.append(report)
             for note in report.notes.splitlines():
-                print(f"Warning: {printable(note)}", file=sys.stderr)
+                print(f"Warning: {visible(note)}", file=sys.stderr)
             advance(1)
     jobs.sweep(job)
     print(json.dumps(jobs.summary(job, done, time.monotonic() - started)))

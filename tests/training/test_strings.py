@@ -335,3 +335,16 @@ def test_many_words_that_come_again_are_symbols_in_their_order():
     assert "target_tokenizer=letters" not in chosen.settings
     turned = [" ".join(text[::-1]) for text in said]
     assert choose(recognise(list(zip(wrong, turned, strict=True))), 1500).preset is None
+
+
+def test_the_row_of_a_side_has_nearly_all_lengths_and_the_longest():
+    """Also if the longest is none of the pairs that are measured."""
+    rng, places = random.Random(10), {3, 19_999}
+    words = ["".join(rng.choices("abcdefgh", k=k % 12 + 3)) for k in range(20_000)]
+    long = [f"{word:e<22}" if n in places else word for n, word in enumerate(words)]
+    for sources, wanted in (
+        (long, "95% have up to 14 letters, the longest 22 ("),
+        (words, "up to 14"),
+    ):
+        traits = recognise([(word, " ".join(word)) for word in sources])
+        assert str(traits.source).startswith(wanted)

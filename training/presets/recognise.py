@@ -62,9 +62,12 @@ class Side(NamedTuple):
         return self.repeats >= RARE and self.new <= FEW_NEW
 
     def __str__(self) -> str:
+        up_to = f"up to {self.letters} letters"
+        if self.longest > self.letters:
+            up_to = f"{NEARLY_ALL:.0%} have {up_to}, the longest {self.longest}"
         return (
-            f"up to {self.letters} letters ({self.alphabet:,} different), {self.mean:.1f} words on "
-            f"average ({self.vocabulary:,} different; {self.new:.0%} occur in one tenth only)"
+            f"{up_to} ({self.alphabet:,} different), {self.mean:.1f} words on average "
+            f"({self.vocabulary:,} different; {self.new:.0%} occur in one tenth only)"
         )
 
 
@@ -126,9 +129,10 @@ class Traits(NamedTuple):
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     """Return the traits of pairs of texts, measured in about a second on at most `_MOST` pairs."""
     pairs = list(dict.fromkeys(pairs))  # a repeated pair adds no evidence
+    longest = [max(len(_parts(text)) for text in texts) for texts in zip(*pairs, strict=True)]
     pairs = random.Random(0).sample(pairs, min(len(pairs), _MOST))
     parts = [(_parts(source), _parts(target)) for source, target in pairs]
-    source, target = (_side(texts) for texts in zip(*parts, strict=True))
+    source, target = map(_side, zip(*parts, strict=True), longest)
     traits = Traits(source, target, _copied(pairs) >= MANY_COPY, None)
     # different targets: labels, of a word or more
     few = 10 * len({said for _, said in pairs}) <= len(pairs)
@@ -251,7 +255,7 @@ def _share_copied(
     return copied / len(held) if explained >= MOST_COPY * few else 0.0
 
 
-def _side(texts: Sequence[str]) -> Side:
+def _side(texts: Sequence[str], longest: int) -> Side:
     letters = Counter("".join(texts))
     counts = [len(text.split()) + len(_UNSPACED.findall(text)) // _UNSPACED_WORD for text in texts]
     words = [text.split() for text in texts]
@@ -259,7 +263,7 @@ def _side(texts: Sequence[str]) -> Side:
     held = [word for text in words[::10] for word in text]
     return Side(
         letters=_most(map(len, texts)),
-        longest=max(map(len, texts)),
+        longest=longest,
         words=_most(counts),
         mean=sum(map(len, words)) / len(texts),
         alphabet=len(letters),

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from serving.api.arguments import check_count, shown
-from serving.api.printing import print_error, print_json, printable
+from serving.api.printing import print_error, print_json
 from serving.portable.read import voices
 from serving.portable.read.model import tokens_of
 from serving.portable.read.tokenizers import Vocabulary
 from serving.portable.read.translator import LocalTranslator
+from training.command.visible import visible
 from training.data.letters import letters_of
 
 SHERPA = "sherpa"
@@ -62,7 +63,7 @@ class Pronouncer(LocalTranslator):
     def unreadable(self, word: str) -> str:
         """Return why the model cannot read a word, "" if it can."""
         if letters := letters_of(self._letters.unknown(word)):
-            return f"training never saw {' '.join(map(printable, dict.fromkeys(letters)))}"
+            return f"training never saw {visible(' '.join(dict.fromkeys(letters)))}"
         (ids,) = self._letters.encode([word])
         return "" if len(ids) <= self._most else f"the model reads {self._most} letters"
 
@@ -303,7 +304,7 @@ def _ask(
 def _several(words: Sequence[str]) -> str:
     """Return the first of some words, and how many more there are."""
     more = f" and {len(words) - _MOST_NAMED:,} more" if len(words) > _MOST_NAMED else ""
-    return f"{', '.join(map(printable, words[:_MOST_NAMED]))}{more}"
+    return f"{visible(', '.join(words[:_MOST_NAMED]))}{more}"
 
 
 def _warn(reason: str, words: Sequence[str], missing: dict[str, str] | None = None) -> None:

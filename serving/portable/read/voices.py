@@ -12,7 +12,6 @@ from pathlib import Path
 
 from serving.api.arguments import shown
 from training.data.columns import columns_in, form_of, normal, unquoted_rows
-from training.data.lists import SEPARATORS
 from training.data.rules import encoding_hint
 
 ARPABET_IPA, KOKORO = "arpabet-ipa", "kokoro"
@@ -25,7 +24,7 @@ _WORD = re.compile(rf"{_RUN}|[^\W_]")
 _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}]+")
 # Signs that are alike, the first of which lists are searched by.
-ALIKE = ("'’ʼ‘`´′\u05f3", "·‧", '"\u05f4')
+ALIKE = ("'’ʼ‘`´′\u05f3", "·‧", '"\u05f4', "-\u2010\u2011")
 # Signs within words of any script (Unicode's UAX 29): `J` joins two letters, as in col·legi; `A` is
 # an apostrophe, also at the ends of a word; `L` is a letter: the geresh, and the joiners of Persian
 # and Indic scripts. All other signs end a word.
@@ -70,8 +69,9 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     lines = text.split("\n")
     if form.separator:
         line = shown(next(filter(str.strip, lines)).strip())
-        command = f"sed -E 's/ *[{SEPARATORS[form.separator]}] */\\t/' {path} > new.tsv"
-        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {command}")
+        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {form.repair}")
+    if form.doubt:
+        raise ValueError(f"{path}: {form.doubt}")
     if form.quoted:
         try:
             lines = "".join(unquoted_rows(f"{line}\n" for line in lines)).split("\n")
