@@ -131,6 +131,7 @@ class Phones:
                 f"{long[0]!r}. Choose the --voice that these tokens belong to"
             )
         self._longest = max(map(len, self._tokens or [""]))
+        self._parts = dict[str, list[str]]()  # of the phones so far
 
     def write(self, phones: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the tokens of phones, and the phones that the voice has no tokens for.
@@ -143,9 +144,11 @@ class Phones:
         tokens, lacking, tones = [], [], []
         for phone in phones:
             name, tone = _toned(phone) if self._tones else (phone, 0)
-            forms = [name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))]
-            forms += [name.replace("ɝ", "ɜɹ").replace("ɚ", "əɹ")]
-            parts = next(filter(None, map(self._split, forms)), [])
+            parts = self._parts.get(name)
+            if parts is None:
+                forms = [name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))]
+                forms += [name.replace("ɝ", "ɜɹ").replace("ɚ", "əɹ")]
+                parts = self._parts[name] = next(filter(None, map(self._split, forms)), [])
             tokens += parts
             tones += [str(tone)] * len(parts)
             lacking += [] if parts else [phone]
@@ -304,6 +307,8 @@ def spellings(word: str) -> list[str]:
 
     Signs are quotes of all kinds, brackets, dashes.
     """
+    if word.isalpha():
+        return [word] * 4
     inside = [n for n, kind in enumerate(_kinds(word)) if kind == "L"] or [len(word)]
     first, end = inside[0], inside[-1] + 1
     return [word, word[first:], word[:end], word[first:end]]
