@@ -165,9 +165,9 @@ def main() -> None:
     add = parser.add_argument
     add("--backends", nargs="+", choices=BACKENDS, default=BACKENDS, help="what to measure")
     add("--processes", type=int, default=2, help="how many train together")
-    add("--repeat", type=int, default=15, help="epochs of each case")
-    add("--batch", type=int, default=256, help="sentences in a batch of all processes")
-    add("--batches", type=int, default=2, help="batches in an epoch")
+    add("--repeat", type=int, default=6, help="epochs of each case")
+    add("--batch", type=int, default=512, help="sentences in a batch of all processes")
+    add("--batches", type=int, default=1, help="batches in an epoch")
     add("--length", type=int, default=12, help="tokens of a sentence")
     add("--vocabulary", type=int, default=8000, help="tokens, on both sides")
     add("--units", type=int, default=512, help="of the decoder; the others follow from it")

@@ -164,10 +164,10 @@ def _read(config: Any) -> Worker:
     if unused := sorted(set(cluster) - {"chief", "worker"}):
         raise ValueError(f"the cluster has {', '.join(unused)}; only chief and worker train")
     addresses = []
-    for kind in ("chief", "worker"):
-        listed = cluster.get(kind, [])
+    for role in ("chief", "worker"):
+        listed = cluster.get(role, [])
         if not isinstance(listed, list) or not all(map(_is_address, listed)):
-            raise ValueError(f"{kind} needs a list of addresses, HOST:PORT")
+            raise ValueError(f"{role} needs a list of addresses, HOST:PORT")
         addresses += listed
     if twice := sorted({each for each in addresses if addresses.count(each) > 1}):
         raise ValueError(f"{twice[0]} is the address of two processes")

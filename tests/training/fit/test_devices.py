@@ -132,6 +132,7 @@ with joined(1) as one, joined() as two:  # once: another strategy would reuse ke
             "norm": largest_norm(both.trainable_variables[0]) / LARGEST,
             "apart": sum(not np.array_equal(*pair) for pair in copies),
             "copies": len(copies),
+            "autotuned": data.options().autotune.enabled,  # it would delay the end of an epoch
             "traces": both._gradients.experimental_get_tracing_count() if name == "xla" else None,
             "collectives": collectives(both, data) if name == "text" else None,
         }
@@ -195,6 +196,7 @@ def assert_equal(found, tolerance=1e-4):
     assert found["norm"] == pytest.approx(1, rel=0.01)  # a constraint holds
     assert found["copies"] > 10
     assert found["apart"] == 0
+    assert found["autotuned"] is False
 
 
 @pytest.mark.parametrize("workers", [1, 2])

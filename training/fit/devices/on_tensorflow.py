@@ -46,12 +46,33 @@ class MirroredProcesses(Processes):
 
     def epoch(self, batches: Batches, number: int) -> Any:
         """Return the batches of an epoch, as `share` divides them."""
-        return share(self.strategy, batches.dataset(number))
+        here = self.devices // self.count
+        return share(self.devices, self.number * here, here, batches.dataset(number))
 
     def _total(self, values: np.ndarray) -> np.ndarray:
         chunks = np.resize(values, (-(-len(values) // _CHUNK), _CHUNK))  # traced for one size
         sums = [_sum(self.strategy, self.devices // self.count, chunk) for chunk in chunks]
         return np.concatenate(sums)[: len(values)]
+
+
+class _Undistributed:
+    """Lets `fit` take the datasets of `share` as they are.
+
+    TensorFlow's distributed datasets have iterators on the devices. Their autotuner delays the end
+    of each epoch, by as long as the epoch took. `Batches.dataset` turns its own autotuner off.
+    """
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Return the dataset itself."""
+        return dataset
+
+
+class _Devices(_Undistributed, tf.distribute.MirroredStrategy):
+    pass
+
+
+class _Workers(_Undistributed, tf.distribute.MultiWorkerMirroredStrategy):
+    pass
 
 
 def _sum(strategy: tf.distribute.Strategy, here: int, values: np.ndarray) -> np.ndarray:
@@ -88,9 +109,8 @@ def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
         worker.gather()
         _answer_while_computing()
         try:
-            strategy = tf.distribute.MultiWorkerMirroredStrategy()
+            strategy = _Workers()
             devices = strategy.num_replicas_in_sync
-            _expect_all_batches(strategy)
             yield MirroredProcesses(worker.number, worker.count, devices, strategy)
         except tf.errors.OpError as error:
             raise _lost(error) from None
@@ -101,8 +121,7 @@ def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
     if len(names) == 1:
         yield ALONE
         return
-    strategy = tf.distribute.MirroredStrategy(names)
-    _expect_all_batches(strategy)
+    strategy = _Devices(names)
     yield MirroredProcesses(devices=len(names), strategy=strategy)
 
 
@@ -127,23 +146,21 @@ def _check_limit(limit: int | None, names: list[str]) -> None:
         )
 
 
-def _expect_all_batches(strategy: tf.distribute.Strategy) -> None:
-    """Stop workers from asking one another in each step whether a batch is left.
-
-    `fit` counts the steps.
-    """
-    strategy.extended.experimental_enable_get_next_as_optional = False
-
-
-def share(strategy: tf.distribute.Strategy, batches: tf.data.Dataset) -> Any:
+def share(count: int, first: int, here: int, batches: tf.data.Dataset) -> tf.data.Dataset:
     """Return batches of which each device takes its rows; added rows make them as many.
 
-    A device's part is `(x, y, valid, shares, rows)`: inputs and labels; float32 `(b,)`, 0 for an
-    added row; the device's shares of the batch's tokens (for a label: rows) and of its rows,
-    `(2,)`; and the number of rows of the batch, `()`. An added row has the source of the first row
+    The first axis of each array is this process's devices. The arrays are `(x, y, valid, shares,
+    rows)`: inputs and labels; float32 `(here, b)`, 0 for an added row; the device's shares of the
+    batch's tokens (for a label: rows) and of its rows, `(here, 2)`; and the number of rows of the
+    batch, `(here,)`. An added row has the source of the first row
     and only padding as target.
+
+    Args:
+        count: devices of all processes together.
+        first: number of this process's first device.
+        here: devices of this process.
+        batches: the batches of an epoch.
     """
-    count = strategy.num_replicas_in_sync
 
     def split(x: dict, y: Tensor) -> tuple:
         missing = -tf.shape(y)[0] % count
@@ -169,16 +186,10 @@ def share(strategy: tf.distribute.Strategy, batches: tf.data.Dataset) -> Any:
         rows = tf.fill([count], tf.cast(tf.shape(y)[0], "float32"))
         return xs, parts(y, target), valid, counts / tf.maximum(totals, 1.0), rows
 
-    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        here = context.num_replicas_in_sync // context.num_input_pipelines
-        first = context.input_pipeline_id * here
+    def own(*data: Any) -> Any:
+        return tf.nest.map_structure(lambda part: part[first : first + here], data)
 
-        def own(*data: Any) -> Any:
-            return tf.nest.map_structure(lambda part: part[first : first + here], data)
-
-        return batches.map(split).map(own).unbatch().prefetch(2 * here)
-
-    return strategy.distribute_datasets_from_function(of_worker)
+    return batches.map(split).map(own).prefetch(2)
 
 
 def _lost(error: tf.errors.OpError) -> RunError:

@@ -92,9 +92,12 @@ class MirroredModel(keras.Model):
         return loss, gradients, changed
 
     def train_step(self, data: tuple) -> dict[str, Tensor]:
-        """Take a device's part of a step."""
-        x, y, valid, shares, rows = data
+        """Take a device's part of a step, of a batch of `share`."""
         context = tf.distribute.get_replica_context()
+        number = context.replica_id_in_sync_group % tf.shape(data[-1])[0]
+        with tf.device("CPU:0"):  # only the device's own part leaves the host
+            own = tf.nest.map_structure(lambda parts: tf.gather(parts, number), data)
+        x, y, valid, shares, rows = own
         states, weights = self.non_trainable_variables, self.trainable_variables
         moved = tf.cast(context.replica_id_in_sync_group, "int64") * _GOLDEN * [1, 0]
         others = [tf.convert_to_tensor(state.value) for state in states]
