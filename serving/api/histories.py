@@ -119,11 +119,8 @@ def _check_names(names: Sequence[str], person: str, time: str, name: str) -> Non
     """Raise ValueError if the columns of a table lack one, or have two of the same name."""
     for column in (person, time):
         if column not in names:
-            commas = (
-                ""
-                if len(names) > 1
-                else commas_hint("".join(names), "" if name == _NO_FILE else name)
-            )
+            path = "" if name == _NO_FILE else name
+            commas = commas_hint(names[0], path) if len(names) == 1 else ""
             raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}{commas}")
     if person == time:
         raise ValueError(f"expected a column of ids and one of times. Received: {time!r} for both")

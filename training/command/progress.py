@@ -68,6 +68,18 @@ def print_note(note: str, *, error: bool = False) -> None:
     print(visible(note), file=sys.stderr if error else sys.stdout, flush=True)
 
 
+def up_to(most: int, longest: int, unit: str) -> str:
+    """Return the lengths of texts for a message: of 95 % of them, and the longest if it is longer.
+
+    Args:
+        most: length that 95 % of the texts do not exceed.
+        longest: length of the longest text.
+        unit: what lengths count, such as letters.
+    """
+    some = f"up to {most} {unit}"
+    return f"95% have {some}, the longest {longest}" if longest > most else some
+
+
 def print_choice(name: str, chosen: str, way_out: str = "") -> None:
     """Print a row of the block of choices: a name, the choice, and the option that changes it."""
     kept = visible(chosen).replace("--set ", "--set\0")  # keep --set on one line with its key

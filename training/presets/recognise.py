@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from string import punctuation
 from typing import NamedTuple
 
+from training.command.progress import up_to
+
 NEARLY_ALL = 0.95
 LARGEST_ALPHABET = 250  # letters, or symbols between spaces
 LEAST_USES = 2  # average uses of a letter, in a larger alphabet
@@ -59,11 +61,9 @@ class Side(NamedTuple):
         return self.repeats >= RARE and self.new <= FEW_NEW
 
     def __str__(self) -> str:
-        up_to = f"up to {self.letters} letters"
-        if self.longest > self.letters:
-            up_to = f"{NEARLY_ALL:.0%} have {up_to}, the longest {self.longest}"
+        lengths = up_to(self.letters, self.longest, "letters")
         return (
-            f"{up_to} ({self.alphabet:,} different), {self.mean:.1f} words on average "
+            f"{lengths} ({self.alphabet:,} different), {self.mean:.1f} words on average "
             f"({self.vocabulary:,} different; {self.new:.0%} occur in one tenth only)"
         )
 

@@ -339,3 +339,12 @@ def test_the_size_of_a_jpeg_is_not_its_thumbnails():
     Image.new("CMYK", (5, 7)).save(cmyk, "JPEG")
     assert size_of(cmyk.getvalue()) == (5, 7)
     assert size_of(b"no image") == (0, 0)
+
+
+def test_the_row_of_labels_has_nearly_all_lengths_and_the_longest(tmp_path, capsys):
+    spec, labels = folder_of(tmp_path, (96, 32), "a" * 5, count=40), tmp_path / "labels.tsv"
+    configured(spec)
+    assert "  labels     up to 5 characters" in capsys.readouterr().out
+    labels.write_text(labels.read_text().replace("aaaaa", "a" * 9, 1))
+    configured(spec)
+    assert "  labels     95% have up to 5 characters, the longest 9" in capsys.readouterr().out

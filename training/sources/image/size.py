@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from training.command.errors import ConfigError
-from training.command.progress import print_choice
+from training.command.progress import print_choice, up_to
 from training.config.schema import PRESETS, Config, load_config, with_values
 from training.data.pair_files import Split
 
@@ -145,7 +145,7 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
             batch = min(batch, MOST_ALIGNED // (config.max_target_length * grid_size(config)[1]))
         config = replace(config, batch_size=max(1, batch))
     room = f", each {survey.room:.2f} of the height wide or more" if width else ""
-    print_choice("labels", f"up to {characters} characters{room}")
+    print_choice("labels", f"{up_to(characters, longest, 'characters')}{room}")
     settings = f"{kind}, with the settings of training/presets/own/{file}.toml"
     print_choice("kind", settings, f"--set attention={other}")
     return config
@@ -175,10 +175,11 @@ def tell_squeezed(config: Config, split: Split) -> None:
             f"{config.image_height}. To keep their shape: --set "
             f"image_width={round(width * config.image_height / height)}"
         )
+    longest = max((len(text) for texts in split.references for text in texts), default=0)
     if columns < characters:
         print(
-            f"Labels have up to {characters} characters, but the model attends to only {columns} "
-            "columns. Set a larger image_width, or convolutions that pool less across"
+            f"Labels: {up_to(characters, longest, 'characters')}, but the model attends to only "
+            f"{columns} columns. Set a larger image_width, or convolutions that pool less across"
         )
 
 
