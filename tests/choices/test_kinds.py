@@ -35,7 +35,7 @@ FLOORS = {
     "turned": (3, 98),
     "identifiers": (3, 96),
     "ledger": (4, 98),
-    "cipher": (4, 96),
+    "cipher": (5, 96),
     "salts": (6, 96),
     "typos": (6, 96),
 }

@@ -61,7 +61,7 @@ def settle_attention(
 
     The checkpoint before the first epoch then holds the better weights, with an optimizer that has
     made no step. The configuration is saved last, so that a killed trial starts again. On several
-    devices nothing is tried, and the attention of the rules stays.
+    devices, and with XLA, nothing is tried, and the attention of the rules stays.
 
     Args:
         files: the files of the run.
@@ -76,8 +76,10 @@ def settle_attention(
         replace(config, attention=attention, other_attention="")
         for attention in (config.attention, config.other_attention)
     )
-    if processes.devices > 1:
-        print_choice("attention", "not tried on several devices", "--set attention=NAME")
+    if processes.devices > 1 or model.jit_compile:
+        why = "with XLA, which compiles long" if model.jit_compile else "on several devices"
+        chosen = f"{_words(first.attention)}: no other is tried {why}"
+        print_choice("attention", chosen, f"--set attention={second.attention}")
         processes.write(first.save, files.config)
         return first, model
     began = time.monotonic()

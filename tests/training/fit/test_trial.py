@@ -2,6 +2,7 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -150,10 +151,16 @@ def test_a_killed_trial_starts_again(config, tmp_path, scores, monkeypatch):
     assert load_config(run / "config.toml").attention == "hard_monotonic"
 
 
-def test_several_devices_keep_the_choice_of_the_rules(config, tmp_path, scores, capsys):
-    """And print that nothing was tried."""
-    files = RunFiles(tmp_path)
-    made = trial.settle_attention(files, config, None, None, None, None, Processes(devices=2))
+@pytest.mark.parametrize(("devices", "xla"), [(2, False), (1, True)])
+def test_several_devices_and_xla_keep_the_choice_of_the_rules(
+    config, tmp_path, scores, capsys, devices, xla
+):
+    """And print that nothing was tried: XLA would compile the steps of both."""
+    files, model = RunFiles(tmp_path), SimpleNamespace(jit_compile=xla)
+    made = trial.settle_attention(files, config, model, *3 * [None], Processes(devices=devices))
+    assert made[1] is model
+    assert not scores[1]
     assert made[0].attention == "additive"
     assert load_config(files.config) == made[0]
-    assert "not tried on several devices" in capsys.readouterr().out
+    reason = "with XLA" if xla else "on several devices"
+    assert f"additive: no other is tried {reason}" in capsys.readouterr().out
