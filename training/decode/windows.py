@@ -6,7 +6,8 @@ side of a window are context; the other six are its core. Each window keeps the 
 attention weight is on a letter of its core. If nearly all words of training are shorter than 12
 letters, windows are as long as these words, and a quarter of a window is the context on each side.
 
-`serving.portable.read.windows` and `engine/windows.js` do the same without TensorFlow.
+`serving.portable.read.windows` and `engine/windows.js` do the same without TensorFlow;
+`tests/serving/portable/windows.json` is the table of cases that holds all three together.
 """
 
 from __future__ import annotations

@@ -304,6 +304,10 @@ class LocalSearch(LocalModel):
             ids = replaced(ids, out["weights"], size)
         return map(Result, ids, *(out[name] for name in ("log_probs", "scores", "weights")))
 
+    def _norm(self, length: int) -> float:
+        """Return what the sum of a result's log-probabilities is divided by."""
+        return float(((5 + length) / 6) ** self._penalty)
+
 
 def text_of(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:
     """Return the text of ids `(T,)` up to the end."""

@@ -162,9 +162,10 @@ class LocalTranslator(LocalSearch):
                     log_probs = np.zeros_like(log_probs)  # nothing is translated as nothing
                 each = [float(x) for x in log_probs[: len(ids)]]
                 tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
-                norm = ((5 + len(ids)) / 6) ** self._penalty
                 cut, unknown = read.truncated[row] or too_long[row], read.unknown[row]
-                scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut, unknown)
+                scores[row] = Score(
+                    sum(each) / self._norm(len(ids)), tokens, tuple(each), cut, unknown
+                )
 
         self._each(_by_length(targets), work)
         for row, found in self._found_by_windows(read).items():

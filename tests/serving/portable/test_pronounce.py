@@ -93,7 +93,7 @@ def test_the_example_says_what_python_says(pronouncer):
             NODE,
             "--input-type=module",
             "--eval",
-            ASK.replace("EXAMPLE", (EXAMPLES / "pronounce.js").as_uri()),
+            ASK.replace("EXAMPLE", (EXAMPLES / "pronounce.mjs").as_uri()),
         ],
         input=json.dumps({**given, "words": WORDS}),
         capture_output=True,

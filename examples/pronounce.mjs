@@ -1,9 +1,9 @@
 // Pronounces words with a pronouncer of your own, from its ONNX folder.
 //
-//   Node:    npm install onnxruntime-node
-//            node examples/pronounce.js models/mine-onnx/1 choir "a long word"
+//   Node:    npm install --ignore-scripts onnxruntime-node
+//            node examples/pronounce.mjs models/mine-onnx/1 choir "a long word"
 //   browser: import * as ort from "onnxruntime-web";
-//            import { load } from "./pronounce.js";
+//            import { load } from "./pronounce.mjs";
 //            const file = (name) => fetch(`model/${name}`).then((response) => response.arrayBuffer());
 //            const pronounce = await load(ort, file);
 //            (await pronounce("choir")).phones.join(" ");
@@ -71,7 +71,7 @@ export async function load(ort, file) {
   };
 }
 
-if (globalThis.process?.argv[1]?.endsWith("pronounce.js")) {
+if (globalThis.process?.argv[1]?.endsWith("pronounce.mjs")) {
   const { readFile } = await import("node:fs/promises");
   const ort = await import("onnxruntime-node");
   const [folder, ...words] = process.argv.slice(2);
