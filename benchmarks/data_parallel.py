@@ -31,7 +31,6 @@ BACKENDS = ("tensorflow", "jax")
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "TF_NUM_INTRAOP_THREADS": "1",
-    "TF_NUM_INTEROP_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
 }

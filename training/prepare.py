@@ -14,7 +14,8 @@ from pathlib import Path
 from training.command.errors import ConfigError, UsageError
 from training.command.native import need, start_tensorflow
 from training.command.options import Parser, main_guard, positive_int
-from training.presets.options import add_configuration, configuration, default_output
+from training.presets.arguments import add_configuration, default_output
+from training.presets.options import configuration
 from training.runs.files import RunFiles
 from training.sources.kinds import SOURCE_KINDS
 

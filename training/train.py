@@ -16,7 +16,8 @@ from training.command.options import Parser, going_on, main_guard, positive_int
 from training.command.workers import Worker
 from training.config.keys import is_unicode
 from training.config.schema import changeable_keys
-from training.presets.options import add_configuration, configuration, default_output
+from training.presets.arguments import add_configuration, default_output
+from training.presets.options import configuration
 from training.runs.files import RunFiles, summary
 
 

@@ -18,8 +18,10 @@ FOLDERS = {"": "client", ".api": "api", ".portable": "portable", ".portable.read
 # In place of modules of the repository that find them where they are.
 TAKEN = {"heat_map.py": "keras_attention/plot.py"}
 TAKEN |= {
-    f"{name}.py": f"training/data/{name}.py" for name in ("columns", "letters", "lists", "rules")
+    f"{name}.py": f"training/data/{name}.py"
+    for name in ("columns", "letters", "lists", "rules", "separators")
 }
+TAKEN["visible.py"] = "training/command/visible.py"
 
 
 def renamed(source: str) -> str:
@@ -27,7 +29,8 @@ def renamed(source: str) -> str:
     source = source.replace("python -m serving.client", "keras-attention-client")
     source = source.replace("-e '.[", "'./packaging/client[")
     source = re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
-    source = re.sub(r"\btraining\.data\.(columns|letters|lists|rules)\b", rf"{PACKAGE}.\1", source)
+    names = "|".join(path.stem for path in map(Path, TAKEN) if path.stem != "heat_map")
+    source = re.sub(rf"\btraining\.(?:data|command)\.({names})\b", rf"{PACKAGE}.\1", source)
     return re.sub(r"(?<![\w./-])serving(?=\.(?:api|portable)\b)", PACKAGE, source)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from serving.api.arguments import shown
 
 ONNX_MANIFEST, SAVED_MANIFEST = "manifest.json", "assets.extra/manifest.json"
-MOST_MANIFEST_BYTES = 2**24
+_MOST_MANIFEST_BYTES = 2**24
 _MOST_BYTES = 2**35  # of all files of an export: 8 billion weights of 32 bits
 _MOST_DEPTH = 24  # of JSON
 
@@ -43,7 +43,7 @@ def file_in(folder: Path, name: str, most: int = _MOST_BYTES) -> Path:
     return path
 
 
-def read_json(folder: Path, name: str, most: int = MOST_MANIFEST_BYTES) -> Any:
+def read_json(folder: Path, name: str, most: int = _MOST_MANIFEST_BYTES) -> Any:
     """Return the JSON value in a file of an export.
 
     Raises ValueError as `file_in` does, and for text that is not JSON or is nested too deeply.

@@ -27,8 +27,11 @@ from training.data.rules import (
     table_notes,
     table_rows,
 )
+from training.data.separators import commas_hint
 
 History = Mapping[str, Sequence[float | str | None]]
+
+_NO_FILE = "the table"  # the name of a table that is no file
 
 
 class Table(dict[str, dict[str, list[str]]]):
@@ -84,7 +87,7 @@ def read_table(path: str | Path, person: str, time: str) -> Table:
             raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def parse_table(lines: Iterable[str], person: str, time: str, name: str = "the table") -> Table:
+def parse_table(lines: Iterable[str], person: str, time: str, name: str = _NO_FILE) -> Table:
     """Return the history of each id in the lines of a table: see `read_table`.
 
     Blank rows and columns without a name are skipped. `name` is the table's name in messages. If
@@ -116,7 +119,11 @@ def _check_names(names: Sequence[str], person: str, time: str, name: str) -> Non
     """Raise ValueError if the columns of a table lack one, or have two of the same name."""
     for column in (person, time):
         if column not in names:
-            commas = "" if len(names) > 1 else ": expected commas between columns"
+            commas = (
+                ""
+                if len(names) > 1
+                else commas_hint("".join(names), "" if name == _NO_FILE else name)
+            )
             raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}{commas}")
     if person == time:
         raise ValueError(f"expected a column of ids and one of times. Received: {time!r} for both")

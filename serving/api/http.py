@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Collection, Sequence
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
 
 
@@ -57,7 +58,7 @@ class Guard:
         if {"content-length", "transfer-encoding"} <= {*headers.keys()}:
             return 400, "expected Content-Length or Transfer-Encoding. Received: both"
         host = headers.get("host", "").lower()
-        name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+        name = re.sub(r":\d*$", "", host)
         # Browsers send a Host; probes over HTTP/1.0 may not.
         if host and self._hosts is not None and name not in self._hosts:
             return 400, f"Host expected one of {sorted(self._hosts)}. Received: {name[:100]!r}"
@@ -70,7 +71,7 @@ class Guard:
         return 403, f"the page of {origin[:100]} may not POST: see --rest_api_cors_origins"
 
 
-async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+async def unless_gone(request: Request, work: Awaitable[_T]) -> _T:
     """Return the result of `work` for a request whose body has been read.
 
     If the client disconnects first, cancels the work, waits for its end and raises

@@ -10,14 +10,14 @@ from typing import Any
 
 from serving.api.arguments import shown
 
-ENDINGS = (".png", ".jpg", ".jpeg")  # of names of files, in lower case
+_ENDINGS = (".png", ".jpg", ".jpeg")  # of names of files, in lower case
 INPUT = "image_bytes"  # of the signatures of readers
 _COLORS = {1: 0, 3: 2, 4: 6}  # PNG's colour type by number of channels
 
 
 def is_image(name: str) -> bool:
     """Return whether a file name has the ending of an image."""
-    return name.lower().endswith(ENDINGS)
+    return name.lower().endswith(_ENDINGS)
 
 
 def image_file(image: Any) -> bytes:

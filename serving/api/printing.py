@@ -10,6 +10,8 @@ import sys
 import unicodedata
 from typing import Any
 
+from training.command.visible import visible
+
 # Controls, surrogates and line ends; below, characters that change the direction of text.
 _UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
 PACKAGES = {"google": "protobuf", "grpc": "grpcio", "PIL": "pillow"}  # names of packages by module
@@ -63,7 +65,7 @@ def _escaped(match: re.Match[str]) -> str:
 def print_error(error: object) -> None:
     """Print an error as one line."""
     text = first_line(error) if isinstance(error, OSError) else str(error)
-    print(f"error: {printable(text)}", file=sys.stderr)
+    print(f"error: {visible(text)}", file=sys.stderr)
 
 
 def not_installed(module: str, extra: str) -> str:

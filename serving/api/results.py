@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from serving.api.printing import printable
+from training.command.visible import visible
 from training.data.letters import letters_of
 from training.data.rules import ENDED, FULL_WIDTH_END, LINE_END, SENTENCE_END
 
@@ -148,7 +148,7 @@ def unique_letters(text: str) -> str:
 
 def unseen(letters: str) -> str:
     """Return the warning about letters that training never saw."""
-    shown = " ".join(map(printable, letters_of(letters)))
+    shown = visible(" ".join(letters_of(letters)))
     return f"training never saw {shown}. Do not trust the output for it"
 
 

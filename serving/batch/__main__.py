@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from serving.api.printing import printable
 from training.command.options import Parser, folder_to_write, going_on, main_guard, positive_int
 from training.command.progress import progress
+from training.command.visible import visible
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
     # Imported late: NumPy and others are slow to import.
-    from serving.batch import job as jobs
-    from serving.batch.inputs import KINDS, find, kind_of
+    from serving.batch import _job as jobs
+    from serving.batch._inputs import KINDS, find, kind_of
 
     started = time.monotonic()
     model, output = jobs.latest_version(options.model), options.output.resolve()
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for report in reports:
             done.append(report)
             for note in report.notes.splitlines():
-                print(f"Warning: {printable(note)}", file=sys.stderr)
+                print(f"Warning: {visible(note)}", file=sys.stderr)
             advance(1)
     jobs.sweep(job)
     print(json.dumps(jobs.summary(job, done, time.monotonic() - started)))

@@ -52,17 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.run or not onnx:
             start_tensorflow()  # which takes seconds
         if onnx:
-            from serving.check.onnx import check_folder  # no TensorFlow
+            from serving.check._onnx import check_folder  # no TensorFlow
 
             findings = check_folder(version_dir, options.run, tell)
         elif options.against:
-            from serving.check.against import compare
+            from serving.check._against import compare
 
             model = options.model or version_dir.parent.name
             count, findings = compare(version_dir, options.against, model, options.rest, tell)
             good = f"{version_dir}: {options.against} answers all {count} requests alike"
         else:
-            from serving.check.version import check_version
+            from serving.check._version import check_version
 
             findings = check_version(version_dir, tell)
     print("\n".join(map(printable, findings)) or good)

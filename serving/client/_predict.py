@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from serving.api.printing import print_json, printable
 from serving.client._options import Parser, ended, opened_model
+from training.command.visible import visible
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +50,7 @@ def _ask(arguments: argparse.Namespace) -> int:
     with opened_model(arguments, "Predictor") as predictor:
         answers = predictor.outcome(list(histories.values()), ignore=True)
         for note in table.notes(predictor.metadata().signatures["predict"]["inputs"]):
-            print(f"Warning: {printable(note)}", file=sys.stderr)
+            print(f"Warning: {visible(note)}", file=sys.stderr)
     times = {person: [float(time) for time in histories[person][TIME]] for person in histories}
     for person, answer in zip(histories, answers, strict=True):
         if arguments.json:

@@ -39,14 +39,14 @@ from training.runs.files import kept, read_history
 from training.runs.run import Run
 from training.sources.kinds import SOURCE_KINDS
 
-COUNT = 5
+_COUNT = 5
 _DRAWN = 100  # sources from which examples are chosen
 _MOST_CHARACTERS = 80
-COMPARED = 500  # most sources for the comparison with float32
+_COMPARED = 500  # most sources for the comparison with float32
 _TOGETHER = 100
 
 
-def dev_sources(run: Run, limit: int) -> list[Any]:
+def _dev_sources(run: Run, limit: int) -> list[Any]:
     """Return at most `limit` sources of the dev split, none if the split cannot be found."""
     config = run.config
     try:
@@ -58,27 +58,27 @@ def dev_sources(run: Run, limit: int) -> list[Any]:
         return []
 
 
-def examples(run: Run) -> list[str]:
+def _examples(run: Run) -> list[str]:
     """Return examples to show to users: short texts of the dev split, or `Source.shown`."""
     if SOURCE_KINDS[run.config.source].tokens:
-        texts = dict.fromkeys(dev_sources(run, _DRAWN))
-        return [text for text in texts if len(text) <= _MOST_CHARACTERS][:COUNT]
+        texts = dict.fromkeys(_dev_sources(run, _DRAWN))
+        return [text for text in texts if len(text) <= _MOST_CHARACTERS][:_COUNT]
     try:
-        return run.source.shown(run.config, COUNT)
+        return run.source.shown(run.config, _COUNT)
     except UserError:
         return []
 
 
-def has_sentences(run: Run) -> bool:
+def _has_sentences(run: Run) -> bool:
     """Return whether the sources of a translator are sentences: see `are_sentences`."""
     of_letters = run.source_tokenizer.kind in (*ALPHABETS, "symbols")
-    return are_sentences(dev_sources(run, COMPARED), of_letters)
+    return are_sentences(_dev_sources(run, _COMPARED), of_letters)
 
 
-def compared_sources(run: Run) -> list[Any]:
+def _compared_sources(run: Run) -> list[Any]:
     """Return the sources on which exports are compared: the dev split, or the warm-up texts."""
     texts = WARMUP_TEXTS if SOURCE_KINDS[run.config.source].tokens else ()
-    return dev_sources(run, COMPARED) or list(texts)
+    return _dev_sources(run, _COMPARED) or list(texts)
 
 
 def _translations(translate: Callable[..., Any], texts: Sequence[str]) -> list[np.ndarray]:
@@ -99,7 +99,7 @@ def _local_answers(task: str, sources: Sequence[Any], folder: Path) -> list[np.n
     return [np.array([getattr(each, key) for each in answers]) for key in ("text", "score")]
 
 
-def agreement(expected: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> dict[str, float]:
+def _agreement(expected: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> dict[str, float]:
     """Return how well a rounded export agrees with the float32 export.
 
     Args:
@@ -170,12 +170,12 @@ def _write_saved_model(
         tf.saved_model.save(exported.module, str(folder), signatures=signatures)
         if compares:
             tell("comparing its translations with those in float32", 0.4)
-            texts = compared_sources(runs[0])
+            texts = _compared_sources(runs[0])
             plain = Exported(runs, replace(settings, precision="float32"))
             with exporting():
                 translate = traced(plain.translate, {"text": ((None,), "string")})
             answers = (_translations(x, texts) for x in (translate, signatures["translate"]))
-            manifest["agreement"] = agreement(*answers)
+            manifest["agreement"] = _agreement(*answers)
         warmup = folder / "assets.extra" / "tf_serving_warmup_requests"
         warmup.parent.mkdir()
         _write_warmup(warmup, output.name, signatures, runs[0])
@@ -197,13 +197,13 @@ def _write_onnx(
     card = _manifest(runs, settings.written(runs[0], "onnx"))
     try:
         manifest = write_folder(runs, folder, card, settings)
-        if settings.is_rounded and (sources := compared_sources(runs[0])):
+        if settings.is_rounded and (sources := _compared_sources(runs[0])):
             tell("comparing its answers with those in float32", 0.7)
             with tempfile.TemporaryDirectory() as plain:
                 write_folder(runs, Path(plain), card, replace(settings, weights="float32"))
                 folders = Path(plain), folder
                 answers = [_local_answers(manifest["task"], sources, each) for each in folders]
-            manifest["agreement"] = agreement(*answers)
+            manifest["agreement"] = _agreement(*answers)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(output)) from error
     return manifest
@@ -275,8 +275,8 @@ def _manifest(runs: Sequence[Run], settings: dict[str, Any]) -> dict:
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": settings,
-        "examples": examples(runs[0]),
-        **({"sentences": has_sentences(runs[0])} if is_text else {}),
+        "examples": _examples(runs[0]),
+        **({"sentences": _has_sentences(runs[0])} if is_text else {}),
         "runs": [
             {
                 "name": run.path.resolve().name,

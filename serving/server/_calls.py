@@ -126,9 +126,10 @@ class Metrics:
 class Workers:
     """Runs calls in threads, in the order of a fair queue; joins them to batches if told to.
 
-    There are `slots` slots, and one more that no expensive call takes, so that cheap calls do not
-    wait for the end of expensive ones. If no run starts or ends for `_PATIENCE_SECONDS` while a
-    call waits, the oldest run gives up its slot. At most `most` calls run or wait.
+    There are `slots` slots. While expensive runs hold all of them, there is one more for a cheap
+    run, so that cheap calls do not wait for the end of expensive ones. If no run starts or ends
+    for `_PATIENCE_SECONDS` while a call waits, the oldest run gives up its slot. At most `most`
+    calls run or wait.
 
     With `batching`, a free slot takes the next call of the queue, and the next ones that may join
     it, up to `max_batch_size` rows and a cost that keeps the run short. The first of them waits
@@ -198,9 +199,9 @@ class Workers:
         held = [run for run in self._runs if run.has_slot]
         if len(held) >= self._slots and now - self._last_change > _PATIENCE_SECONDS:
             held.pop(0).has_slot = False
-        if len(held) > self._slots or len(self._runs) >= THREADS:
-            return []
         only_cheap = sum(run.is_expensive for run in held) >= self._slots
+        if len(held) >= self._slots + only_cheap or len(self._runs) >= THREADS:
+            return []
         rows = Counter[Hashable]()  # that wait, by batch
         for call in self._queue.waiting() if self._timeout else ():
             rows[call.batch] += call.rows

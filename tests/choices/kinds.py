@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -48,6 +49,34 @@ _CHINESE = (
     "kan4看 mai3买 mai4卖 tian1qi4天气 gao1xing4高兴 piao4liang5漂亮 shi4qing2事情 ban4fa3办法 "
     "wen4ti2问题 yi1sheng1医生"
 )
+
+
+_SHOPS = "ALDI REWE SHELL EDEKA OBI IKEA ARAL DM"
+_PLACES = "BERLIN BONN MARKT RENT FLAT DANKE KOELN"
+_METALS = [  # names, signs and charges
+    *(("sodium", "Na", 1), ("potassium", "K", 1), ("silver", "Ag", 1), ("copper(I)", "Cu", 1)),
+    *(("lithium", "Li", 1), ("ammonium", "NH4", 1), ("calcium", "Ca", 2), ("zinc", "Zn", 2)),
+    *(("barium", "Ba", 2), ("iron(II)", "Fe", 2), ("copper(II)", "Cu", 2), ("nickel(II)", "Ni", 2)),
+    *(("magnesium", "Mg", 2), ("strontium", "Sr", 2), ("cobalt(II)", "Co", 2)),
+    *(("iron(III)", "Fe", 3), ("aluminium", "Al", 3), ("chromium(III)", "Cr", 3)),
+    *(("gallium", "Ga", 3), ("tin(IV)", "Sn", 4), ("lead(IV)", "Pb", 4)),
+]
+_ACIDS = [
+    *(("chloride", "Cl", 1), ("nitrate", "NO3", 1), ("bromide", "Br", 1), ("hydroxide", "OH", 1)),
+    *(("acetate", "CH3COO", 1), ("hydrogen carbonate", "HCO3", 1), ("oxide", "O", 2)),
+    *(("sulfate", "SO4", 2), ("sulfide", "S", 2), ("carbonate", "CO3", 2)),
+    *(("dichromate", "Cr2O7", 2), ("phosphate", "PO4", 3), ("nitride", "N", 3)),
+]
+_WATERS = ["", "mono", "di", "tri", "tetra", "penta", "hexa", "hepta", "octa", "nona", "deca"]
+_TYPED = {  # words of a sentence, by their place
+    "D": "the this that our their every some",
+    "A": "small large early late heavy bright quiet ancient foreign simple public strong",
+    "P": "teacher student doctor farmer driver writer painter soldier lawyer nurse artist singer",
+    "V": "sees finds loves hates sells brings leaves visits follows helps repairs carries builds",
+    "T": "house garden school bridge river island village kitchen window picture letter machine",
+    "R": "under behind near before after without across through",
+    "W": "today yesterday tomorrow always never often slowly quickly carefully suddenly",
+}
 
 
 def _one(r: random.Random, words: str) -> str:
@@ -250,6 +279,58 @@ def sentences(r: random.Random, tested: bool) -> Pair:
     return f"The {e} {a} {c} the {g}.", f"Der {f} {b} {d} den {h}en."
 
 
+def ledger(r: random.Random, tested: bool) -> Pair:
+    """Lines of a bank: the date to ISO, the decimal comma to a point, and the rest kept."""
+    day, month, year = r.randrange(1, 29), r.randrange(1, 13), r.randrange(2005, 2027)
+    payee = f"{_one(r, _SHOPS) if r.random() < 0.5 else _word(r).upper()} {_one(r, _PLACES)}"
+    euros, cents = r.randrange(1, 300), f"{r.randrange(100):02}"
+    line = f"{payee} {_word(r)} {euros}"
+    return (
+        f"{day:02}.{month:02}.{year} {line},{cents}",
+        f"{year}-{month:02}-{day:02} {line}.{cents}",
+    )
+
+
+def cipher(r: random.Random, tested: bool) -> Pair:
+    """A shift and a word, to the word with every letter shifted: no letter tells another."""
+    shift, letters = r.randrange(1, 9), "etaoinshrdlucmfwypvbgk"
+    word = "".join(r.choices(letters, weights=range(24, 2, -1), k=r.randrange(3, 11)))
+    shifted = "".join(chr((ord(letter) - 97 + shift) % 26 + 97) for letter in word)
+    return f"{shift} {word}", shifted
+
+
+def salts(r: random.Random, tested: bool) -> Pair:
+    """Names of salts to formulas, whose counts depend on both ions."""
+    (metal, sign, charge), (acid, rest, other) = r.choice(_METALS), r.choice(_ACIDS)
+    common = math.gcd(charge, other)
+    water = r.randrange(len(_WATERS))
+    name = f"{metal} {acid}" + (f" {_WATERS[water]}hydrate" if water else "")
+    counts = (other // common, charge // common)
+    parts = [_counted(ion, n) for ion, n in zip((sign, rest), counts, strict=True)]
+    return name, "".join(parts) + (f"·{water if water > 1 else ''}H2O" if water else "")
+
+
+def _counted(ion: str, count: int) -> str:
+    """Return an ion and its number in a formula, in brackets if the ion has several atoms."""
+    single = sum(map(str.isupper, ion)) == 1 and not any(map(str.isdigit, ion))
+    return ion if count == 1 else f"{ion}{count}" if single else f"({ion}){count}"
+
+
+def typos(r: random.Random, tested: bool) -> Pair:
+    """Sentences with one or two words mistyped."""
+    shape = r.choice(["D P V D A T", "D A P V D T R D T", "D P V D T W", "D A P V D A T W"])
+    words = [_one(r, _TYPED[place]) for place in shape.split()]
+    typed = list(words)
+    for _ in range(r.choice([1, 1, 2])):
+        number = r.choice([n for n, word in enumerate(words) if len(word) > 3])
+        word, at = words[number], r.randrange(1, len(words[number]) - 1)
+        left, letter, right = word[:at], word[at], word[at + 1 :]
+        swapped = left + right[0] + letter + right[1:]
+        wrong = [left + right, left + 2 * letter + right, swapped, left + _one(r, "a e o") + right]
+        typed[number] = r.choice(wrong)
+    return f"{' '.join(typed)}.".capitalize(), f"{' '.join(words)}.".capitalize()
+
+
 KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
     f.__name__: f
     for f in (
@@ -271,6 +352,10 @@ KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
         tags,
         misspelled,
         sentences,
+        ledger,
+        cipher,
+        salts,
+        typos,
     )
 }
 

@@ -34,6 +34,10 @@ FLOORS = {
     "sentences": (30, 98),
     "turned": (3, 98),
     "identifiers": (3, 96),
+    "ledger": (4, 98),
+    "cipher": (4, 96),
+    "salts": (6, 96),
+    "typos": (6, 96),
 }
 
 

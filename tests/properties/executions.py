@@ -12,7 +12,7 @@ import urllib.request
 
 from hypothesis import HealthCheck, Phase, settings
 
-from serving.batch.job import BatchJob, answer_input, load_model, start
+from serving.batch._job import BatchJob, answer_input, load_model, start
 from serving.export.version import export
 from tests.serving.conftest import models_config, serving
 from training.runs.run import load_run

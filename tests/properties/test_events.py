@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from serving.api.errors import ServingError
 from serving.api.histories import history_columns, padded_columns, read_table
-from serving.batch.inputs import Events
+from serving.batch._inputs import Events
 from serving.client import AsyncPredictor, Predictor
 from serving.page.app import BadRequestError, follow
 from serving.portable.read import LocalPredictor

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from serving.api.errors import ServingError
-from serving.batch.inputs import Images
+from serving.batch._inputs import Images
 from serving.client import AsyncReader, Reader
 from serving.page.app import BadRequestError, read
 from serving.portable.read import LocalReader

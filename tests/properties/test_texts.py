@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from serving.api.results import unique_letters
-from serving.batch.inputs import Texts
+from serving.batch._inputs import Texts
 from serving.client import Translator
 from serving.portable.read import LocalTranslator
 from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served

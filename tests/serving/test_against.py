@@ -11,7 +11,7 @@ import pytest
 from tensorflow_serving.apis import predict_pb2
 
 from serving.check import __main__ as check
-from serving.check.against import compare
+from serving.check._against import compare
 from tests.attack.test_client import Server
 from tests.serving.conftest import add_version
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from keras_attention import AdditiveAttention, exporting
 from serving.check import __main__ as check
-from serving.check.graph import check_graph, read_meta_graph
-from serving.check.version import check_version
+from serving.check._graph import check_graph, read_meta_graph
+from serving.check._version import check_version
 
 X = tf.TensorSpec([None], tf.float32, name="x")
 

@@ -92,4 +92,4 @@ def test_letters_that_training_never_saw_are_warned_of(capsys):
         **{"source": "m3\x1b3", "translation": "M AE1", "score": None, "truncated": False},
         "unknown": "3\x1b",
     }
-    assert err == "Warning: text 1: training never saw 3 \\x1b. Do not trust the output for it\n"
+    assert err == "Warning: text 1: training never saw 3 <U+001B>. Do not trust the output for it\n"

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from keras_attention import exporting
-from serving.check.graph import check_graph, read_meta_graph
-from serving.check.version import check_version as check
+from serving.check._graph import check_graph, read_meta_graph
+from serving.check._version import check_version as check
 from serving.export import __main__ as script
 from serving.export import version as writer
 from serving.export.modules import saved_module, traced
@@ -108,7 +108,7 @@ def bytes_of_weights(version):
 @pytest.mark.slow
 def test_products_in_bfloat16_keep_the_translations(version, run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [run])
-    monkeypatch.setattr(writer, "COMPARED", 101)
+    monkeypatch.setattr(writer, "_COMPARED", 101)
     arguments = ["--run", str(run.path), "--beam-width", "3", "--nbest", "2"]
     script.main([*arguments, "--precision", "bfloat16", "--output", str(tmp_path / "quick")])
     quick = tmp_path / "quick" / "1"

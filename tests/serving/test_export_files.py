@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from serving.api.export_files import check_saved_model
-from serving.check.version import check_version
+from serving.check._version import check_version
 from serving.loaded.saved_model import ModelSession
 from serving.loaded.status import StatusError
 from serving.page.card import read_card

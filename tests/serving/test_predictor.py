@@ -10,7 +10,7 @@ from PIL import Image
 from serving.api import histories
 from serving.api.results import Prediction
 from serving.batch.__main__ import main as batch
-from serving.check.version import check_version
+from serving.check._version import check_version
 from serving.client import _predict as predict
 from serving.client._drawing import draw_timeline
 from serving.client.clients import Predictor

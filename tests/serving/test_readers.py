@@ -12,7 +12,7 @@ from PIL import Image
 from tensorflow_serving.apis import predict_pb2
 
 from serving.api.errors import InvalidRequestError
-from serving.check.version import check_version
+from serving.check._version import check_version
 from serving.client import _read as read
 from serving.client.clients import AsyncReader, Reader
 from serving.export.version import export

@@ -236,6 +236,8 @@ def raw(port, head, body=b'{"instances": ["a"]}'):
         (["Host: [::1]:8501"], 200),
         (["Host: rebound.example:8501"], 400),
         (["Host: localhost.rebound.example"], 400),
+        (["Host: [::1].rebound.example"], 400),
+        (["Host: [::1"], 400),
         (["Host: localhost", "Content-Type: text/plain"], 200),  # as the stock server, and curl
         (["Host: localhost", "Content-Type: text/plain", "Origin: https://foreign.example"], 403),
         (["Host: localhost", "Origin: null"], 403),

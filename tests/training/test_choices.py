@@ -10,6 +10,7 @@ from training import train
 from training.command.errors import UserError
 from training.config.schema import Config, override
 from training.data import splits
+from training.fit import trial
 from training.presets import options, recognise
 from training.runs import choices
 
@@ -30,14 +31,18 @@ PAGE, EVIDENCE = (
         (EVIDENCE, f"at most {recognise._MOST:,} different pairs"),
         (EVIDENCE, f'"Nearly all" means {100 * recognise.NEARLY_ALL:.0f} %'),
         (EVIDENCE, f"nearly all targets have at most {options.MOST_SPELLED} letters"),
-        (EVIDENCE, f"at most {options.MOST_SOURCE_LETTERS} letters; {options.MOST_SPELLED} if"),
+        (EVIDENCE, f"at most {options.MOST_READ} letters; {options.MOST_SPELLED} if"),
+        (PAGE, f"at most {options.MOST_READ} letters, or {options.MOST_SPELLED} if"),
+        (PAGE, f"more than {100 * recognise.CHANGES:.0f} % of the pairs"),
+        (PAGE, f"at most {trial.MOST_STEPS} steps"),
+        (PAGE, f"at least {100 * trial.CLEAR_SHARE:.0f} % of the dev set exactly right"),
         (EVIDENCE, f"Fewer than {options.FEWEST} pairs"),
         (EVIDENCE, f"From {options.FEWEST_PRONOUNCED} pairs on, **words with their phones**"),
         (EVIDENCE, f"at most {recognise.LONG_SYMBOL} letters each"),
         (PAGE, f"in less than {100 * recognise.FOLLOWS:.0f} % of the pairs"),
         (PAGE, f"files of fewer than {options.FEWEST} pairs"),
-        (PAGE, f"below {options.FEW_PRONOUNCED:,} | `g2p-low`"),
-        (PAGE, f"at most {options.MOST_SPELLED + 100} |"),
+        (PAGE, f"`g2p-low` below {options.FEW_PRONOUNCED:,} pairs"),
+        (PAGE, f"plus 10, at most {options.MOST_SPELLED + 100}."),
         (PAGE, f"about {splits.SMALL_DEV} lines; one tenth"),
         (PAGE, f"{100 * splits.DEV_SHARE:.0f} % of large files, at most {splits.MOST_DEV:,} lines"),
     ],
@@ -68,6 +73,13 @@ def test_every_setting_of_the_page_is_a_key():
             ", or the mean of the last 3",
             "",
         ),
+        (
+            ["keep_epoch=best_score", "metric=symbols", "epochs=100"],
+            "epochs",
+            "up to 100, often fewer than 25; keeps",
+            "--set epochs=N",
+        ),
+        (["keep_epoch=last", "metric=symbols", "epochs=99"], "epochs", "up to 99; keeps", ""),
         (["keep_epoch=last", "average_epochs=3"], "epochs", "; keeps the mean of the last 3", ""),
         (["keep_epoch=last", "epochs=9"], "epochs", "up to 9; keeps the last epoch", "epochs=N"),
         (

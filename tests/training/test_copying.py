@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.check.version import check_version
+from serving.check._version import check_version
 from serving.client.clients import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving

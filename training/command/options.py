@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from training.command.errors import UsageError, UserError, described, enough_memory
+from training.command.visible import visible
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -50,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error and end the process with status 2."""
-        self.exit(2, f"error: {message}. See {self.prog} --help\n")
+        self.exit(2, f"error: {visible(message)}. See {self.prog} --help\n")
 
 
 def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
@@ -222,11 +223,11 @@ def main_guard(main: Callable[[], None]) -> None:
         print(f"\nInterrupted{how}", file=sys.stderr)
         raise SystemExit(130) from None
     except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {visible(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
         if error.filename is None and error.errno == errno.ENOSPC:  # `naming` names all other files
             error.filename = "standard output"
-        raise SystemExit(f"error: {described(error)}") from None
+        raise SystemExit(f"error: {visible(described(error))}") from None
     except UserError as error:
-        raise SystemExit(f"error: {error}") from None
+        raise SystemExit(f"error: {visible(str(error))}") from None

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 
+from training.command.visible import visible
+
 _EVERY = 30.0  # least seconds between two lines if there is no terminal
 _showing = False
 
@@ -58,9 +60,17 @@ def stages(first: str) -> Iterator[ReportStage]:
         yield lambda what, share=None: update(description=what, total=share and 1, completed=share)
 
 
+def print_note(note: str, *, error: bool = False) -> None:
+    """Print a message in which the user's texts may stand: invisible characters by their number.
+
+    `error`: whether to print to standard error.
+    """
+    print(visible(note), file=sys.stderr if error else sys.stdout, flush=True)
+
+
 def print_choice(name: str, chosen: str, way_out: str = "") -> None:
     """Print a row of the block of choices: a name, the choice, and the option that changes it."""
-    kept = chosen.replace("--set ", "--set\0")  # keep --set on one line with its key
+    kept = visible(chosen).replace("--set ", "--set\0")  # keep --set on one line with its key
     lines = textwrap.wrap(kept, 68, break_long_words=False, break_on_hyphens=False)
     for line in (line.replace("\0", " ") for line in lines):
         print(f"  {name:<10} {line:<68}  {way_out}".rstrip(), flush=True)

@@ -92,8 +92,9 @@ class Batches:
         places = float((epoch.sizes // epoch.joined * epoch.widths.sum(axis=1)).sum())
         tokens = self.statistics.source_tokens + self.statistics.target_tokens
         shapes = ", ".join(f"{source} × {target}" for source, target in self.plan.shapes)
+        count = len(self.plan.shapes)
         return (
-            f"Batches have {len(self.plan.shapes)} shapes, source × target: {shapes}; "
+            f"Batches have {count} shape{'s' * (count > 1)}, source × target: {shapes}; "
             f"{max(0.0, 1 - tokens / places):.0%} of them is padding."
         )
 

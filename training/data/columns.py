@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv
 import re
-import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from training.data.lists import Notes, separator_of, split_entry
-from training.data.rules import visible
+from training.command.visible import visible
+from training.data.lists import Notes, split_entry
+from training.data.separators import separator_of, separator_of_list, tabs_command
 
 NEARLY_ALL = 0.99
 WHOLE = "two files, as parallel:SOURCE,TARGET, are read as they are"
@@ -26,34 +26,6 @@ LARGEST_ALPHABET = 250  # different phones
 # The pattern begins with a literal quote, for speed. `Quotes.add` puts a line end before the text.
 _QUOTED = re.compile(r'"(?<=[\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|$)')
 _HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines, and bytes of a block, in which the form is searched
-_JSON = "braces of JSON"
-_SEPARATORS = {
-    **{_JSON: r"^\s*[\[{].*[\]}],?$"},
-    **{
-        "semicolons": ";",
-        "commas": ",",
-        "triple bars": r"\|{3}",
-        "bars": r"\|",
-        "spaces": r"\S(?:  +|\u3000)\S|^\S+ \S+$",
-    },
-    **{"letters \\t": r"\\t", "arrows": "[=-]>|→", "equals signs": "=", "dashes": " [-–—] "},
-}
-_OF_CELLS = {"semicolons": ";", "commas": ",", "bars": "|"}  # separators of tables with quotes
-# What Perl replaces by a tab, where cells cannot be quoted. Perl reads bytes: no class of signs.
-_OF_LINES = {
-    **{
-        "spaces": r"(?:  +|\xe3\x80\x80)+|^\S+\K (?=\S+$)",
-        "letters \\t": r"\\t",
-        "arrows": r" *(?:[=-]>|→) *",
-    },
-    **{
-        "triple bars": r" *\|{3} *",
-        "equals signs": " *= *",
-        "dashes": " (?:-|–|—) ",
-        "colons": " *: +",
-    },
-}
-_UNPACK = {".gz": "gzip -dc", ".zst": "zstd -dc"}
 MOST_OTHERWISE = 0.1  # share of lines without a tab, above which another separator is searched
 
 
@@ -63,8 +35,9 @@ class Form(NamedTuple):
     quoted: bool = False  # whether columns are in quotes, as spreadsheets write them
     # notes of a pronouncing dictionary, which are no part of a column
     dictionary: Notes | None = None
-    separator: str = ""  # name of the signs that stand in place of tabs
+    separator: str = ""  # name of the signs that the file has instead of tabs
     repair: str = ""  # the command that writes the file with tabs, if it has a separator
+    doubt: str = ""  # why quotes may be read wrongly
     notes: tuple[str, ...] = ()  # messages for people: the parts that are not read
 
 
@@ -86,59 +59,24 @@ def form_of(blocks: Iterable[bytes], name: str, is_list: bool = False) -> Form:
             lines += text.replace('"', "").split("\n")
     lines = [line for line in lines[:_HEAD] if line.strip()]
     tabless = [line for line in lines if "\t" not in line.strip()]
-    dictionary = Notes.of(lines) if is_list else _dictionary(lines)
-    if dictionary and len(tabless) > MOST_OTHERWISE * len(lines):
-        if separator := separator_of(tabless):
-            repair = tabs_command(separator, name, first_only=not quotes.inside)
-            form = Form(separator=separator, repair=repair)
-        dictionary = None if form.separator else dictionary
-    if dictionary:
+    dictionary, separator = Notes.of(lines) if is_list else _dictionary(lines), ""
+    if len(tabless) > MOST_OTHERWISE * len(lines):
+        separator = (separator_of_list if dictionary else separator_of)(tabless)
+    if separator:
+        first_only = dictionary is not None and not quotes.inside
+        form = Form(separator=separator, repair=tabs_command(separator, name, first_only))
+    elif dictionary:
+        form = Form(dictionary=dictionary)
         if any(dictionary.entry(line) != split_entry(line) for line in lines):
             notes.append(f"{name}: a pronouncing dictionary, {UNREAD}; {WHOLE}")
-    elif len(tabless) > MOST_OTHERWISE * len(lines) and not form.separator:
-        for separator, sign in _SEPARATORS.items():
-            if sum(bool(re.search(sign, line.rstrip())) for line in tabless) > 0.9 * len(tabless):
-                form = Form(separator=separator, repair=tabs_command(separator, name))
-                break
     if quoted := quotes.are_form():
         notes.append(f"{name}: {QUOTED}; {WHOLE}")
     elif returns > 0:
         notes.append(f"{name}: {returns:,} CR within lines end none, and are read as spaces")
-    if doubt := quotes.doubt():
+    doubt = quotes.doubt()
+    if doubt:
         notes.append(f"{name}: {doubt}")
-    return form._replace(quoted=quoted, dictionary=dictionary, notes=tuple(notes))
-
-
-def tabs_command(separator: str, path: str, first_only: bool = False, output: str = "") -> str:
-    """Return the shell command that writes a file with tabs in place of a separator.
-
-    Args:
-        separator: the name of the separator, from `_SEPARATORS` or `lists.SEPARATORS`.
-        path: the file; it may be compressed.
-        first_only: whether only the first separator of a line ends a column, and nothing is quoted.
-        output: the new file; "" for new.tsv.
-
-    Commas, semicolons and bars inside quotes stay, and the quotes are removed.
-    """
-    cells = "[print(*(' '.join(str(cell).split()) for cell in row), sep='\\t') for row in {}]"
-    opened = "open(0, encoding='utf-8-sig', newline='')"
-    unpack = _UNPACK.get(path[path.rfind(".") :], "cat")
-    path, sign = shlex.quote(path), _OF_CELLS.get(separator)
-    if separator == _JSON:
-        rows = (
-            f"(json.loads(line.strip(' ,\\r\\n')) for line in {opened} if line.strip(' ,[]\\r\\n'))"
-        )
-        rows = f"(row.values() if isinstance(row, dict) else row for row in {rows})"
-        program = f'python3 -c "import json; {cells.format(rows)}"'
-    elif sign and not first_only:
-        rows = f"csv.reader({opened}, delimiter='{sign}', skipinitialspace=True)"
-        program = f'python3 -c "import csv; {cells.format(rows)}"'
-    else:
-        sign = f" *{re.escape(sign)} *" if sign else _OF_LINES[separator]
-        every = "g" if separator in ("letters \\t", "triple bars") else ""
-        program = f"perl -pe 's/{sign}/\\t/{every}'"
-    start = f"{program} < {path}" if unpack == "cat" else f"{unpack} {path} | {program}"
-    return f"{start} > {shlex.quote(output or 'new.tsv')}"
+    return form._replace(quoted=quoted, doubt=doubt, notes=tuple(notes))
 
 
 def normal(text: str) -> str:

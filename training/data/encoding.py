@@ -25,6 +25,7 @@ import numpy as np
 
 from training.command.errors import ConfigError, UserError
 from training.command.native import start_tensorflow
+from training.command.progress import print_note
 from training.config.schema import Config
 from training.data.lines import MOST_UNUSABLE, Block, Skipped
 from training.data.pair_files import CorpusError, digest_of
@@ -210,12 +211,12 @@ def check_texts(
         wholly = sum(not again.replace("⁇", "").strip() for again, _ in lacking)
         if most < 1 and wholly > min(max(1, most * len(texts)), len(texts) - 1):
             raise CorpusError(f"{line}. {wholly:,} {side}s have no other tokens")
-        print(line, flush=True)
+        print_note(line)
     if side == "source":
         return
     if wrong := [pair for *pair, unknown in said if not unknown and pair[0] != pair[1]]:
         example = f"for example {wrong[0][0]!r} to {wrong[0][1]!r}"
-        print(f"{name}: the tokenizer changes {len(wrong):,} {of}, {example}")
+        print_note(f"{name}: the tokenizer changes {len(wrong):,} {of}, {example}")
 
 
 def encode_block(

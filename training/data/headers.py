@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from training.data.rules import visible
+from training.command.visible import visible
 
 MOST_LINES = 20_000  # lines that are measured
 _FEW = 20  # lines; with fewer, a different first line is not taken for a header
@@ -17,9 +17,11 @@ _SEVERAL = 0.99  # share of a column's texts with several words, from which on o
 _NEARLY_ALL = 0.95  # share of texts
 _LARGE = 250  # letters of an alphabet; in a larger one, most letters are rare
 _NAME = re.compile(r"#?\w[\w .-]{0,30}(?<![.])(?: ?[(\[][^()\[\]]{1,30}[)\]])?")  # of a column
+_MARKS = ("Mn", "Mc", "Cf")  # vowels and signs of Thai, Indic and other scripts, which \w lacks
 _RUNNING = re.compile(r"(\D{0,9})(\d+)")
 _PARTS = re.compile(r"[^\W_]+")
-_NAMES = """source target src tgt trg input output text label word words phone phones phonemes ipa
+_NAMES = """orthography spelling date iso
+source target src tgt trg input output text label word words phone phones phonemes ipa
 sentence sentences translation pronunciation reference question answer prompt response lemma form
 grapheme graphemes phoneme transcription original translated
 english french german spanish italian chinese japanese korean russian portuguese dutch latin
@@ -52,7 +54,7 @@ def has_header(lines: Sequence[Sequence[str]], phones: bool = False) -> bool:
         lines: the columns of each line; only the first two count.
         phones: whether the second column has phones.
     """
-    if not lines or len(lines[0]) < 2 or not all(map(_NAME.fullmatch, lines[0][:2])):
+    if not lines or len(lines[0]) < 2 or not all(map(_may_be_name, lines[0][:2])):
         return False
     rows = [row[:2] for row in lines[:MOST_LINES] if len(row) > 1 and all(row[:2])]
     measure = (_of_phones if phones else _of_letters)(rows)
@@ -63,7 +65,7 @@ def has_header(lines: Sequence[Sequence[str]], phones: bool = False) -> bool:
     odd = oddness(rows[0])
     if odd > (_ODD * len(rows) if len(rows) > _FEW else -1):
         return False
-    others = (row for row in rows[1:] if row != rows[0] and all(map(_NAME.fullmatch, row)))
+    others = (row for row in rows[1:] if row != rows[0] and all(map(_may_be_name, row)))
     return all(oddness(row) > odd for row in others)
 
 
@@ -128,6 +130,12 @@ def _script(letter: str) -> str:
     """Return the script of a letter without case, or the letter itself."""
     name = unicodedata.name(letter, "").partition(" ")[0]
     return name if unicodedata.category(letter) == "Lo" else letter
+
+
+def _may_be_name(text: str) -> bool:
+    """Return whether a text has the form of a column's name."""
+    letters = (c for c in text if c.isascii() or unicodedata.category(c) not in _MARKS)
+    return _NAME.fullmatch("".join(letters)) is not None
 
 
 def _is_name(text: str) -> bool:

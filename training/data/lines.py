@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from training.command.progress import print_note
 from training.data.columns import Form, columns_in, form_of, normal, unquoted_rows
 from training.data.headers import MOST_LINES, has_header, number_notes
 from training.data.lists import phone_notes
@@ -171,7 +172,7 @@ def read_split(spec: Spec, form: Form | None = None) -> Split:
     for block in read_blocks(spec, form=form):
         if form is None and block.first == 1:
             for note in notes_on(block):
-                print(note, flush=True)
+                print_note(note)
         part = parse(block, skipped)
         split.sources.extend(part.sources)
         split.references.extend(part.references)
@@ -345,8 +346,8 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     if spec.paths:
         pairs = parse(block, Skipped()).pairs()
         notes = (*notes, *number_notes(pairs, spec))
-    if spec.form == "tsv":
-        notes = (*notes, *phone_notes(pairs, spec.paths[0]))
+        if spec.form != "multiref":
+            notes = (*notes, *phone_notes(pairs, spec.paths[-1], alone=len(spec.paths) > 1))
     if spec.form == "tsv" and _has_further_columns(block):
         notes = (*notes, f"{spec}: only the first two columns are read. Choose others: cut -f1,3")
     return Survey(lines, block, notes, pair)

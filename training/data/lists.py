@@ -15,23 +15,24 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from training.data.separators import rewriting
+
 COMMENT = re.compile(r"^(?:;;;|##|(?:#|;|//) ).*|\s+(?:#|//)(?=\s*\S).*")
 VARIANT = re.compile(r"(?<=\S)\s*(?:\(\d+\)|\[[^\[\]]*\])$")  # word(2), word[en]
 APART = re.compile(r"^\(\d+\)\s+")  # in WORD  (2), the part after the space
 PROBABILITIES = re.compile(r"^\s*(?:(?:\d*\.\d+|\d+(?=e-))(?:e-?\d+)?[\t ]+|[01]\t)+")
-_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_FRACTION = re.compile("[.,eE]")  # in a number
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _NEARLY_ALL = 0.95  # share of entries with a number, from which on the number is no phone
 _FEWEST = 4  # entries, from which on whole numbers before phones can be probabilities
-# By their name, the signs that some lists have between word and phones, in place of a tab.
-SEPARATORS = {
-    **{"commas": ",", "semicolons": ";", "bars": "|", "equals signs": "=", "colons": ":"},
-}
-
-
+_HALF = 0.5  # share of entries with a fraction before the tab, from which on these are notes
 _IPA = re.compile("[\u0250-\u02ff\u1d00-\u1dbf\u0361]")  # signs of IPA that no alphabet has
-_ENCLOSED = re.compile(r"[/\[].*[/\]]")
-_JOINING = ".-_,|+"  # signs that some lists have between phones, in place of spaces
+_SAMPA = re.compile(r'[{}"]|@(?![\w-]+\.\w)')  # signs of X-SAMPA, which is IPA in ASCII; no e-mail
+_CLOSING = {"/": "/", "[": "]", "\\": "\\", "<": ">", "{": "}", "(": ")", "|": "|"}
+_JOINING = ".-_,;|+/"  # signs that some lists have between phones, in place of spaces
+_COUNTED = re.compile(r"(\S+) \d+")  # a word and a number
+_PERL_WORD = r"^(.*\t|\S+\s+)"  # what stands before the phones of a line
 _MOST_NAMED = 10  # phones of a message
 
 
@@ -51,14 +52,17 @@ class Notes(NamedTuple):
         plain = [notes._without_comment(line) for line in lines]
         # Probabilities have decimal points, or are 0 and 1. Words and phones can be numbers, too.
         before = [line.partition("\t")[0].split()[::-1] for line in plain if "\t" in line]
-        count, found, words = _usual_numbers([row for row in before if row])
-        spelled = 2 * sum(any(map(str.isalpha, word)) for word in words) > len(words)
-        if spelled and (found <= {"0", "1"} or any("." in number for number in found)):
-            notes = notes._replace(before_tab=count)
+        for share in (_NEARLY_ALL, _HALF):
+            count, found, words = _usual_numbers([row for row in before if row], share)
+            spelled = 2 * sum(any(map(str.isalpha, word)) for word in words) > len(words)
+            whole = share == _NEARLY_ALL and found <= {"0", "1"}
+            if count and spelled and (whole or any(map(_FRACTION.search, found))):
+                notes = notes._replace(before_tab=count)
+                break
         rows = [phones.split() for line in plain if (phones := notes._split(line)[1])]
         count, found, others = _usual_numbers(rows)
         whole = found <= {"0", "1"} and not others & {"0", "1"} and len(rows) >= _FEWEST
-        if whole or any("." in number for number in found):
+        if whole or any(map(_FRACTION.search, found)):
             notes = notes._replace(numbers=count)
         return notes
 
@@ -82,22 +86,17 @@ class Notes(NamedTuple):
 
 
 def split_entry(line: str) -> tuple[str, str]:
-    """Return the text before the first tab, or else the first space, and the text after it."""
-    word, _, rest = line.strip(" ").partition("\t" if "\t" in line else " ")
+    """Return the text before the first tab, or else white space, and the text after it."""
+    if "\t" in line:
+        word, _, rest = line.strip(" ").partition("\t")
+    else:
+        word, rest = [*line.split(None, 1), "", ""][:2]
     return word.strip(), rest.strip()
 
 
-def separator_of(lines: Sequence[str]) -> str:
-    """Return the name of the sign between word and phones in a list without tabs; "" for spaces."""
-    for name, sign in SEPARATORS.items():
-        after = r"\s" if sign == ":" else ""  # an ASCII colon without a space marks a long vowel
-        form = re.compile(rf"\s*[^\s{sign}]+\s*[{sign}]{after}\s*[^\s{sign}]")
-        if sum(bool(form.match(line)) for line in lines) > 0.9 * len(lines):
-            return name
-    return ""
-
-
-def phone_notes(pairs: Sequence[tuple[str, str]], path: object) -> Iterator[str]:
+def phone_notes(
+    pairs: Sequence[tuple[str, str]], path: object, alone: bool = False
+) -> Iterator[str]:
     """Yield messages on phones that look wrong in a list, with the command that repairs it.
 
     Nothing is said of pairs whose sources are not words, or whose targets have no sign of phones.
@@ -105,32 +104,73 @@ def phone_notes(pairs: Sequence[tuple[str, str]], path: object) -> Iterator[str]
     Args:
         pairs: the words with their phones, of one file.
         path: the file, for messages.
+        alone: whether the file has the phones alone, and another file has the words.
     """
-    if not pairs or sum(" " in word for word, _ in pairs) > (1 - _NEARLY_ALL) * len(pairs):
+    nearly_all, where = _NEARLY_ALL * len(pairs), str(path)
+    before = "^()" if alone else _PERL_WORD
+    if not alone and sum(bool(_COUNTED.fullmatch(word)) for word, _ in pairs) >= max(1, nearly_all):
+        cleaned = [(word.rpartition(" ")[0], phones) for word, phones in pairs]
+        if not _are_phones(cleaned):
+            return
+        command = rewriting(r"perl -pe 's/[ ]+\d+(?=\t)//'", where)
+        yield f"{path}: words end in numbers, as in {pairs[0][0]!r}. If these are counts: {command}"
+        pairs = cleaned
+    if not pairs or sum(" " not in word for word, _ in pairs) < nearly_all:
         return
-    nearly_all = _NEARLY_ALL * len(pairs)
     inside, example = [phones for _, phones in pairs], pairs[len(pairs) // 2][1]
-    if sum(bool(_ENCLOSED.fullmatch(phones)) for phones in inside) >= nearly_all:
-        command = f"sed -E 's,[]/[],,g' {path} > new.tsv"
+    if sum(map(_is_enclosed, inside)) >= nearly_all:
+        signs = r"[/\[\\<{(|]", r"[]/\\>})|]"
+        program = rf"perl -pe 's,{before}{signs[0]}\s*(.*?)\s*{signs[1]}\s*$,$1$2\n,'"
+        command = rewriting(program, where)
         yield f"{path}: phones are in slashes or brackets, as in {example!r}. Repair: {command}"
-        inside = [phones.strip("[]/") for phones in inside]
+        inside = [phones[1:-1].strip() if _is_enclosed(phones) else phones for phones in inside]
     single = [phones for phones in inside if " " not in phones and len(phones) > 1]
-    if len(single) < len(pairs) / 2:
-        yield from _rare_notes(pairs, path)
-        return
+    joined = len(single) >= len(pairs) / 2
     for sign in _JOINING:
-        if sum(sign in phones[1:-1] for phones in single) > 0.5 * len(single):
-            command = f"perl -pe 's/\\t\\K.*/$& =~ tr{{{sign}}}{{ }}r/e' {path} > new.tsv"
+        if joined:
+            found = sum(sign in phones[1:-1] for phones in single) > 0.5 * len(single)
+        else:
+            found = sum(_have_between(phones.split(), sign) for phones in inside) >= nearly_all
+        if found:
+            edit = rf"""perl -pe 's/{before}(.*)/$1.$2 =~ tr{{{sign}}}{{ }}r/e'"""
             yield (
                 f"{path}: phones have {sign!r} between them, as in {example!r}. A pronouncer needs "
-                f"spaces: {command}"
+                f"spaces: {rewriting(edit, where)}"
             )
             return
-    if sum(bool(_IPA.search(phones)) for phones in single) > 0.2 * len(single):
+    if not joined:
+        yield from _rare_notes([*zip([word for word, _ in pairs], inside, strict=True)], path)
+    elif any(
+        sum(bool(signs.search(phones)) for phones in single) > 0.2 * len(single)
+        for signs in (_IPA, _SAMPA)
+    ):
         yield (
             f"{path}: phones have no spaces between them, as in {example!r}. A pronouncer needs "
             "spaces: docs/guides/pronouncer.md has a command"
         )
+
+
+def _is_enclosed(phones: str) -> bool:
+    """Return whether slashes or brackets stand around all phones of a word."""
+    closing = _CLOSING.get(phones[:1], "")
+    first, *others = phones.split() or [""]
+    alone = others and len(first) > 1 and first.endswith(closing)  # <s> a b </s>
+    return bool(closing) and len(phones) > 2 and phones.endswith(closing) and not alone
+
+
+def _have_between(phones: Sequence[str], sign: str) -> bool:
+    """Return whether a sign ends all phones but the last, or stands between any two phones."""
+    if len(phones) < 2:
+        return True
+    ends = all(len(phone) > 1 and phone.endswith(sign) for phone in phones[:-1])
+    apart = len(phones) > 2 and {*phones[1::2]} == {sign} and sign not in phones[::2]
+    return ends or apart
+
+
+def _are_phones(pairs: Sequence[tuple[str, str]]) -> bool:
+    """Return whether targets have many symbols of a small alphabet."""
+    symbols = [symbol for _, phones in pairs for symbol in phones.split()]
+    return len(symbols) >= max(2 * len(pairs), 4 * len({*symbols}))
 
 
 def _rare_notes(pairs: Sequence[tuple[str, str]], path: object) -> Iterator[str]:
@@ -139,9 +179,8 @@ def _rare_notes(pairs: Sequence[tuple[str, str]], path: object) -> Iterator[str]
     for word, phones in pairs:
         for phone in {*phones.split()}:
             words.setdefault(phone, set()).add(word)
-    many = sum(len(phones.split()) for _, phones in pairs) >= max(2 * len(pairs), 4 * len(words))
     rare = {phone: min(found) for phone, found in words.items() if len(found) == 1}
-    if many and rare:
+    if rare and _are_phones(pairs):
         shown = ", ".join(f"{phone} ({word})" for phone, word in [*rare.items()][:_MOST_NAMED])
         more = ", …" if len(rare) > _MOST_NAMED else ""
         occur = "1 phone occurs" if len(rare) == 1 else f"{len(rare)} phones occur"
@@ -160,12 +199,15 @@ def _leading_numbers(parts: Sequence[str]) -> int:
     return next(others, len(parts) - 1)
 
 
-def _usual_numbers(rows: Sequence[Sequence[str]]) -> tuple[int, set[str], set[str]]:
-    """Return how many numbers nearly all rows begin with, these numbers, and all other parts."""
+def _usual_numbers(
+    rows: Sequence[Sequence[str]], share: float = _NEARLY_ALL
+) -> tuple[int, set[str], set[str]]:
+    """Return how many numbers a share of the rows begins with, these numbers, and other parts."""
     counts = sorted(map(_leading_numbers, rows)) or [0]
-    count = counts[int((1 - _NEARLY_ALL) * len(counts))]
+    count = counts[int((1 - share) * len(counts))]
+    with_numbers = [row for row in rows if _leading_numbers(row) >= count]
     return (
         count,
-        {part for row in rows for part in row[:count]},
-        {part for row in rows for part in row[count:]},
+        {part for row in with_numbers for part in row[:count]},
+        {part for row in with_numbers for part in row[count:]},
     )

@@ -43,14 +43,17 @@ WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # the white space of `str.split`
 
 # Sentences. A full stop ends a sentence before white space; a Chinese or Japanese full stop, at any
 # place. A full stop after a number of one or two digits is that of an ordinal or a date ("3. Mai",
-# "12.05. bis"), which ends no sentence. Patterns read a run of white space only from its beginning,
-# not from each place in it.
+# "12.05. bis"), which ends no sentence; nor does one after any number if a small letter follows, as
+# in the Hungarian date "1848. március 15.". Patterns read a run of white space only from its
+# beginning, not from each place in it.
 BLANK = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _ORDINAL = r"(?<!(?<![0-9,])[0-9]\.{0})(?<!(?<![0-9,])[0-9]{{2}}\.{0})"
+_SMALL = "a-zß-öø-ÿāăąćčďđēėęěğģīįıķļľłńņňōőœŕřśşšţťūůűųźżž\u03ac-\u03ce\u0430-\u045f"
+_LATER = rf"(?:(?<![0-9]\.)|(?!{BLANK}+[{_SMALL}]))"
 _QUOTE = """["'”’»)\\]]"""
 LINE_END = rf"(?<!{BLANK}){BLANK}*\n{BLANK}*"
 SENTENCE_END = (
-    rf"(?<=[.!?…]){_ORDINAL.format('')}{BLANK}+"
+    rf"(?<=[.!?…]){_ORDINAL.format('')}{_LATER}{BLANK}+"
     rf"|(?<=[.!?…]{_QUOTE}){_ORDINAL.format(_QUOTE)}{BLANK}+"
     rf"|(?<=[。！？])(?![。！？”’」』）]){BLANK}*|(?<=[。！？][”’」』）]){BLANK}*"
     rf"|{LINE_END}"
@@ -71,12 +74,6 @@ LOST = 0.01  # largest rounding error of a gap between events, and largest share
 TIME = "time"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"([+-]?\d+)\.0*", re.ASCII)
-
-# Characters that Unicode calls printable, but that show nothing: joiners, vowels, fillers of
-# Hangul, the empty Braille pattern, and the selectors of variants.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
-    map(chr, [*range(0x180B, 0x180E), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
-)
 
 MOST_PIXELS = 1 << 24  # of an image before it is resized: 16.8 million
 
@@ -141,15 +138,6 @@ def most_tokens(length: Length, bound: Sequence[float]) -> Length:
 def clean(text: str) -> str:
     """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
     return single_spaces(unicodedata.normalize("NFC", text))
-
-
-def visible(text: str, most: int = 0) -> str:
-    """Return a text for a message: invisible characters by number, and at most `most` letters.
-
-    `a<U+200B>b` has a space of no width. 0 allows any length.
-    """
-    cut = text[:most] + "…" if 0 < most < len(text) else text
-    return "".join(c if c.isprintable() and c not in _BLANK else f"<U+{ord(c):04X}>" for c in cut)
 
 
 def single_spaces(text: str) -> str:

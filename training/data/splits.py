@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from training.command.progress import print_choice
+from training.command.progress import print_choice, print_note
+from training.command.visible import visible
 from training.config.schema import Config
 from training.data import corpus
 from training.data.lines import Block, Skipped, Survey, parse
 from training.data.named import corpora
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
-from training.data.rules import visible
 from training.data.specs import PREPARED, Spec
+from training.metric_choice import fitting_metric as fitting_metric  # its place in earlier clones
 
 if TYPE_CHECKING:
     from training.data.prepared import Manifest
@@ -214,7 +215,7 @@ def divide(texts: Texts) -> Divided:
         survey = corpus.survey_files(spec) if spec.is_text else corpus.survey(spec, blocks())
         parts.append(Part(spec, blocks, survey))
         for note in survey.notes:
-            print(note, flush=True)
+            print_note(note)
         if spec.is_text and len(parts) == 1:
             source, target = (visible(text, _MOST_SHOWN) for text in survey.pair)
             print_choice("first pair", f"{source} → {target}")

@@ -18,7 +18,7 @@ import numpy as np
 
 from training.command.errors import ConfigError, UserError
 from training.command.files import read_json, written_aside
-from training.command.progress import progress, stages
+from training.command.progress import print_note, progress, stages
 from training.data.encoding import (
     MOST_CHECKED,
     Encoding,
@@ -174,10 +174,9 @@ def _encode(
             if part.spec.paths:
                 skipped.check(part.spec)
             if (shared := skipped.shared) and not division.extra:
-                print(
+                print_note(
                     f"Warning: {part.spec}: the sources of {shared:,} pairs are also in dev or "
-                    "test, so scores may be too high",
-                    flush=True,
+                    "test, so scores may be too high"
                 )
             if not any(counts):
                 raise CorpusError(f"{part.spec} has no pair to train on")

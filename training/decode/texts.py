@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from training.command.progress import print_note
 from training.data.batches import batch_of, source_batches
 from training.data.rules import MARK, PAD_ID, START_ID, UNK_ID
 from training.data.splitting import INSIDE, composed
@@ -230,10 +231,10 @@ def say_cut(run: Run, texts: Sequence[str], settings: SearchSettings) -> None:
     unknown = run.source_tokenizer.unknown(tf.constant(texts, tf.string)).numpy()
     if some := [letters.decode() for letters in unknown if letters]:
         letters = " ".join(dict.fromkeys("".join(some)))
-        print(
+        print_note(
             f"Warning: {len(some)} of {len(texts)} texts have letters that training never saw "
             f"({letters}). Do not trust the output for them",
-            file=sys.stderr,
+            error=True,
         )
 
 

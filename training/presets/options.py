@@ -1,4 +1,4 @@
-"""The options of presets and data, and the configuration that results from them."""
+"""The configuration of a training: chosen for the data, with the settings of the user."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import argparse
 import dataclasses
 import json
 import re
-import textwrap
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.command.errors import ConfigError, UsageError
-from training.command.options import Parser, add_options
 from training.command.progress import print_choice
 from training.config import schema
 from training.config.schema import Config, load_preset, override, read_settings
@@ -29,8 +26,8 @@ FEWEST_PRONOUNCED = 60  # words with their phones
 # pairs; with fewer, symbols that follow their sources train as g2p-low does with 800
 FEW_PRONOUNCED = 1_500
 MOST_WORDS = 3  # words of a text that is a string, not a sentence
-MOST_SOURCE_LETTERS = 60  # letters of a source that is a string
-MOST_SPELLED = 200  # letters of a target that is spelled, and of a source that explains its target
+MOST_READ = 60  # letters of a source that is read letter by letter
+MOST_SPELLED = 200  # letters of a target that is spelled, and of a source whose order is known
 _USES = 5  # uses of a letter of a large alphabet, if targets follow their sources
 _SPELLED = ["target_tokenizer=letters", "metric=characters", "label_smoothing=0.1"]
 _FEW = ["epochs=100", "batch_size=16", "keep_epoch=best_score", "learning_rate=2e-3"]
@@ -58,41 +55,41 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     source, target = traits[:2]
     asked, known = target_tokenizer in ALPHABETS, traits.crossed is not None
     symbols = traits.symbols and not asked
-    explained = known or traits.copies or source.closed
-    most = MOST_SPELLED if explained else MOST_SOURCE_LETTERS
-    readable = source.readable and source.letters <= most
+    readable = source.readable and source.letters <= (MOST_SPELLED if known else MOST_READ)
     few = target.alphabet <= LARGEST_ALPHABET or (target.uses >= _USES and traits.follows)
     short = target.words <= MOST_WORDS or (known and source.words <= MOST_WORDS)
-    spelled = few and (short or traits.copies) and target.letters <= MOST_SPELLED
+    spells = few and target.letters <= MOST_SPELLED and (short or traits.follows or traits.copies)
     lengths = [
         f"max_{side}_length={min(texts.longest + 10, MOST_SPELLED + 100)}"
         for side, texts in (("source", source), ("target", target))
-        if texts.longest > MOST_SOURCE_LETTERS and not (symbols and side == "target")
+        if texts.longest > MOST_READ and not (symbols and side == "target")
     ]
-    if asked and (count < FEWEST or not readable):
-        return Chosen("sentences", None, [*_SPELLED, *lengths])
     small = FEWEST_PRONOUNCED <= count < FEWEST
     if small and traits.phones and not asked and source.mean <= MOST_WORDS:
         return Chosen("strings", "g2p-low", lengths)
-    if count < FEWEST or not (symbols or spelled or asked):
-        return Chosen("sentences", None, [])
-    if symbols and (not readable or (source.mean > MOST_WORDS and not traits.follows)):
-        return Chosen("sentences", None, ["target_tokenizer=symbols", "metric=symbols"])
-    if not readable:
-        return Chosen("sentences", None, [])
-    size = "low" if count < 3_000 else "medium" if count < 20_000 else "high"
-    settings = [] if symbols else _SPELLED
-    if not (symbols and traits.follows and (count < FEW_PRONOUNCED or size != "low")):
-        more = {"low": _FEW, "medium": ["epochs=40"], "high": ["epochs=30"]}
-        settings = [*settings, *more[size]]
-        size = "high" if size == "high" else "medium"
+    fits = (known or source.mean <= MOST_WORDS) if symbols else (spells or asked)
+    if not (fits and readable and count >= FEWEST):
+        settings = [*_SPELLED, *lengths] if asked else []
+        if symbols and count >= FEWEST:
+            settings = ["target_tokenizer=symbols", "metric=symbols"]
+        return Chosen("sentences", None, settings)
+    pronounced = symbols and traits.follows
+    if count < FEW_PRONOUNCED and pronounced:
+        preset, settings = "g2p-low", []
+    elif count < 3_000:
+        preset, settings = "g2p-medium", _FEW
+    elif count < 20_000:
+        preset, settings = "g2p-medium", [] if pronounced else ["epochs=40"]
+    else:
+        preset, settings = "g2p-high", [] if pronounced else ["epochs=30"]
+    settings = [*([] if symbols else _SPELLED), *settings]
     if traits.by_words:
         settings = [*settings, "source_tokenizer=symbols"]
     if not traits.follows:
         settings = [*settings, "attention=additive"]  # each token may depend on any letter
     if traits.doubtful:
         settings = [*settings, "other_attention=hard_monotonic"]
-    return Chosen("strings", f"g2p-{size}", [*settings, *lengths])
+    return Chosen("strings", preset, [*settings, *lengths])
 
 
 # keys that decide the weights and the tokens of a model, which a run that starts from another keeps
@@ -104,32 +101,6 @@ OF_MODEL = (
     *("source_tokenizer", "target_tokenizer", "source_vocab_size", "target_vocab_size"),
     *("image_height", "image_width", "image_channels", "convolutions"),
 )
-SPECS = """Ways to name data (DATA):
-{specs}
-Files may be compressed (.gz, .zst). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
-~/.cache/keras-attention, and downloaded there."""
-
-
-def add_configuration(parser: Parser) -> None:
-    """Add the options that `configuration` reads. The help lists SPECs and keys."""
-    presets = f"preset to train: {', '.join(schema.preset_names())}; or a file of your own, "
-    presets += "NAME.toml; python -m training.presets says more"
-    parser.add_argument("--preset", metavar="NAME", help=presets)
-    data = "training data, not the preset's; without --preset its size chooses the settings"
-    parser.add_argument("--data", metavar="DATA", help=data)
-    for key in dataclasses.fields(Config):
-        if key.name in ("dev", "test"):
-            parser.add_argument(f"--{key.name}", metavar="DATA", help=key.metadata["meaning"])
-    add_options(parser, "--set")
-    keys = f"Keys of --set, with their defaults:\n{schema.keys_help()}"
-    listed = "list the keys of --set, and exit"
-    parser.add_argument("--help-settings", action="version", version=keys, help=listed)
-    names = textwrap.wrap(f"a corpus: {', '.join(corpus.NAMES)}", 74, break_on_hyphens=False)
-    specs = {"NAME": ("\n" + " " * 26).join(names)}
-    for kind in SOURCE_KINDS.values():
-        specs |= kind.specs
-    lines = "\n".join(f"  {spec:<23} {meaning}" for spec, meaning in specs.items())
-    parser.epilog = SPECS.format(specs=lines)
 
 
 def configuration(options: argparse.Namespace) -> Config:
@@ -241,18 +212,6 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
 
 def _is_trial(setting: str) -> bool:
     return setting.startswith("other_attention=")
-
-
-def default_output(options: argparse.Namespace) -> Path:
-    """Return the default run directory: `runs/` and the name of the preset or the data."""
-    if not (name := options.preset or options.data):
-        raise UsageError(
-            "Nothing to train on. Give --preset NAME or --data DATA, for example --data tsv:my.tsv"
-        )
-    path = Path(name.partition(":")[2].partition(",")[0] or name)
-    if path.name == "config.toml":  # the configuration of another run
-        path = path.absolute().parent
-    return Path("runs") / re.sub(r"(?<=.)(\.(toml|tsv|csv|txt))?(\.(gz|zst))?$", "", path.name)
 
 
 def own_preset(spec: str, own: Mapping[str, Any]) -> str | None:

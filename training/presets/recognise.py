@@ -7,9 +7,7 @@ import random
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from string import punctuation
 from typing import NamedTuple
 
@@ -18,24 +16,23 @@ LARGEST_ALPHABET = 250  # letters, or symbols between spaces
 LEAST_USES = 2  # average uses of a letter, in a larger alphabet
 FEW_NEW = 0.01  # largest share of new words among held-out words, in a closed vocabulary
 RARE = 5  # a word with fewer uses is rare
-MANY_COPY = 0.5  # share of pairs with copied words, from which on the data count as copies
+MANY_COPY = 0.5  # share of pairs that repeat a word, from which on the data count as copies
 MOST_COPY = 0.8  # share of rare words that are copies; in sentences of four languages, at most 11 %
 # Shares of pairs whose order changes. Below FOLLOWS, targets follow their sources; above CHANGES,
-# they do not. 43 kinds have 0 to 2.4 %, 24 have 24 to 100 %: see docs/results/choices.md.
+# they do not: see docs/results/choices.md.
 FOLLOWS, CHANGES = 0.03, 0.2
 MOST_CROSSED = 0.5  # share of pairs; few words with their phones show more changes than there are
 LONG_SYMBOL = 3.5  # letters of a phone with its space, and letters of a word for each phone
 LEAST_COPIED = 3  # letters; a shorter word does not count as copied
 LEAST_POINTS = 0.5  # points per pair, from which on the order counts as known
 _MOST = 10_000  # most pairs that are measured
-_USES = 3  # uses of a token in a pair that count, if the first uses explain too little
 _WORK = 1_000_000  # co-occurrences that are counted: half a second
 # Scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _RUN = 3  # letters of a target's run
 _UNSPACED_WORD = 5  # letters that count as one word, in these scripts
+_Split = Callable[[str], list[str]]
 _WORD = re.compile(r"\w+")
-_Use = tuple[str, int]  # letters or a token, and how many equal ones stand before it
 
 
 class Side(NamedTuple):
@@ -62,9 +59,12 @@ class Side(NamedTuple):
         return self.repeats >= RARE and self.new <= FEW_NEW
 
     def __str__(self) -> str:
+        up_to = f"up to {self.letters} letters"
+        if self.longest > self.letters:
+            up_to = f"{NEARLY_ALL:.0%} have {up_to}, the longest {self.longest}"
         return (
-            f"up to {self.letters} letters ({self.alphabet:,} different), {self.mean:.1f} words on "
-            f"average ({self.vocabulary:,} different; {self.new:.0%} occur in one tenth only)"
+            f"{up_to} ({self.alphabet:,} different), {self.mean:.1f} words on average "
+            f"({self.vocabulary:,} different; {self.new:.0%} occur in one tenth only)"
         )
 
 
@@ -73,9 +73,7 @@ class Traits(NamedTuple):
 
     source: Side
     target: Side
-    # whether most held-out pairs copy: the source contains a number, a rare word (or a close match)
-    # or all words of the target, and most new and rare words of targets are in their sources
-    copies: bool
+    copies: bool  # whether most held-out targets repeat numbers or rare words of their sources
     crossed: float | None  # share of pairs whose order changes; None if too little is explained
     by_words: bool = False  # whether words of sources explain targets, but their letters do not
 
@@ -84,7 +82,7 @@ class Traits(NamedTuple):
         yield "sources", str(self.source)
         yield "targets", str(self.target)
         if self.copies:
-            yield "copying", "targets repeat a number, a rare word or the whole source"
+            yield "copying", "targets repeat numbers or rare words of their sources"
         if self.crossed is None:
             yield "order", "unknown: sources explain too few parts of their targets"
         else:
@@ -126,36 +124,32 @@ class Traits(NamedTuple):
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     """Return the traits of pairs of texts, measured in about a second on at most `_MOST` pairs."""
     pairs = list(dict.fromkeys(pairs))  # a repeated pair adds no evidence
+    longest = [max(len(_parts(text)) for text in texts) for texts in zip(*pairs, strict=True)]
     pairs = random.Random(0).sample(pairs, min(len(pairs), _MOST))
     parts = [(_parts(source), _parts(target)) for source, target in pairs]
-    source, target = (_side(texts) for texts in zip(*parts, strict=True))
-    traits = Traits(source, target, _copied(pairs) >= MANY_COPY, None)
+    source, target = map(_side, zip(*parts, strict=True), longest)
+    traits = Traits(source, target, _copies(pairs), None)
     # different targets: labels, of a word or more
     few = 10 * len({said for _, said in pairs}) <= len(pairs)
     if few or (target.closed and target.mean < 2):  # a label has no order
         return traits
-    # letters in parts, too: targets write tones late
-    forms = [pairs] if parts == pairs else [pairs, parts]
     # Runs of letters also show a change of order within words, as in "fünfundzwanzig".
-    splits: list[Callable[[str], list[str]]]
     closed = traits._replace(crossed=0.0).symbols
-    splits = [str.split, list] if closed else [_runs, list, str.split]
-    tried = [(split, each) for split in splits for each in forms]
+    splits: list[_Split] = [str.split, list] if closed else [_runs, list, str.split]
+    # letters in parts, too: targets write tones late
+    tried = [(split, each) for split in splits for each in (pairs, parts)]
     if source.closed:  # words such as codons or Morse code: map each word to a letter
         names: defaultdict[str, str] = defaultdict(lambda: chr(0xE000 + len(names)))
         worded = [("".join(names[word] for word in text.split()), said) for text, said in pairs]
         tried += [(split, worded) for split in splits]
-    turns = (1, _USES) if closed else (1,)  # number words occur in most pairs
-    for uses, (number, (split, each)) in itertools.product(turns, enumerate(tried)):
-        share, points = crossed(each, split, uses)
+    for number, (split, each) in enumerate(tried):
+        share, points = crossed(each, split)
         if points >= LEAST_POINTS:
-            return traits._replace(crossed=share, by_words=number >= len(splits) * len(forms))
+            return traits._replace(crossed=share, by_words=number >= 2 * len(splits))
     return traits
 
 
-def crossed(
-    pairs: Sequence[tuple[str, str]], split: Callable[[str], list[str]], uses: int = 1
-) -> tuple[float, float]:
+def crossed(pairs: Sequence[tuple[str, str]], split: _Split) -> tuple[float, float]:
     """Measure how many targets, cut into tokens by `split`, change the order of their sources.
 
     Each target token is explained by the 1 to 3 source letters that predict the token best: their
@@ -170,14 +164,12 @@ def crossed(
     Args:
         pairs: sources with their targets.
         split: cuts a target into tokens.
-        uses: how many uses of the same token or letters in a pair count. Uses after the first, with
-            a Dice coefficient above 0.9, explain tokens that occur in most pairs, such as digits.
 
     Returns:
         The share of pairs, among those with two points, whose order changes; points per pair.
     """
     drawn, work, data = random.Random(0).sample(pairs, min(len(pairs), 2000)), 0, []
-    of_source, of_target, both = Counter[_Use](), Counter[_Use](), Counter[tuple[_Use, _Use]]()
+    of_source, of_target, both = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     for source, target in drawn:
         places = defaultdict[str, list[float]](list)
         for size in (1, 2, 3):
@@ -185,23 +177,20 @@ def crossed(
                 places[source[place : place + size]].append(place + size / 2)
         tokens = Counter(said := split(target))
         data.append((source, places, tokens, said))
-        read = [(letters, use) for letters, at in places.items() for use in range(len(at))[:uses]]
-        asked = [(token, use) for token, n in tokens.items() for use in range(n)[:uses]]
-        of_source.update(read)
-        of_target.update(asked)
-        both.update(itertools.product(read, asked))
-        work += len(read) * len(asked)
+        of_source.update(places.keys())
+        of_target.update(tokens.keys())
+        both.update(itertools.product(places, tokens))
+        work += len(places) * len(tokens)
         if work > _WORK:
             break
-    best: dict[str, tuple[int, float, bool, str]] = {}
+    best: dict[str, tuple[float, bool, str]] = {}
     common = 0.5 * len(data)  # letters and tokens in most pairs explain nothing
-    for (left, right), count in both.items():
-        (letters, use), (token, _) = left, right
-        dice = 2 * count / (of_source[left] + of_target[right])
-        rare = of_source[left] < common and of_target[right] < common
-        found = -use, dice, letters in token, letters
-        if count >= 5 and rare and use == right[1] and dice > (0.9 if use else 0.6):
-            best[token] = max(best.get(token, found), found, key=itemgetter(0, 1, 2))
+    for (letters, token), count in both.items():
+        dice = 2 * count / (of_source[letters] + of_target[token])
+        rare = of_source[letters] < common and of_target[token] < common
+        found = dice, letters in token, letters
+        if count >= 5 and rare and dice > 0.6 and found[:2] > best.get(token, (0.0,))[:2]:
+            best[token] = found
     crossing = ordered = points = 0
     for source, places, tokens, said in data:
         line = list[tuple[int, float]]()  # the place of a token in the target, and its point
@@ -221,37 +210,24 @@ def crossed(
     return crossing / max(ordered, 1), points / max(len(data), 1)
 
 
-def _copied(pairs: Sequence[tuple[str, str]]) -> float:
-    """Return the share of pairs that copy new words or rare words, the larger of the two shares."""
-    known = Counter(word for _, said in pairs for word in _WORD.findall(said.lower()))
-    held = [(text.lower(), _WORD.findall(said.lower())) for text, said in pairs[::10]]
-    known.subtract(word for _, words in held for word in words)
-    return max(_share_copied(held, known, uses) for uses in (1, RARE))
+def _copies(pairs: Sequence[tuple[str, str]]) -> bool:
+    """Return whether most held-out targets repeat numbers or rare words of their sources.
 
-
-def _share_copied(
-    held: Sequence[tuple[str, list[str]]], known: Mapping[str, int], uses: int
-) -> float:
-    """Return the share of held-out pairs that copy; 0 unless most of their rare words are copies.
-
-    Args:
-        held: the source and the target's words of each held-out pair.
-        known: how often each word occurs in the other targets.
-        uses: a word with fewer uses in the other targets is rare.
+    Most of the rare words of these targets must be in their sources: sentences repeat names, too,
+    but most of their rare words are words of the language.
     """
-    copied = few = explained = 0
+    held = [(text.lower(), _WORD.findall(said.lower())) for text, said in pairs[::10]]
+    known = Counter(word for _, said in pairs for word in _WORD.findall(said.lower()))
+    known.subtract(word for _, words in held for word in words)
+    copied = rare = explained = 0
     for text, words in held:
-        rare = [word for word in words if known[word] < uses]
-        there = {word for word in words if _made_of(word, text)}
-        there.update(word for word in rare if get_close_matches(word, _WORD.findall(text), 1))
-        numbers = {word for word in words if any(map(str.isdigit, word))}
-        long = numbers.union(word for word in words if len(word) >= LEAST_COPIED)
-        copied += 0 < len(long) == len(long & there) or bool(there & {*numbers, *rare})
-        few, explained = few + len(rare), explained + sum(word in there for word in rare)
-    return copied / len(held) if explained >= MOST_COPY * few else 0.0
+        told = [word for word in words if known[word] < RARE or any(map(str.isdigit, word))]
+        repeated = sum(word in text for word in told)
+        copied, rare, explained = copied + (repeated > 0), rare + len(told), explained + repeated
+    return copied >= MANY_COPY * len(held) and explained >= MOST_COPY * rare
 
 
-def _side(texts: Sequence[str]) -> Side:
+def _side(texts: Sequence[str], longest: int) -> Side:
     letters = Counter("".join(texts))
     counts = [len(text.split()) + len(_UNSPACED.findall(text)) // _UNSPACED_WORD for text in texts]
     words = [text.split() for text in texts]
@@ -259,7 +235,7 @@ def _side(texts: Sequence[str]) -> Side:
     held = [word for text in words[::10] for word in text]
     return Side(
         letters=_most(map(len, texts)),
-        longest=max(map(len, texts)),
+        longest=longest,
         words=_most(counts),
         mean=sum(map(len, words)) / len(texts),
         alphabet=len(letters),
@@ -272,12 +248,6 @@ def _side(texts: Sequence[str]) -> Side:
 
 def _runs(text: str) -> list[str]:
     return [text[place : place + _RUN] for place in range(len(text) - _RUN + 1)]
-
-
-def _made_of(word: str, text: str) -> bool:
-    """Return whether a text contains a word, or each of two halves of the word."""
-    cuts = range(LEAST_COPIED, len(word) - LEAST_COPIED + 1)
-    return word in text or any(word[:n] in text and word[n:] in text for n in cuts)
 
 
 def _parts(text: str) -> str:

@@ -18,6 +18,7 @@ from training.runs.origin import Origin
 from training.sources.kinds import SOURCE_KINDS
 from training.sources.source import Source
 
+OFTEN = 25  # epochs after which most trainings on strings stop, see docs/results/choices.md
 SHARE = 0.99  # share of the longer pairs whose targets fit without the constant
 
 
@@ -111,4 +112,6 @@ def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
     if config.keep_epoch == "last":
         how = f"the {mean}" if config.average_epochs > 1 else "the last epoch"
     way_out = " --set keep_epoch=…" if config.has_key("keep_epoch") else ""
-    yield "epochs", f"up to {config.epochs}; keeps {how}", f"--set epochs=N{way_out}"
+    stops = config.metric in ("characters", "symbols") and config.keep_epoch != "last"
+    often = f", often fewer than {OFTEN}" if stops and config.epochs > OFTEN else ""
+    yield "epochs", f"up to {config.epochs}{often}; keeps {how}", f"--set epochs=N{way_out}"

@@ -15,7 +15,7 @@ import numpy as np
 from training import metrics
 from training.command.errors import UserError
 from training.command.files import write_json, write_text
-from training.command.progress import progress
+from training.command.progress import print_note, progress
 from training.data.encoding import check_texts
 from training.data.pair_files import Split
 from training.data.rules import ALPHABETS
@@ -175,7 +175,7 @@ def report(options: argparse.Namespace) -> None:
         if found := next(filter(None, warnings), None):
             held_out = config.source == "text" and Spec.of(options.data).absolute() == config.data
             hint = ". Leave out --data to score the held-out sentences" if held_out else ""
-            print(f"{found}{hint}")
+            print_note(f"{found}{hint}")
     if config.target == "label":
         cast(EventSource, run.source).tell_cut(split)
         scores = evaluate_labels(runs, split, bootstrap=options.bootstrap)
@@ -192,7 +192,7 @@ def report(options: argparse.Namespace) -> None:
         if reason := misfit(config.metric, split.references):
             other = ". chrF fits any script" if "chrf" in metrics.figures(config.metric) else ""
             wrong = f"the run's metric, {config.metric}, does not fit the references"
-            print(f"Warning: {wrong}: {reason}{other}")
+            print_note(f"Warning: {wrong}: {reason}{other}")
         scores = evaluate(
             runs,
             split,

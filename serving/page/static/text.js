@@ -9,7 +9,7 @@ import { element, tellSure } from "./look.js";
 import { join } from "./pieces.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
-import { typed } from "./unknown.js";
+import { typed, visible } from "./unknown.js";
 
 const PAUSE = 200; // milliseconds without a key before the model is asked
 const MOST_KEPT = 500; // sentences with a cached answer, so that typing requests the last sentence only
@@ -73,7 +73,7 @@ async function update() {
     showSaid();
     $("translation").classList.remove("stale");
     const cut = sentences.some(({ truncated }) => truncated);
-    const strange = [...new Set(sentences.map(({ unknown }) => unknown ?? "").join(""))].join(" ");
+    const strange = [...new Set(sentences.map(({ unknown }) => unknown ?? "").join(""))].map(visible).join(" ");
     $("note").textContent = [
       cut ? "The text is longer than the model reads: its end is not translated." : "",
       strange ? `Training never saw ${strange}. Do not trust the output for it.` : "",

@@ -1,9 +1,16 @@
 // Finds how the user typed the words for which a model has no token.
 
-import { UNK_TOKEN } from "./rules.js";
+import { INVISIBLE, UNK_TOKEN } from "./rules.js";
 
 const UNKNOWN = new RegExp(`${UNK_TOKEN}|⁇`);
+const NOT_SEEN = new RegExp(INVISIBLE, "u");
 const LETTER = /[\p{L}\p{N}]/u;
+
+// Return a letter for a message: an invisible one by its number.
+export function visible(letter) {
+  const number = letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  return letter !== " " && NOT_SEEN.test(letter) ? `<U+${number}>` : letter;
+}
 
 // Return `words` of `text`, with each unknown word replaced by the text between its known neighbours.
 // If a known word is not in the text, for instance because the tokenizer rewrites it, unknown words

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from training.command.visible import INVISIBLE
 from training.data import rules as table
 
 ENGINE = Path(__file__).parent
@@ -34,12 +35,16 @@ def named(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def rules() -> str:
-    """Return `rules.js`: the texts, numbers and sets of `training.data.rules`, for JavaScript."""
+    """Return `rules.js`: the texts, numbers and sets of `training.data.rules`, for JavaScript.
+
+    `INVISIBLE` of `training.command.visible` is one of them.
+    """
     values = {
         name: sorted(value) if isinstance(value, frozenset) else value
         for name, value in vars(table).items()
         if name.isupper() and name[0] != "_" and not isinstance(value, re.Pattern | dict)
     }
+    values["INVISIBLE"] = INVISIBLE
     text = "// Made of training/data/rules.py, which explains each.\n"
     for name, value in values.items():
         text += f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n"

@@ -12,16 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from serving.api.arguments import check_count, shown
-from serving.api.printing import print_error, print_json, printable
+from serving.api.printing import print_error, print_json
 from serving.portable.read import voices
-from serving.portable.read.model import tokens_of
+from serving.portable.read.model import Result, tokens_of
 from serving.portable.read.tokenizers import Vocabulary
 from serving.portable.read.translator import LocalTranslator
+from training.command.visible import visible
 from training.data.letters import letters_of
 
 SHERPA = "sherpa"
-_BATCH = 64  # constant: the last bits of a probability depend on the batch
+_BATCH = 256  # constant: the last bits of a probability depend on the batch
+_SURER = 1e-3  # by how much greedy search must be better than any other answer can be
 _MOST_NAMED = 5  # words of a line
 _UNSTRESSED = (
     "Warning: AH and ER without marks of stress are written ə and ɚ, as 89 % and 82 % of CMUdict's "
@@ -58,23 +62,29 @@ class Pronouncer(LocalTranslator):
                 f"a model from {letters.kind} to {kind}"
             )
         self._letters = letters
+        known = [
+            next((sign for sign in signs if not letters.unknown(sign)), "")
+            for signs in voices.ALIKE
+        ]
+        self._alike = str.maketrans(
+            {
+                sign: to
+                for to, signs in zip(known, voices.ALIKE, strict=True)
+                for sign in signs
+                if to and letters.unknown(sign)
+            }
+        )
 
     def unreadable(self, word: str) -> str:
         """Return why the model cannot read a word, "" if it can."""
         if letters := letters_of(self._letters.unknown(word)):
-            return f"training never saw {' '.join(map(printable, dict.fromkeys(letters)))}"
+            return f"training never saw {visible(' '.join(dict.fromkeys(letters)))}"
         (ids,) = self._letters.encode([word])
         return "" if len(ids) <= self._most else f"the model reads {self._most} letters"
 
     def spelled(self, word: str) -> str:
         """Return a word in NFC without signs at its ends, with the apostrophe that training saw."""
-        word = voices.spellings(voices.visible(word))[-1]
-        for signs in voices.ALIKE:
-            known = next((sign for sign in signs if not self._letters.unknown(sign)), "")
-            for sign in signs if known else "":
-                if sign in word and self._letters.unknown(sign):
-                    word = word.replace(sign, known)
-        return word
+        return voices.spellings(voices.visible(word))[-1].translate(self._alike)
 
     def lower(self, word: str) -> str:
         """Return a word in small letters, those of the model's language: see `Vocabulary.lower`."""
@@ -119,7 +129,8 @@ class Pronouncer(LocalTranslator):
                 answers[word] = several[:count]
             return list(answers.items())
 
-        order = sorted(words, key=len, reverse=True)
+        lengths = map(len, self._letters.encode(words))
+        order = [word for _, word in sorted(zip(lengths, words, strict=True), reverse=True)]
         pool = ThreadPoolExecutor(threads)
         try:
             batches = [order[at : at + _BATCH] for at in range(0, len(order), _BATCH)]
@@ -127,6 +138,37 @@ class Pronouncer(LocalTranslator):
                 yield from answers
         finally:
             pool.shutdown(cancel_futures=True)
+
+    def _run(self, source: dict[str, np.ndarray], results: int, weights: bool) -> Iterator[Result]:
+        """See the base class. The best answer is that of greedy search if no other can be better.
+
+        A search with one hypothesis takes a third of the time of a beam of five.
+        """
+        if results > 1 or self._width == 1:
+            return super()._run(source, results, weights)
+        found = list(super()._run(source, 1, weights, width=1))
+        lengths = np.count_nonzero(source["ids"], axis=1)  # (B,)
+        pairs = enumerate(zip(found, lengths.tolist(), strict=True))
+        unsure = [row for row, (result, length) in pairs if not self._is_best(result, length)]
+        if unsure:
+            ids = source["ids"][unsure, : lengths[unsure].max()]
+            for row, result in zip(unsure, super()._run({"ids": ids}, 1, weights), strict=True):
+                found[row] = result
+        return iter(found)
+
+    def _is_best(self, result: Result, letters: int) -> bool:
+        """Return whether a beam has the result of greedy search as its best answer, too.
+
+        The probabilities of all other answers sum to 1 - P, and no answer is longer than the bound.
+        Above 1/2, P's prefixes are the best of their beams, so that the beam finds this answer.
+        """
+        factor, more = self._bound
+        probability = math.exp(result.log_probs[0].sum())
+        others = math.log(max(1e-9, 1 - probability)) / self._norm(factor * letters + more)
+        return probability > 0.5 + _SURER and result.scores[0] > others + _SURER
+
+    def _norm(self, length: int) -> float:
+        return float(((5 + length) / 6) ** self._penalty)
 
 
 def write_lexicon(arguments: argparse.Namespace) -> int:
@@ -149,9 +191,12 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
 
     def find(written: str) -> tuple[int, str] | None:
         """Return the number of a word's form that a table has, and the table's key."""
-        forms = voices.spellings(written)
-        keys = map(voices.plain, [*forms, *map(model.lower, forms)])
-        return next(((n, key) for n, key in enumerate(keys) if key in tables), None)
+        forms = voices.spellings(written) if tables else []
+        numbers = dict[str, int]()
+        for number, form in enumerate([*forms, *map(model.lower, forms)]):
+            numbers.setdefault(form, number)
+        keys = ((number, voices.plain(form)) for form, number in numbers.items())
+        return next(((number, key) for number, key in keys if key in tables), None)
 
     for word, written in words.items():
         forms, found = voices.spellings(written), find(written)
@@ -303,7 +348,7 @@ def _ask(
 def _several(words: Sequence[str]) -> str:
     """Return the first of some words, and how many more there are."""
     more = f" and {len(words) - _MOST_NAMED:,} more" if len(words) > _MOST_NAMED else ""
-    return f"{', '.join(map(printable, words[:_MOST_NAMED]))}{more}"
+    return f"{visible(', '.join(words[:_MOST_NAMED]))}{more}"
 
 
 def _warn(reason: str, words: Sequence[str], missing: dict[str, str] | None = None) -> None:

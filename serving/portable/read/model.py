@@ -281,14 +281,17 @@ class LocalSearch(LocalModel):
         """Load the target's tokenizer."""
         self._target = load_tokenizer(self._folder.path, self.manifest["tokenizers"]["target"])
 
-    def _run(self, source: dict[str, np.ndarray], results: int, weights: bool) -> Iterator[Result]:
+    def _run(
+        self, source: dict[str, np.ndarray], results: int, weights: bool, width: int | None = None
+    ) -> Iterator[Result]:
         """Return a `Result` for each row of `source`, the graph's own input by name.
 
-        Each has `results` results, with attention weights if `weights`. Raises ValueError for an
+        Each has `results` results, with attention weights if `weights`; `width` is of the beam, and
+        None is that of the settings. Raises ValueError for an
         id outside the vocabulary: the files do not fit together.
         """
         settings = {
-            "beam_width": np.array([self._width]),
+            "beam_width": np.array([width or self._width]),
             "num_results": np.array([results]),
             "length_penalty": np.array(self._penalty, "float32"),
             "with_weights": np.array([weights]),

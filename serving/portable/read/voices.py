@@ -12,7 +12,6 @@ from pathlib import Path
 
 from serving.api.arguments import shown
 from training.data.columns import columns_in, form_of, normal, unquoted_rows
-from training.data.lists import SEPARATORS
 from training.data.rules import encoding_hint
 
 ARPABET_IPA, KOKORO = "arpabet-ipa", "kokoro"
@@ -25,7 +24,7 @@ _WORD = re.compile(rf"{_RUN}|[^\W_]")
 _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}]+")
 # Signs that are alike, the first of which lists are searched by.
-ALIKE = ("'’ʼ‘`´′\u05f3", "·‧", '"\u05f4')
+ALIKE = ("'’ʼ‘`´′\u05f3", "·‧", '"\u05f4', "-\u2010\u2011")
 # Signs within words of any script (Unicode's UAX 29): `J` joins two letters, as in col·legi; `A` is
 # an apostrophe, also at the ends of a word; `L` is a letter: the geresh, and the joiners of Persian
 # and Indic scripts. All other signs end a word.
@@ -70,8 +69,9 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     lines = text.split("\n")
     if form.separator:
         line = shown(next(filter(str.strip, lines)).strip())
-        command = f"sed -E 's/ *[{SEPARATORS[form.separator]}] */\\t/' {path} > new.tsv"
-        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {command}")
+        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {form.repair}")
+    if form.doubt:
+        raise ValueError(f"{path}: {form.doubt}")
     if form.quoted:
         try:
             lines = "".join(unquoted_rows(f"{line}\n" for line in lines)).split("\n")
@@ -131,6 +131,7 @@ class Phones:
                 f"{long[0]!r}. Choose the --voice that these tokens belong to"
             )
         self._longest = max(map(len, self._tokens or [""]))
+        self._parts = dict[str, list[str]]()  # of the phones so far
 
     def write(self, phones: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the tokens of phones, and the phones that the voice has no tokens for.
@@ -143,9 +144,11 @@ class Phones:
         tokens, lacking, tones = [], [], []
         for phone in phones:
             name, tone = _toned(phone) if self._tones else (phone, 0)
-            forms = [name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))]
-            forms += [name.replace("ɝ", "ɜɹ").replace("ɚ", "əɹ")]
-            parts = next(filter(None, map(self._split, forms)), [])
+            parts = self._parts.get(name)
+            if parts is None:
+                forms = [name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))]
+                forms += [name.replace("ɝ", "ɜɹ").replace("ɚ", "əɹ")]
+                parts = self._parts[name] = next(filter(None, map(self._split, forms)), [])
             tokens += parts
             tones += [str(tone)] * len(parts)
             lacking += [] if parts else [phone]
@@ -304,6 +307,8 @@ def spellings(word: str) -> list[str]:
 
     Signs are quotes of all kinds, brackets, dashes.
     """
+    if word.isalpha():
+        return [word] * 4
     inside = [n for n, kind in enumerate(_kinds(word)) if kind == "L"] or [len(word)]
     first, end = inside[0], inside[-1] + 1
     return [word, word[first:], word[:end], word[first:end]]

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from serving.batch import inputs
-from serving.batch import job as jobs
+from serving.batch import _inputs as inputs
+from serving.batch import _job as jobs
 from serving.batch.__main__ import main
-from serving.batch.inputs import Events, Images, Texts
-from serving.batch.job import BatchJob, _Worker, answer_input, latest_version, start, sweep
+from serving.batch._inputs import Events, Images, Texts
+from serving.batch._job import BatchJob, _Worker, answer_input, latest_version, start, sweep
 from tests.serving.conftest import add_version
 from tests.serving.page.models import save_predictor
 from training.command.errors import UserError
@@ -175,7 +175,7 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
     source = tmp_path / "a.txt"
     source.write_text("one\n" * 50)
     code = (
-        "import os, sys, signal; from pathlib import Path; from serving.batch.job import *;"
+        "import os, sys, signal; from pathlib import Path; from serving.batch._job import *;"
         "calls = []\n"
         "def die(texts):\n"
         "    calls.append(1)\n"

@@ -9,7 +9,7 @@ import pytest
 
 from serving.api.histories import history_columns, parse_table
 from serving.export import version
-from serving.export.version import COUNT, _manifest, examples
+from serving.export.version import _COUNT, _examples, _manifest
 from tests.serving.conftest import TEXT_RUN
 from training.runs.run import load_run
 from training.sources.events.histories import Histories, Schema
@@ -20,17 +20,17 @@ from training.sources.image import data
 def test_texts_are_short_ones_of_dev_and_stand_in_the_manifest(monkeypatch):
     monkeypatch.chdir(TEXT_RUN.parent)  # where its data is
     run = load_run(TEXT_RUN)
-    found = examples(run)
+    found = _examples(run)
     with open("pairs.tsv", encoding="utf-8") as file:
         sources = {row[0] for row in csv.reader(file, delimiter="\t")}
-    assert 0 < len({*found}) == len(found) <= COUNT
+    assert 0 < len({*found}) == len(found) <= _COUNT
     assert {*found} <= sources
     assert _manifest([run], {})["examples"] == found
 
 
 @pytest.mark.parametrize("sources", [["12. Juli 2001", "Mo. 3. Mai"], ["He sleeps.", "Does he?"]])
 def test_a_translator_says_whether_its_sources_are_sentences(sources, monkeypatch, tmp_path):
-    monkeypatch.setattr(version, "dev_sources", lambda run, limit: sources)
+    monkeypatch.setattr(version, "_dev_sources", lambda run, limit: sources)
     saved = {}
 
     def save(module, path, signatures):
@@ -46,12 +46,12 @@ def test_a_translator_says_whether_its_sources_are_sentences(sources, monkeypatc
 
 
 def test_images_are_those_of_dev(image_run):
-    wanted = data.load("digits", "dev", limit=COUNT).sources
-    assert [base64.b64decode(text) for text in examples(image_run)] == wanted
+    wanted = data.load("digits", "dev", limit=_COUNT).sources
+    assert [base64.b64decode(text) for text in _examples(image_run)] == wanted
 
 
 def test_a_table_of_ones_own_is_shown_to_nobody(event_run):
-    assert examples(event_run) == []
+    assert _examples(event_run) == []
 
 
 @pytest.mark.parametrize("people", [2, 5])
@@ -69,7 +69,7 @@ def test_published_histories_are_a_table_that_the_client_reads(rng, people, monk
     found = Histories(schema, times, values, starts, both, np.zeros(2 * people), names)
     monkeypatch.setattr(EventSource, "load_split", lambda *_, **__: found)
     config = SimpleNamespace(source="events", data="known")
-    (table,) = examples(SimpleNamespace(config=config, source=EventSource(schema, 9)))
+    (table,) = _examples(SimpleNamespace(config=config, source=EventSource(schema, 9)))
     histories = parse_table(table.splitlines(), "id", "time")
     assert [*histories] == [f"p{n}" for n in range(min(people, 3))]
     for history, start, end in zip(histories.values(), ends - sizes, ends, strict=False):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.check.onnx import check_folder
+from serving.check._onnx import check_folder
 from serving.client import SignatureNotFoundError
 from serving.export.modules import Exported, ExportedReader, traced
 from serving.export.version import export
@@ -14,6 +14,7 @@ from serving.portable.read.pixels import read_image
 from tests.serving.javascript import NODE, ask_model, needs_node
 from tests.serving.onnx_program import Program
 from tests.serving.portable.searches import CASES, Answer, Case, asker, by_loop
+from training.data.rules import most_tokens
 from training.data.store import END_ID, PAD_ID, START_ID
 from training.decode.search import bound_of, search
 from training.decode.settings import SearchSettings
@@ -212,10 +213,11 @@ def test_the_score_of_an_answer_is_its_score(case, version, signatures):
 
 def by_reading(case, source, target):
     """The log-probabilities of a target's tokens, as training has them: all in one call."""
-    most, (factor, more) = case.search.max_source_length, bound_of([case.run])
+    most = case.search.max_source_length
+    longest = most_tokens(most, bound_of([case.run]))
     ids = case.run.source_tokenizer.tokenize(tf.constant([source])).to_list()[0][:most]
     said = case.run.target_tokenizer.tokenize(tf.constant([target])).to_list()[0]
-    said = [*said[: factor * most + more - 1], END_ID]
+    said = [*said[: longest - 1], END_ID]
     if not ids and len(said) == 1:
         return [0.0]  # nothing is translated as nothing
     given = {"source": np.array([[*ids, PAD_ID]]), "target": np.array([[START_ID, *said[:-1]]])}

@@ -50,6 +50,7 @@ LATIN = list("enistradhulcgmobwfkzpvüäöjyxqéßçñøåæœëïâêîôû")
 CYRILLIC = list("оеаинтсрвлкмдпуяызьбгчйхжшюцщэфъё")
 ARABIC = list("ايلمنوتربةعدسفحكقهجشطصخأىضءزغذئثظإآؤ")
 PHONES = ["tɕ", *"aeioupkbdɡmnŋlsʃhjwɾ"]
+THAI = [a + b for a in "กขคงจชดตทนบปพมยรลวสหอ" for b in ("", "ิ", "ี", "ุ", "่", "้", "์")]
 PINYIN = [a + b for a in "mshdyn" for b in ("a", "i", "e", "ou", "ang")]
 FILES = {
     "Hangul": spelled(HANGUL, PHONES),
@@ -57,6 +58,7 @@ FILES = {
     "Latin": spelled(LATIN, PHONES),
     "Cyrillic": spelled(CYRILLIC, PHONES),
     "Arabic": spelled(ARABIC, PHONES),
+    "Thai sentences": sentences(THAI, LATIN, ""),
     "Hangul sentences": sentences(HANGUL, LATIN),
     "Han sentences": sentences(HAN, LATIN, ""),
     "Hangul to Han": sentences(HANGUL, HAN),
@@ -77,7 +79,11 @@ def test_an_ordinary_first_line_is_no_header(tmp_path, capsys, name):
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
-    "header", ["word\tpronunciation", "단어\t발음", "слово\tперевод", "Wort (Duden)\tIPA [broad]"]
+    "header",
+    [
+        *("word\tpronunciation", "단어\t발음", "слово\tперевод", "Wort (Duden)\tIPA [broad]"),
+        *("คำ\tการออกเสียง", "शब्द\tउच्चारण"),  # their vowels are marks
+    ],
 )
 def test_a_header_is_found_in_every_alphabet(tmp_path, capsys, name, header):
     lines = [header, *map("\t".join, FILES[name])]

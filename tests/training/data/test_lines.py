@@ -10,11 +10,9 @@ import random
 import re
 import subprocess
 import zipfile
-from pathlib import Path
 
 import pytest
 
-from serving.portable.read import read_columns
 from tests.training.data.files import DICTIONARIES, LEXICON, write
 from training.data import lines
 from training.data.corpus import sample_pairs
@@ -314,6 +312,14 @@ def repaired(path, error):
         ("a house → une maison {}", "arrows", ("a house", "une maison {}")),
         ("a house = une maison {}", "equals signs", ("a house", "une maison {}")),
         ("a house – une maison {}", "dashes", ("a house", "une maison {}")),
+        ("house: maison {}", "colons", ("house", "maison {}")),
+        ("家：une maison {}", "full-width colons", ("家", "une maison {}")),
+        ("家，maison{}", "full-width commas", ("家", "maison{}")),
+        ("家；maison{}", "full-width semicolons", ("家", "maison{}")),
+        ("بيت، maison {}", "Arabic commas", ("بيت", "maison {}")),
+        ("a house~une maison {}", "tildes", ("a house", "une maison {}")),
+        ("a house / une maison {}", "slashes", ("a house", "une maison {}")),
+        ("a house || une maison {}", "triple bars", ("a house", "une maison {}")),
         (
             '{{"en": "a house, {}", "fr": "une maison"}},',
             "braces of JSON",
@@ -360,65 +366,3 @@ def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
     write(path, "Hello.\tSalut.\n" + rows)
     read_split(f"tsv:{path}")
     assert "line 1" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("sign", [",", ", ", ";", " ; ", "|", " | ", "=", ": "])
-def test_a_list_with_another_sign_between_word_and_phones_is_refused(tmp_path, sign):
-    rows = [(a + b + c, f"{a} {b} {c}".upper()) for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
-    path = write(tmp_path / "list.txt", "".join(f"{a}{sign}{b}\n" for a, b in rows))
-    with pytest.raises(CorpusError, match="instead of tabs"):
-        read_split(f"tsv:{path}")
-    with pytest.raises(ValueError, match=r"instead of tabs.* Try: sed") as error:
-        read_columns(path)
-    command = str(error.value).partition("Try: ")[2]
-    subprocess.run(["bash", "-c", command.replace("new.tsv", f"{path}.tsv")], check=True)
-    assert read_split(f"tsv:{path}.tsv").pairs() == rows
-
-
-WORDS = [a + b + c for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
-
-
-def noted(path, rows):
-    write(path, "".join(f"{word}\t{phones}\n" for word, phones in rows))
-    return surveyed(f"tsv:{path}").notes
-
-
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ("/{}/", "phones are in slashes or brackets, as in '/"),
-        ("[{}]", "phones are in slashes or brackets, as in '["),
-        ("{joined}", "phones have no spaces between them, as in '"),
-        *(("{" + name + "}", f"phones have '{sign}' between them") for name, sign in
-          (("dots", "."), ("hyphens", "-"), ("commas", ","))),
-    ],
-)  # fmt: skip
-def test_phones_of_another_form_are_told_with_a_command(tmp_path, form, said):
-    each = {word: [word[0], "ɒː", word[2]] for word in WORDS}
-    signs = {"joined": "", "dots": ".", "hyphens": "-", "commas": ","}
-    rows = []
-    for word, phones in each.items():
-        others = {name: sign.join(phones) for name, sign in signs.items()}
-        rows.append((word, form.format(" ".join(phones), **others)))
-    path = tmp_path / "list.tsv"
-    notes = [note for note in noted(path, rows) if "phones" in note]
-    assert [said in note for note in notes] == [True]
-    if "new.tsv" in notes[0]:
-        command = re.search(r"(?:sed|perl) .*", notes[0])[0].replace("new.tsv", f"{path}.tsv")
-    else:
-        guide = Path(__file__).parents[3] / "docs" / "guides" / "pronouncer.md"
-        (command,) = re.findall(
-            r"^perl .*new\.tsv$", guide.read_text(encoding="utf-8"), re.MULTILINE
-        )
-        command = command.replace("my.tsv", str(path)).replace("new.tsv", f"{path}.tsv")
-    subprocess.run(["bash", "-c", command], check=True)
-    assert read_split(f"tsv:{path}.tsv").pairs() == [(w, " ".join(x)) for w, x in each.items()]
-
-
-def test_phones_of_one_word_are_told_and_right_lists_are_not(tmp_path):
-    rows = [(word, " ".join([word[0], "ɒː", word[2]])) for word in WORDS]
-    assert noted(tmp_path / "list.tsv", rows) == ()
-    (note,) = noted(tmp_path / "list.tsv", [*rows, ("baq", "b ɒː q"), ("bax", "b ɒː: x")])
-    wanted = ["3 phones occur in one word only", "q (baq)", "ɒː: (bax)", "x (bax)"]
-    assert [each in note for each in wanted] == [True] * 4
-    assert noted(tmp_path / "words.tsv", [(word, word.upper()) for word in WORDS]) == ()

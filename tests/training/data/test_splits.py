@@ -20,7 +20,8 @@ from training.data.splits import Texts, check_split, dev_share, load_split
 from training.data.store import SIDES
 from training.data.tokenizers import load_tokenizer
 from training.data.tokens import write_tokens
-from training.presets.options import add_configuration, configuration
+from training.presets.arguments import add_configuration
+from training.presets.options import configuration
 
 CUT = {"tokenizer": "characters", "vocab_size": 9999}
 LINES = [f"source {i} number\tcible {i}" for i in range(997)]

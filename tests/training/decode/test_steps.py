@@ -9,13 +9,14 @@ from keras_attention import AdditiveAttention, AttentionRNN
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.config.schema import Config
 from training.decode.constant.products import product, shortlist
-from training.decode.constant.step import has_constant_step
+from training.decode.constant.step import ConstantStep, has_constant_step
 from training.decode.search import encode, search
 from training.decode.settings import SearchSettings
 from training.decode.steps import ConstantModelStep, PlainStep, constant_steps
 from training.model.seq2seq import build_seq2seq
 
 SOURCES, TARGETS, BATCH = 23, 29, 3
+HEADS = {"attention_heads": 2, "attention_units": 22}
 MODELS = {
     "lstm": {"encoder": "lstm", "decoder": "lstm"},
     "gru, tied": {"tie_embeddings": True},
@@ -23,6 +24,11 @@ MODELS = {
     "two layers": {"decoder": "lstm", "encoder": "lstm", "decoder_layers": 2},
     "deep": {"readout": "maxout"},
     "deep, luong, feeding": {"readout": "maxout", "order": "luong", "input_feeding": True},
+    "gate": {"gate": True, "decoder": "lstm", "order": "bahdanau"},
+    "gate, luong": {"gate": True, "order": "luong", "attention": "general"},
+    "heads": {**HEADS, "order": "bahdanau"},
+    "heads, luong": {**HEADS, "order": "luong", "attention": "general", "decoder_units": 14},
+    "heads, gate, deep": {**HEADS, "gate": True, "readout": "maxout", "order": "bahdanau"},
     "no attention": {"attention": "none"},
     "coverage": {"attention": "coverage", "order": "bahdanau"},
 }
@@ -32,8 +38,14 @@ CASES += [(name, "bfloat16", 1) for name in MODELS]
 
 
 def make_model(rng, **settings):
-    sizes = {"encoder_units": 7, "decoder_units": 13, "embedding_size": 11, "readout_units": 11}
-    model = build_seq2seq(Config(attention_units=17, **{**sizes, **settings}), SOURCES, TARGETS)
+    sizes = {
+        "attention_units": 17,
+        "encoder_units": 7,
+        "decoder_units": 13,
+        "embedding_size": 11,
+        "readout_units": 11,
+    }
+    model = build_seq2seq(Config(**{**sizes, **settings}), SOURCES, TARGETS)
     for weight in model.weights:
         if weight.dtype == "float32":
             weight.assign(0.5 * normal(rng, *weight.shape))
@@ -56,7 +68,8 @@ def test_log_probabilities_are_those_of_the_layers(rng, name, precision, width):
         keras.tree.map_structure(lambda x: ops.repeat(x, width, 0), s) for s in (state, own_state)
     )
     assert {id(weight) for weight in fixed.taken} <= {id(weight) for weight in model.weights}
-    assert name not in PAST or model.get_layer("decoder").cell.kernel in fixed.taken
+    constant = name in PAST or name.startswith(("deep", "gate", "heads"))
+    assert not constant or model.get_layer("decoder").cell.kernel in fixed.taken
     for _ in range(3):
         tokens = rng.integers(4, TARGETS, BATCH * width).astype("int32")
         own_state = own_state if precision == "float32" else state
@@ -70,6 +83,27 @@ def test_log_probabilities_are_those_of_the_layers(rng, name, precision, width):
             np.testing.assert_allclose(array(weights), array(expected_weights), atol=0.1)
             best = array(expected).max(-1)
             assert (best - listed.max(-1) < 0.1).all()
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+def test_a_layer_without_an_attentional_vector(rng, order, heads):
+    layer = AttentionRNN(
+        keras.layers.LSTMCell(7), AdditiveAttention(6, num_heads=heads), order=order, gate=True
+    )
+    encoded, mask = normal(rng, BATCH, 5, 14), np.arange(5) < np.array([[5], [2], [3]])
+    embeddings = keras.Variable(normal(rng, TARGETS, 3))
+    layer(normal(rng, BATCH, 2, 3), encoded)
+    for weight in layer.weights:
+        weight.assign(normal(rng, *weight.shape))
+    step = ConstantStep(layer, embeddings, 1, "float32", "float32")
+    memory, own = layer.prepare(encoded, mask=mask), step.prepare(encoded, mask)
+    state = own_state = layer.initial_state(memory)
+    for _ in range(3):
+        tokens = rng.integers(0, TARGETS, BATCH).astype("int32")
+        *expected, state = layer.step(array(embeddings.value)[tokens], memory, state)
+        *found, own_state = step(tokens, own, own_state)
+        assert_close(found, [array(x) for x in expected], 1e-4)
 
 
 def test_what_is_encoded_once_is_searched_as_if_it_were_read_again(rng):
@@ -165,8 +199,5 @@ def test_cells_that_are_not_known_are_not_supported():
     for rnn in (
         AttentionRNN(keras.layers.GRUCell(3, reset_after=False), additive(4)),
         AttentionRNN(stack, additive(4)),
-        AttentionRNN(lstm(3), additive(4), gate=True),
-        AttentionRNN(lstm(3), additive(4), units=5, readout="maxout"),
-        AttentionRNN(lstm(3), additive(4, num_heads=2)),
     ):
         assert not has_constant_step(rnn)

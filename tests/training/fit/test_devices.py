@@ -8,12 +8,13 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from training.command.errors import UserError
 from training.command.workers import Worker
-from training.fit.devices.on_tensorflow import joined
+from training.fit.devices import on_tensorflow
 
 # Prints, for each case, losses of all steps, weights, and copies of weights that differ.
 SCRIPT = """
@@ -200,8 +201,21 @@ def assert_equal(found, tolerance=1e-4):
 def test_more_devices_than_there_are_is_one_line(workers):
     worker = Worker(0, workers, ("a:1", "b:2"))
     expected = "^--devices is 99, but TensorFlow has [0-9]+ to train on: [CG]PU:0"
-    with pytest.raises(UserError, match=expected), joined(worker, 99):
+    with pytest.raises(UserError, match=expected), on_tensorflow.joined(worker, 99):
         pass
+
+
+@pytest.mark.parametrize(("cores", "chosen", "expected"), [(1, 0, [2]), (1, 5, []), (3, 0, [])])
+def test_a_worker_on_one_core_has_a_thread_for_the_others(monkeypatch, cores, chosen, expected):
+    threads = []
+    threading = SimpleNamespace(
+        get_inter_op_parallelism_threads=lambda: chosen,
+        set_inter_op_parallelism_threads=threads.append,
+    )
+    monkeypatch.setattr(on_tensorflow.tf.config, "threading", threading)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores), raising=False)
+    on_tensorflow._answer_while_computing()
+    assert threads == expected
 
 
 def test_two_devices_train_as_one_and_sum_once_a_step():

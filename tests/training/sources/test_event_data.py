@@ -1,5 +1,6 @@
 import math
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -262,12 +263,13 @@ def test_a_category_in_another_form_is_the_same_category(tmp_path, capsys):
     assert served[input_name("stage", "\u00e9")][4] == 1
 
 
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", "，": "full-width commas"}
 REFUSED = [
     *(
         (f"{missing},3", "utf-8", "line 4: the patient, whose row it is, is missing$")
         for missing in (" ", "NA", "n/a")
     ),
-    *((separator, "utf-8", ": expected commas between columns$") for separator in ";\t"),
+    *((sign, "utf-8", f"It has {name} instead of commas: ") for sign, name in SEPARATORS.items()),
     ("é", "latin-1", "is not UTF-8 text.*iconv -f LATIN1 -t UTF-8"),
     ("é", "utf-16", "is not UTF-8 text.*iconv -f UTF-16 -t UTF-8"),
 ]
@@ -275,13 +277,25 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "encoding", "said"), REFUSED)
 def test_tables_are_refused_by_training_and_client_alike(text, encoding, said, tmp_path):
-    old = {";": ",", "\t": ",", "é": "f"}.get(text, "b,3")
+    old = {**dict.fromkeys(SEPARATORS, ","), "é": "f"}.get(text, "b,3")
     path = write(tmp_path, WIDE)
     path.write_bytes(WIDE.replace(old, text).encode(encoding))
     with pytest.raises(CorpusError, match=said):
         read_table(path)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=said) as error:
         client.read_table(path, "patient", "day")
+    if "instead of commas: " in said:
+        command, new = str(error.value).partition("instead of commas: ")[2], tmp_path / "new.csv"
+        subprocess.run(["bash", "-c", command], check=True, cwd=tmp_path)
+        wanted = client.read_table(write(tmp_path, WIDE), "patient", "day")
+        assert client.read_table(new, "patient", "day") == wanted
+
+
+def test_decimal_commas_of_a_table_with_semicolons_are_told_with_its_separator(tmp_path):
+    path = write(tmp_path, WIDE)
+    path.write_text(WIDE.replace(",", ";").replace(".", ","))
+    with pytest.raises(CorpusError, match="It has semicolons instead of commas: python3"):
+        read_table(path)
 
 
 @pytest.mark.parametrize(

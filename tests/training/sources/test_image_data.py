@@ -15,7 +15,8 @@ from training.command.errors import UsageError
 from training.command.options import Parser
 from training.config.schema import PRESETS, load_config, override
 from training.data.pair_files import CorpusError
-from training.presets.options import add_configuration, configuration
+from training.presets.arguments import add_configuration
+from training.presets.options import configuration
 from training.sources.image import captchas, digits
 from training.sources.image import data as images
 from training.sources.image.size import grid_size, size_of

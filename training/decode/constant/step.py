@@ -2,8 +2,9 @@
 
 A context is an average of the memory, and the product of an average equals the average of the
 products. So the context's kernel is multiplied by the whole memory once, before the first step, and
-a step averages the products. The embeddings' kernel is multiplied by the whole vocabulary when the
-step is built, and a step reads a row of the result.
+a step averages the products. With several heads, each head has weights of its own, so the step
+multiplies the context instead. The embeddings' kernel is multiplied by the whole vocabulary when
+the step is built, and a step reads a row of the result.
 
 TensorFlow only: see `training.decode.constant.products`.
 """
@@ -31,10 +32,7 @@ Tensor = Any
 
 def has_constant_step(layer: AttentionCell) -> bool:
     """Whether `ConstantStep` can replace the `step` of an `AttentionCell`."""
-    attention = layer.attention
-    if layer.gate or layer.readout == "maxout" or attention.num_heads > 1:
-        return False
-    plain = attention.averages() and keeps(layer.step, AttentionCell.step)
+    plain = layer.attention.averages() and keeps(layer.step, AttentionCell.step)
     return plain and keras_cells.hoisted(layer.cell) is not None
 
 
@@ -79,9 +77,18 @@ class ConstantStep:
         else:
             kernel = ops.concatenate([kernel, recurrent], axis=0)
         self._of_rows = recurrent_times(kernel) if kernel.shape[0] else None
+        self._gates_size = of_token.shape[1]
+        if layer.readout == "maxout":  # it reads the token, too
+            of_input = layer.output_kernel.value[size + layer.cell_output_size :]
+            of_token = ops.concatenate([of_token, of_input], axis=-1)
+            bias = ops.concatenate([bias, ops.zeros(of_input.shape[1])])
         self._of_tokens, has_table = lookup(embeddings, of_token, bias, recurrent_dtype, single)
         self.taken = [*layer.cell.weights, *([embeddings] if has_table else [])]
-        self._vector = None
+        self._vector = self._gate = None
+        if layer.gate:
+            kernel, gate_bias = layer.gate_kernel, layer.gate_bias
+            self._gate = times(kernel.value, gate_bias.value, dtype="float32")
+            self.taken += [kernel, gate_bias]
         if layer.output_kernel is not None:
             of_context["vector"] = layer.output_kernel.value[:size]
             rows = slice(size, size + layer.cell_output_size)
@@ -97,7 +104,8 @@ class ConstantStep:
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
             kernel = ops.concatenate(list(of_context.values()), axis=-1)
-            self._of_context = times(kernel, single=True)  # a source may have one token
+            # A source may have one token. With several heads, contexts are multiplied in the step.
+            self._of_context = times(kernel, single=single or layer.attention.num_heads == 1)
         if self._vector is None:
             self._sizes["context"] = size
 
@@ -116,6 +124,8 @@ class ConstantStep:
         """
         if self._key is None:
             memory = self._layer.prepare(value, mask=mask)
+            if self._layer.attention.num_heads > 1:
+                return memory
         else:  # the layer would read a key kernel that is in `taken`
             value = flat_memory(ops.cast(value, self._layer.compute_dtype))
             mask = None if mask is None else ops.cast(flat_mask(mask), "bool")
@@ -139,10 +149,12 @@ class ConstantStep:
         """Take one step from tokens, int32 `(B·beams,)`: see `AttentionCell.step`.
 
         Returns:
-            The output `(B·beams, ·)`, the attention weights `(B·beams, S)` and the next state.
+            The output `(B·beams, ·)`, the attention weights `(B·beams, S)`, with several heads
+            `(B·beams, heads, S)`, and the next state.
         """
         layer = self._layer
         gates = self._of_tokens(tokens)
+        gates, of_input = gates[:, : self._gates_size], gates[:, self._gates_size :]
         fed = [state.output] if layer.input_feeding else []
         if layer.order == "bahdanau":
             query = keras_cells.first_state(layer.cell, state.cell)
@@ -154,7 +166,8 @@ class ConstantStep:
         if self._vector is None:
             output = ops.concatenate([context["context"], output], axis=-1)
         else:
-            output = layer.activate(context["vector"] + self._vector(output))
+            vector = context["vector"] + self._vector(output)
+            output = layer.activate(vector + of_input if layer.readout == "maxout" else vector)
         output = ops.cast(output, layer.compute_dtype)
         return output, weights, State(cell, attention, output if layer.input_feeding else ())
 
@@ -165,11 +178,17 @@ class ConstantStep:
         if self._query is None:
             context, weights, state = attention.step(query, memory, state)
         else:
-            query = ops.cast(self._query(query), attention.compute_dtype)
-            query = ops.reshape(query, (-1, self._beams, query.shape[-1]))  # (B, beams, ·)
-            context, weights, state = attention.attend(query, memory, state, None, None)
+            projected = ops.cast(self._query(query), attention.compute_dtype)
+            projected = ops.reshape(projected, (-1, self._beams, projected.shape[-1]))
+            context, weights, state = attention.attend(projected, memory, state, None, None)
             context = ops.reshape(context, (-1, context.shape[-1]))  # (B·beams, ·)
             weights = ops.reshape(weights, (-1, ops.shape(weights)[-1]))
+        if self._gate is not None:
+            gate = ops.sigmoid(self._gate(ops.cast(query, "float32")))
+            context = ops.cast(gate, context.dtype) * context
+        if attention.num_heads > 1 and set(self._sizes) != {"context"}:
+            products = ops.cast(self._of_context(context), context.dtype)
+            context = ops.concatenate([products, context], -1) if self._vector is None else products
         *ends, _ = itertools.accumulate(self._sizes.values())
         parts = ops.split(context, ends, axis=-1) if ends else [context]
         return dict(zip(self._sizes, parts, strict=True)), weights, state

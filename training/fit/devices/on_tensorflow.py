@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -85,6 +86,7 @@ def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
     if worker.count > 1:
         _check_limit(limit, [gpu.name for gpu in gpus] or ["CPU:0"])
         worker.gather()
+        _answer_while_computing()
         try:
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
             devices = strategy.num_replicas_in_sync
@@ -102,6 +104,19 @@ def joined(worker: Worker, limit: int | None) -> Iterator[Processes]:
     strategy = tf.distribute.MirroredStrategy(names)
     _expect_all_batches(strategy)
     yield MirroredProcesses(devices=len(names), strategy=strategy)
+
+
+def _answer_while_computing() -> None:
+    """Use at least two threads for operations, also on one core.
+
+    One thread would send gradients to other workers only after the operations of the next step.
+    Then the workers compute by turns.
+    """
+    threading = tf.config.threading
+    affinity = getattr(os, "sched_getaffinity", None)  # only on Linux
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    if (threading.get_inter_op_parallelism_threads() or cores) < 2:
+        threading.set_inter_op_parallelism_threads(2)
 
 
 def _check_limit(limit: int | None, names: list[str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from training.command.files import read_json, write_json
-from training.command.progress import print_choice
+from training.command.progress import print_choice, print_note
 from training.config.schema import Config
 from training.data.pair_files import digest_of
 from training.data.rules import MOST_NUMBER
@@ -73,7 +73,9 @@ def last_events(data: Histories, most: int) -> Sequences:
 def print_histories(config: Config, data: Histories) -> None:
     """Print facts about the training histories, above the choices of the run."""
     ids, share = len(np.unique(data.people)), data.labels.mean()
-    print(f"{config.data}: {len(data.labels):,} examples of {ids:,} ids, {share:.0%} came true")
+    print_note(
+        f"{config.data}: {len(data.labels):,} examples of {ids:,} ids, {share:.0%} came true"
+    )
     columns, way_out = data.schema.columns, "of the TOML file" * config.data.startswith("events:")
     numbers = ", ".join(name for name, categories in columns.items() if categories is None)
     shown = (

@@ -28,16 +28,17 @@ import io
 import itertools
 import math
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
+from training.command.progress import print_note
 from training.data import rules
 from training.data.pair_files import CorpusError, read_text
 from training.data.rules import MISSING, PLACEHOLDERS, SILENT, category_of, input_name
+from training.data.separators import commas_hint
 from training.sources.events.histories import Histories, Schema
 
 _EXAMPLE = 'id = "patient", time = "day" and outcome = "died", a line each'
@@ -117,7 +118,7 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about.outcome!r}")
     for note in rules.table_notes(str(path), people, missing, times):
-        print(note, file=sys.stderr)
+        print_note(note, error=True)
     return Histories.of(schema, times, values, examples)
 
 
@@ -152,6 +153,7 @@ def _read_about(path: Path) -> About:
 def _read_rows(path: Path) -> tuple[list[str], Rows]:
     """Return the named columns, and the rows that are not blank, with their line numbers."""
     rows = rules.table_rows(io.StringIO(read_text(path), newline=""), str(path))
+    header: list[str] = []
     try:
         _, header = next(rows, (0, []))
         if twice := [name for name in header if name and header.count(name) > 1]:
@@ -161,8 +163,13 @@ def _read_rows(path: Path) -> tuple[list[str], Rows]:
             for line, cells in rows
         ]
     except ValueError as error:
-        raise CorpusError(str(error)) from None
+        raise CorpusError(f"{error}{_hint(header, path)}") from None
     return [*filter(None, header)], named
+
+
+def _hint(header: list[str], path: Path) -> str:
+    """Return the end of an error on a table: its separator, if it has a single column."""
+    return commas_hint(header[0], str(path)) if len(header) == 1 else ""
 
 
 def _check_columns(about: About, header: list[str], rows: Rows, schema: Schema | None) -> None:
@@ -172,7 +179,7 @@ def _check_columns(about: About, header: list[str], rows: Rows, schema: Schema |
         if (column := getattr(about, key)) not in header:
             raise CorpusError(
                 f"{path} has no column {column!r}, the {key} of {about.file}; it has "
-                f"{', '.join(header)}{': expected commas between columns' * (len(header) == 1)}"
+                f"{', '.join(header)}{_hint(header, path)}"
             )
     names = {row[about.name] for _, row in rows} if about.name else {*header}
     columns = list(schema.columns) if schema else about.columns or [*names - {outcome}]
@@ -225,7 +232,7 @@ def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
             history[-1].cells[name] = _Cell(line, text)
     if clashes:
         told = f"{len(clashes)} times have two values, and the last is used: {clashes[0]}"
-        print(f"{about.table}: {told}", file=sys.stderr)
+        print_note(f"{about.table}: {told}", error=True)
     return people
 
 
@@ -272,7 +279,7 @@ def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None
             )
     for first, other in rules.alike(categories):
         two = f"{first!r} and {other!r} are different categories of {name}"
-        print(f"{about.table}: {two}", file=sys.stderr)
+        print_note(f"{about.table}: {two}", error=True)
     return categories
 
 

@@ -14,10 +14,13 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from training.data.columns import QUOTED, Quotes, form_of, tabs_command
+from training.command.progress import print_note
+from training.command.visible import visible
+from training.data.columns import QUOTED, Quotes, form_of
 from training.data.lines import MOST_UNUSABLE, Skipped, unquoted
 from training.data.pair_files import CorpusError, Split, number_of, read_text, sample
-from training.data.rules import clean, visible
+from training.data.rules import clean
+from training.data.separators import tabs_command
 from training.sources.image import captchas, digits
 from training.sources.kinds import check_data
 
@@ -103,11 +106,11 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
     quotes.add(written)
     if by_commas or quotes.are_form():
         if not by_commas:
-            print(f"{labels}: {QUOTED}", flush=True)
+            print_note(f"{labels}: {QUOTED}")
         lines = unquoted(io.BytesIO(written), labels, "," if by_commas else "\t")
         content = b"".join(lines).decode()
     elif doubt := quotes.doubt():
-        print(f"{labels}: {doubt}", flush=True)
+        print_note(f"{labels}: {doubt}")
     # Only "\n" ends a line: other separators, such as U+2028, are part of a text.
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
@@ -124,7 +127,7 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
     _print_ambiguous(labels, split)
     if split.sources and (others := _images(folder).difference(split.sources)):
         told = f"{labels} has no text for {len(others)} images of its folder"
-        print(f"{told}, for example {min(others)}", flush=True)
+        print_note(f"{told}, for example {min(others)}")
     if not (unusable := skipped.unusable):
         return split
     reason, first = min(skipped.first.items(), key=lambda item: item[1])
@@ -132,7 +135,7 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
     told = f"{labels}, line {first}: {reason}. {unusable} of {total} lines have no image"
     if not split.sources or unusable > max(1, MOST_UNUSABLE * total):
         raise CorpusError(told + _separator_hint(labels, written))
-    print(f"{told} and are left out", flush=True)
+    print_note(f"{told} and are left out")
     return replace(split, unusable=unusable)
 
 
@@ -144,10 +147,9 @@ def _print_ambiguous(labels: Path, split: Split) -> None:
     if several := [path for path, each in texts.items() if len(each) > 1]:
         first, second, *_ = (visible(text, _MOST_SHOWN) for text in texts[several[0]])
         images = "1 image has" if len(several) == 1 else f"{len(several):,} images have"
-        print(
+        print_note(
             f"{labels}: {images} two texts or more, which are all learned, for example "
-            f"{several[0]}: {first} and {second}",
-            flush=True,
+            f"{several[0]}: {first} and {second}"
         )
 
 

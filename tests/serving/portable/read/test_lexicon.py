@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.check.onnx import check_folder
+from serving.check._onnx import check_folder
 from serving.client._translate import main
 from serving.portable.read import LocalTranslator, lexicon, voices
 from serving.portable.read.lexicon import Pronouncer
@@ -150,6 +150,8 @@ def test_a_listed_word_with_signs_is_found_as_it_stands(run, tmp_path):
         assert (status, err) == (0, ""), sort
         found = dict(line.split(between) for line in lines)
         assert [*found.values()] == [f"q{n}" for n in (0, 1, 2, 4, 3, 5, 6, 7, 8)], sort
+    lines = run("bo\u2011ki bo\u2010ki-san.", *form, "tsv")[1]
+    assert [line.split("\t")[1] for line in lines] == ["q0", "q4"]
     # No listed word is found within another one.
     text = "bo-ki's xbo-ki a-ben bob-kid"
     words = [line.split("\t")[0] for line in run(text, *form, "tsv")[1]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.check.onnx import check_folder
+from serving.check._onnx import check_folder
 from serving.client import _predict as predict
 from serving.export.modules import ExportedPredictor
 from serving.export.version import export

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from serving.api.errors import InvalidRequestError
-from serving.check import onnx
-from serving.check.onnx import check_folder
+from serving.check import _onnx as onnx
+from serving.check._onnx import check_folder
 from serving.client import _read as read
 from serving.export.version import export
 from serving.portable.read import LocalReader, LocalTranslator

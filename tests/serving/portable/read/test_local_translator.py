@@ -84,7 +84,7 @@ def test_letters_that_training_never_saw_are_named(version, tmp_path):
     tokens = [chr(code) for code in range(ord("a"), ord("a") + 76)]
     folder = respelled(version, tmp_path / "1", letters=tokens)
     spoken = LocalTranslator(folder)
-    with pytest.warns(UserWarning, match=r"^training never saw 3 \\x1b. Do not"):
+    with pytest.warns(UserWarning, match=r"^training never saw 3 <U\+001B>. Do not"):
         first, second = spoken.translate(["MACEBE", "m3\x1b3"])
     assert (first.unknown, second.unknown) == ("", "3\x1b")
     assert first == spoken.translate(["macebe"])[0]

@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 from serving.check.__main__ import main
-from serving.check.onnx import check_folder
-from serving.check.questions import TEXTS
+from serving.check._onnx import check_folder
+from serving.check._questions import TEXTS
 from serving.export.__main__ import main as export_command
 from serving.portable.read import LocalTranslator
 from serving.portable.read.manifest import WEIGHTS

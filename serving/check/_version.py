@@ -14,9 +14,9 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from serving.api.export_files import check_saved_model
 from serving.api.printing import first_line
 from serving.api.versions import version_number
-from serving.check.answers import ROW_TOLERANCE, Arrays, check_answers
-from serving.check.graph import check_graph, check_weights, nodes_of, read_meta_graph
-from serving.check.questions import predicting
+from serving.check._answers import ROW_TOLERANCE, Arrays, check_answers
+from serving.check._graph import check_graph, check_weights, nodes_of, read_meta_graph
+from serving.check._questions import predicting
 from serving.loaded.saved_model import ModelSession
 from serving.loaded.status import StatusError
 from training.command.progress import ReportStage

@@ -1,9 +1,12 @@
-"""The pronouncer in JavaScript of the examples says what the one in Python says, in Node.
+"""The pronouncers of the examples, in JavaScript and C#, say what the one in Python says.
 
-Node asks ONNX Runtime here through Python; the graph and its weights are those of the folder.
+Node asks ONNX Runtime here through Python; the graph and its weights are those of the folder. The
+C# program asks Microsoft's package, in a hosted job that has .NET.
 """
 
 import json
+import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +17,7 @@ from serving.portable.read.lexicon import Pronouncer
 from tests.serving.conftest import respelled
 from tests.serving.javascript import NODE, needs_node
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "pronounce.js"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNTIME = """
 import json, sys
 import numpy as np
@@ -86,7 +89,12 @@ def pronouncer(onnx_translator, tmp_path_factory):
 def test_the_example_says_what_python_says(pronouncer):
     given = {"python": sys.executable, "runtime": RUNTIME, "folder": str(pronouncer)}
     done = subprocess.run(
-        [NODE, "--input-type=module", "--eval", ASK.replace("EXAMPLE", EXAMPLE.as_uri())],
+        [
+            NODE,
+            "--input-type=module",
+            "--eval",
+            ASK.replace("EXAMPLE", (EXAMPLES / "pronounce.js").as_uri()),
+        ],
         input=json.dumps({**given, "words": WORDS}),
         capture_output=True,
         text=True,
@@ -102,3 +110,37 @@ def test_the_example_says_what_python_says(pronouncer):
             assert one["phones"] == list(answers[0].phones), word
     assert found[1] == found[2]  # NFC and NFD
     assert len(found[-1]["phones"]) > 12
+
+
+PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <OutputType>Exe</OutputType>
+    <TargetFramework>net8.0</TargetFramework>
+    <TreatWarningsAsErrors>true</TreatWarningsAsErrors>
+  </PropertyGroup>
+  <ItemGroup><PackageReference Include="Microsoft.ML.OnnxRuntime" Version="1.*" /></ItemGroup>
+</Project>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("dotnet"), reason="needs .NET")
+def test_the_example_in_c_sharp_says_what_python_says(pronouncer, tmp_path):
+    (tmp_path / "pronounce.csproj").write_text(PROJECT)
+    shutil.copy(EXAMPLES / "Pronounce.cs", tmp_path)
+    done = subprocess.run(
+        ["dotnet", "run", "--project", tmp_path, "--", pronouncer, *WORDS],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    spoken = dict(Pronouncer(pronouncer).pronounce(WORDS))
+    for word, (written, phones, probability) in zip(WORDS, lines, strict=True):
+        assert (written, bool(phones)) == (word, bool(word))
+        if answers := spoken.get(word):
+            assert phones.split() == list(answers[0].phones), word
+            assert abs(float(probability) - math.exp(answers[0].log_prob)) < 2e-4, word

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving.api.printing import first_line
-from serving.check.questions import Question, is_batched, make_inputs, questions
+from serving.check._questions import Question, is_batched, make_inputs, questions
 from serving.loaded.status import Code, StatusError
 
 TOLERANCE = 1e-4

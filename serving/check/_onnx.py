@@ -13,8 +13,8 @@ import onnx
 
 from serving.api.histories import padded_columns
 from serving.api.printing import first_line
-from serving.check.answers import check_answers
-from serving.check.questions import make_inputs, usual_rows
+from serving.check._answers import check_answers
+from serving.check._questions import make_inputs, usual_rows
 from serving.loaded.onnx_model import OnnxModel
 from serving.loaded.status import StatusError
 from serving.portable.engine.graphs import nodes_of

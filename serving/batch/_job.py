@@ -16,7 +16,7 @@ from typing import Any
 from serving.api.export_files import ONNX_MANIFEST, check_saved_model
 from serving.api.image_files import INPUT
 from serving.api.versions import newest_version
-from serving.batch.inputs import InputKind, Item, Texts, open_file, target
+from serving.batch._inputs import InputKind, Item, Texts, open_file, target
 from training.command.errors import UserError, install
 from training.command.files import read_json, replacing
 from training.command.native import start_tensorflow

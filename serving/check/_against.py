@@ -24,8 +24,8 @@ from tensorflow_serving.apis import (
 )
 
 from serving.api.printing import first_line
-from serving.check.answers import different
-from serving.check.questions import TEXTS, make_inputs, predicting, questions, takes_texts
+from serving.check._answers import different
+from serving.check._questions import TEXTS, make_inputs, predicting, questions, takes_texts
 from serving.loaded.saved_model import ModelSession
 from serving.loaded.status import StatusError
 from training.command.progress import ReportStage
