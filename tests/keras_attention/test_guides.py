@@ -131,6 +131,15 @@ def test_models_are_cloned_quantized_and_take_lora():
     assert_close(copy(inputs), array(model(inputs)), 0.05)
 
 
+def test_a_target_is_decoded_in_chunks(rng):
+    decoder = AttentionRNN(keras.layers.GRUCell(8), AdditiveAttention(8), return_state=True)
+    target, memory = normal(rng, 2, 6, 5), normal(rng, 2, 7, 4)
+    together, _ = decoder(target, memory)
+    first, state = decoder(target[:, :2], memory)
+    second, _ = decoder(target[:, 2:], memory, initial_state=state)
+    assert_close(np.concatenate(array([first, second]), axis=1), array(together), 1e-4)
+
+
 def test_an_output_of_weights_needs_no_loss():
     states = keras.Input((None, 6))
     pooled, weights = AttentionPooling(4)(states, return_attention_scores=True)
@@ -141,13 +150,12 @@ def test_an_output_of_weights_needs_no_loss():
 
 def test_the_answers_to_questions_are_right(rng):
     ragged, _, _, monotonic, *others = run("../questions.md")
-    finished, halves, prefix, mass, memories = others
+    finished, prefix, mass = others
     assert not np.isin(array(prefix["going_on"].ids)[:, :, 0], [0, 7]).any()
     masses, kept = array(mass["mass"]), array(mass["kept"])
     assert kept[:, 0].all()
     assert (np.where(kept[:, :-1], masses[:, :-1], 0).sum(-1) < 1).all()
     assert (np.diff(masses) <= 0).all()
-    assert [one.shape[-1] for one in memories["two_memories"].outputs] == [16, 24]
     weights = array(ragged["weights"])  # (2, 3, 4)
     assert_close(weights.sum(-1), np.array([[1, 1, 1], [1, 1, 0]]))
     places = places_after_training(monotonic["decoder"])
@@ -157,8 +165,6 @@ def test_the_answers_to_questions_are_right(rng):
     pooled, scores = finished["explained"].predict(inputs, verbose=0)
     assert_close(pooled, finished["finished"].predict(inputs, verbose=0), 1e-4)
     assert_close((scores[..., None] * states).sum(1), pooled, 1e-4)
-    parts = [array(halves[name]) for name in ("first", "second")]
-    assert_close(np.concatenate(parts, axis=1), array(halves["together"]), 1e-4)
 
 
 @pytest.mark.tensorflow
@@ -178,12 +184,11 @@ def test_layers_give_the_same_after_the_move():
 
 
 def test_the_ideas_behind_the_speed_change_no_result(monkeypatch):
-    first, _, third = run("fast.md")  # these two compare by themselves
-    assert first["plain"].shape == (5, 3)
-    assert third["at_once"].shape == (2, 5, 12)
+    _, second = run("fast.md")  # it compares by itself
+    assert second["at_once"].shape == (2, 5, 12)
     calls = []
     monkeypatch.setattr(backend, "additive", lambda *arguments: calls.append(arguments))
-    names = pages.run(pages.blocks(GUIDES / "fast.md")[1], "fast.md")
+    names = pages.run(pages.blocks(GUIDES / "fast.md")[0], "fast.md")
     assert names["context"].shape == (2, 3, 6)
     assert len(calls) == 1  # outside `fast_paths(False)`
 
