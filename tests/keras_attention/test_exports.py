@@ -6,7 +6,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import PointerGenerator, SinePositionEncoding, fast_paths, greedy_search
+from keras_attention import (
+    AttentionPooling,
+    AttentionRNN,
+    MultiplicativeAttention,
+    PointerGenerator,
+    SinePositionEncoding,
+    fast_paths,
+    greedy_search,
+)
 from tests.keras_attention import pages, zoo
 from tests.keras_attention.helpers import array, assert_close, normal
 
@@ -182,6 +190,65 @@ def test_layers_are_exported_from_tensorflow_for_every_length_and_mask(rng, tmp_
         found = zip([*names, "positions", "pointer"], run(inputs), model(inputs), strict=True)
         for name, ours, wanted in found:
             np.testing.assert_allclose(ours, wanted, atol=1e-6, err_msg=f"{name} {sizes}")
+
+
+def listener():
+    """Listen, Attend and Spell: a pyramid, then a decoder that feeds back its context."""
+    states, said = keras.Input((None, 6), name="sound"), keras.Input((None, 5), name="said")
+    sound = states
+    for _ in range(2):
+        states = keras.layers.Reshape((-1, 2 * states.shape[-1]))(states)
+        layer = keras.layers.LSTM(4, return_sequences=True)
+        states = keras.layers.Bidirectional(layer)(states)
+    attention = MultiplicativeAttention("general")
+    cell = keras.layers.LSTMCell(7)
+    decoder = AttentionRNN(cell, attention, order="luong", input_feeding=True)
+    return keras.Model([sound, said], decoder(said, states))
+
+
+def block(page, word):
+    """The names of the first block of a page that has this word."""
+    page = Path(__file__).parents[2] / "docs" / page
+    return pages.run(next(x for x in pages.blocks(page) if word in x), page)
+
+
+def hierarchy(sentences=2, words=5):
+    """Hierarchical attention, as the guide to exports has it for ONNX."""
+    names = block("guides/recipes.md", "TimeDistributed")
+    document = keras.Input((sentences, words), dtype="int32")
+    flat = keras.ops.reshape(document, (-1, words))
+    vectors = keras.ops.reshape(names["sentence"](flat), (-1, sentences, 8))
+    some = keras.ops.any(document != 0, axis=-1)
+    summary = AttentionPooling(8)(vectors, mask=some)
+    return keras.Model(document, keras.layers.Dense(2)(summary))
+
+
+@pytest.mark.slow
+@from_tensorflow
+@pytest.mark.parametrize("name", ["LAS", "Tacotron 2", "HAN"])
+def test_models_of_papers_are_exported_for_every_length(name, rng, tmp_path):
+    pytest.importorskip("tf2onnx", reason="pip install tf2onnx, which the extra dev has")
+    model = {
+        "LAS": listener,
+        "Tacotron 2": lambda: block("papers.md", "tacotron =")["tacotron"],
+        "HAN": hierarchy,
+    }[name]()
+
+    def inputs_of(batch, count, length):
+        if name == "HAN":
+            words = rng.integers(1, 20, (batch, 2, 5)).astype("int32")
+            words[0, :, 1:] = words[-1, 1] = 0
+            return [words]
+        sizes = (4 * length, count) if name == "LAS" else (length, count)
+        pairs = zip(sizes, model.inputs, strict=True)
+        return [normal(rng, batch, size, x.shape[-1]) for size, x in pairs]
+
+    run = exported(model, inputs_of(2, 3, 5), tmp_path / "model.onnx")
+    for sizes in ((2, 3, 5), (3, 1, 7), (1, 4, 2)):
+        inputs = inputs_of(*sizes)
+        expected = model(inputs if len(inputs) > 1 else inputs[0])
+        for ours, wanted in zip(run(inputs), keras.tree.flatten(expected), strict=True):
+            np.testing.assert_allclose(ours, array(wanted), atol=1e-5)
 
 
 # LiteRT, by its own operations alone.

@@ -16,7 +16,7 @@ from tests.keras_attention.helpers import array, assert_close, normal, randomize
 # How many models read sequences that may be padded.
 WITH_PADDING = {
     "own-model.md": 5,
-    "recipes.md": 7,
+    "recipes.md": 8,
     "../questions.md": 2,
     "from-addons.md": 1,
     "from-multihead.md": 1,
@@ -66,12 +66,15 @@ def test_models_of_ones_own_learn(tmp_path):
 
 @pytest.mark.slow
 def test_models_of_the_recipes_learn(tmp_path):
-    classifier, documents, forecast, _, _, copier, loop = run_to_learn("recipes.md", tmp_path)
+    classifier, documents, forecast, _, _, copier, search, loop = run_to_learn(
+        "recipes.md", tmp_path
+    )
     assert documents["seen"][0, 2] == 0
     if not WHOLE:
         return
     losses = loop["losses"]
     assert copier["copied"] > 0.9
+    assert search["right"] > 0.9
     texts, found = classifier["texts"], classifier["found"]
     assert classifier["accuracy"] > 0.9
     with_it = (texts == 7).sum(axis=1) == 1

@@ -320,7 +320,7 @@ def test_a_decoder_of_the_page_computes_the_equations_of_its_paper(rng, row):
 
 
 def test_the_tacotron_of_the_page_returns_frames_and_weights(rng):
-    (block,) = pages.blocks(PAGE)
+    block, _ = pages.blocks(PAGE)
     model = pages.run(block, PAGE)["tacotron"]
     randomize(model, rng)
     phones, frames = normal(rng, B, S, 16), normal(rng, B, T, 8)
@@ -357,3 +357,35 @@ def test_retain_weighs_gated_visits_by_other_states(rng):
         alpha = softmax(names["g"][b] @ kernel[0])
         expected = sum(alpha[j] * names["beta"][b, j] * names["v"][b, j] for j in range(S))
         assert_close(array(context)[b, 0], expected)
+
+
+def test_the_retain_of_the_page_is_the_papers(rng):
+    _, block = pages.blocks(PAGE)
+    names = pages.run(block, PAGE)
+    model = names["retain"]
+    randomize(model, rng)
+    visits = (rng.random((B, S, 30)) < 0.3).astype("float32")
+    visits[..., 0] = 1
+    visits[1, 2:] = 0  # padding
+    dense = {x.kernel.shape: x for x in model.layers if isinstance(x, keras.layers.Dense)}
+    embedding, gates, output = (dense[shape] for shape in ((30, 16), (16, 16), (16, 1)))
+    (attention,) = (x for x in model.layers if isinstance(x, keras_attention.Attention))
+    first, second = model.get_layer("alpha"), model.get_layer("beta")
+    for b, length in enumerate((S, 2)):
+        v = visits[b, :length] @ weights_of(embedding)["kernel"]
+        g, h = (states_of(layer, v[::-1])[::-1] for layer in (first, second))
+        w = weights_of(gates)
+        beta = np.tanh(h @ w["kernel"] + w["bias"])
+        alpha = softmax(g @ weights_of(attention)["kernel"][0])
+        w = weights_of(output)
+        expected = sigmoid(alpha @ (beta * v) @ w["kernel"] + w["bias"])
+        assert_close(model(visits)[b], expected, 1e-4)
+
+
+def states_of(layer, inputs):
+    """The outputs of a GRU for one sequence `(T, dim)`: `(T, n)`."""
+    step, states, state = step_of(layer.cell, weights_of(layer)), [], [np.zeros(layer.units)]
+    for x in inputs:
+        state = step(x, state)
+        states.append(state[0])
+    return np.stack(states)
