@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attention import exporting
+from serving.api.export_files import SAVED_MANIFEST
 from serving.check._graph import check_graph, read_meta_graph
 from serving.check._version import check_version as check
 from serving.export import __main__ as script
@@ -113,7 +114,7 @@ def test_products_in_bfloat16_keep_the_translations(version, run, tmp_path, monk
     script.main([*arguments, "--precision", "bfloat16", "--output", str(tmp_path / "quick")])
     quick = tmp_path / "quick" / "1"
     assert check_graph(read_meta_graph(quick)) == []
-    told = json.loads((quick / writer.MANIFEST).read_text())["agreement"]
+    told = json.loads((quick / SAVED_MANIFEST).read_text())["agreement"]
     assert f"{told['same']} of 101" in capsys.readouterr().out
     assert told["same"] > 50  # of a model that has hardly learnt anything, and is rarely sure
     assert 0 < told["score_difference"] < 0.1

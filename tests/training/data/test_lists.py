@@ -43,11 +43,11 @@ def test_a_list_with_another_sign_between_word_and_phones_is_refused(tmp_path, s
     path = write(
         tmp_path / file, "".join(f"{a}{sign}{b}\n" for a, b in zip(WORDS, PHONES, strict=True))
     )
-    with pytest.raises(CorpusError, match="instead of tabs: ") as trained:
+    with pytest.raises(CorpusError, match="To write tabs: ") as trained:
         read_split(f"tsv:{path}")
     with pytest.raises(ValueError, match=r"instead of tabs.* Try: ") as listed:
         read_columns(path)
-    for error, before in ((trained, "instead of tabs: "), (listed, "Try: ")):
+    for error, before in ((trained, "To write tabs: "), (listed, "Try: ")):
         command = str(error.value).partition(before)[2]
         assert run(command, path) == [*zip(WORDS, PHONES, strict=True)]
 

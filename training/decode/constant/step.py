@@ -79,7 +79,9 @@ class ConstantStep:
         self._of_rows = recurrent_times(kernel) if kernel.shape[0] else None
         self._gates_size = of_token.shape[1]
         if layer.readout == "maxout":  # it reads the token, too
-            of_input = layer.output_kernel.value[size + layer.cell_output_size :]
+            output_kernel = layer.output_kernel
+            assert output_kernel is not None  # a maxout has units
+            of_input = output_kernel.value[size + layer.cell_output_size :]
             of_token = ops.concatenate([of_token, of_input], axis=-1)
             bias = ops.concatenate([bias, ops.zeros(of_input.shape[1])])
         self._of_tokens, has_table = lookup(embeddings, of_token, bias, recurrent_dtype, single)

@@ -164,8 +164,8 @@ def _separator_hint(labels: Path, content: bytes) -> str:
         return ""
     if labels != tabs:
         command = tabs_command(separator, str(labels), output=str(tabs))
-        return f". They have {separator} instead of commas: {command}"
+        return f". They have {separator} instead of commas. To write commas: {command}"
     new = str(labels.with_name("new.tsv"))
     command = tabs_command(separator, str(labels), output=new)
     move = shlex.join(["mv", new, str(tabs)])
-    return f". They have {separator} instead of tabs: {command} && {move}"
+    return f". They have {separator} instead of tabs. To write tabs: {command} && {move}"

@@ -29,7 +29,9 @@ def test_a_broken_image_is_named_and_takes_no_other_down(onnx_reader, tmp_path):
     assert isinstance(error, InvalidRequestError)
     with pytest.raises(TypeError, match="list of images"):
         reader.read(images[0])
-    with pytest.raises(ValueError, match=r"a model to translate with\. Received: to read"):
+    with pytest.raises(
+        ValueError, match=r"is a model to read, and LocalTranslator needs one to translate"
+    ):
         LocalTranslator(onnx_reader)
 
 
