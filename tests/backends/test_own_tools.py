@@ -1,4 +1,4 @@
-"""Layers in tools of JAX and PyTorch: `vmap`, `pmap`, `DataParallel`, `torch.compile` and more."""
+"""Layers in tools of JAX and PyTorch: `vmap`, `pmap`, `DataParallel`, `DataLoader` and more."""
 
 import json
 import os
@@ -98,7 +98,7 @@ import numpy as np, tensorflow as tf
 inputs, memory, expected = (np.load(f"{sys.argv[1]}/{n}.npy") for n in range(3))
 model = tf.saved_model.load(f"{sys.argv[1]}/model")
 for shared in (5, 2):  # the memory's length is open
-    found = model.serve([inputs, memory[:, :shared]])
+    found = model.serve((inputs, memory[:, :shared]))
     assert found.shape == expected.shape
     if shared == 5:
         np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -120,31 +120,6 @@ def test_a_saved_model_from_jax_runs_in_tensorflow(rng, tmp_path):
         env={**os.environ, "KERAS_BACKEND": "tensorflow"},
         check=True,
     )
-
-
-@on_torch
-@pytest.mark.filterwarnings("ignore")  # of the compiler and the exporter
-def test_torch_compile_and_export_keep_the_answers_of_a_decoder(rng):
-    import torch
-
-    layer, inputs, memory = decoder(rng)
-    inputs, memory = torch.tensor(inputs), torch.tensor(memory)
-    expected = array(layer(inputs, memory))
-
-    class Module(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = layer
-
-        def forward(self, inputs, memory):
-            return self.layer(inputs, memory)
-
-    compiled = torch.compile(Module(), backend="aot_eager")
-    assert_close(compiled(inputs, memory), expected)
-    compiled(inputs, memory).sum().backward()
-    assert all(weight.value.grad is not None for weight in layer.trainable_variables)
-    exported = torch.export.export(Module(), (inputs, memory), strict=False).module()
-    assert_close(exported(inputs, memory), expected)
 
 
 @on_torch
