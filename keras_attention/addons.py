@@ -42,7 +42,7 @@ def read_checkpoint(path: str, prefix: str = "") -> dict[str, np.ndarray[Any, An
     Raises:
         ValueError: if no name begins with the prefix.
     """
-    from keras_attention.backend.on_tensorflow import checkpoint_arrays
+    from keras_attention.backend._on_tensorflow import checkpoint_arrays
 
     arrays = {
         name.removesuffix(SUFFIX): np.asarray(x)

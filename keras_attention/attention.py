@@ -23,8 +23,8 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend
+from keras_attention._sequential import attend_in_turn
 from keras_attention.layer import AveragingLayer, expect_known_length, keeps
-from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import Shape, Tensor, both, causal_mask, fits, flat_length, flat_memory
 
 Noise = dict[str, Tensor] | None
@@ -147,7 +147,7 @@ class Attention(AveragingLayer):
         self.expect_memory(memory)
         return ()
 
-    def states_at_once(
+    def states_of_all_queries(
         self, state: Any, query_mask: Tensor | None, batch: Any, length: Any
     ) -> tuple[Any, Any]:
         """Return the state before each query, `(B·Tq, ...)`, and the state after the last query.
@@ -312,7 +312,7 @@ class Attention(AveragingLayer):
         query = self.queries(query)
         if self.sequential:
             return attend_in_turn(self.attend, query, memory, state, query_mask, mask, noise)
-        state, last = self.states_at_once(state, query_mask, batch, length)
+        state, last = self.states_of_all_queries(state, query_mask, batch, length)
         with backend.within(training=True) if training else contextlib.nullcontext():
             context, weights, _ = self.attend(query, memory, state, mask, noise)
         return context, weights, last

@@ -18,7 +18,7 @@ from keras_attention import backend
 from keras_attention.shapes import Tensor
 
 MODES = ("parallel", "hard")
-PAIRED = 256  # in a loop on a GPU, softmax over up to so many positions compares pairs
+_PAIRED = 256  # in a loop on a GPU, softmax over up to so many positions compares pairs
 LEAST = float(np.finfo("float32").min)  # replaces the highest score, -inf, of a fully masked row
 LONGEST = 2**16  # greatest length for monotonic attention in an ONNX graph of unknown length
 
@@ -54,7 +54,7 @@ def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
     With few positions, an exponential for each pair takes a GPU no extra time. If an exponential is
     infinite, the weight is 0.
     """
-    few = ops.convert_to_tensor(ops.shape(scores)[-1] <= PAIRED)  # XLA keeps one branch
+    few = ops.convert_to_tensor(ops.shape(scores)[-1] <= _PAIRED)  # XLA keeps one branch
 
     @ops.custom_gradient
     def weigh(scores: Tensor) -> tuple[Tensor, Any]:

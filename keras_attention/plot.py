@@ -9,7 +9,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 # Fonts for characters that matplotlib's own font lacks. Installed ones are tried in this order.
-CJK_FONTS = (
+_CJK_FONTS = (
     "Noto Sans CJK SC",
     "WenQuanYi Zen Hei",
     "PingFang SC",
@@ -18,9 +18,9 @@ CJK_FONTS = (
     "Arial Unicode MS",
 )
 
-MAX_INCHES = 20.0  # of a figure's side: 3,000 dots, and 36 MB to draw it
-MAX_LABELS = 120  # along a side
-MAX_NUMBERS = 2500  # cells of which each shows its weight
+_MAX_INCHES = 20.0  # of a figure's side: 3,000 dots, and 36 MB to draw it
+_MAX_LABELS = 120  # along a side
+_MAX_NUMBERS = 2500  # cells of which each shows its weight
 
 
 def plot_attention(
@@ -90,7 +90,7 @@ def _draw_map(
         _refuse(expected, f"weights of shape {weights.shape}")
     weights = weights[:rows, :columns]
     if ax is None:
-        size = (min(2.0 + 0.45 * columns, MAX_INCHES), min(1.5 + 0.4 * rows, MAX_INCHES))
+        size = (min(2.0 + 0.45 * columns, _MAX_INCHES), min(1.5 + 0.4 * rows, _MAX_INCHES))
         ax = _figure(size).add_subplot()
     colors = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0}
     text = {"fontfamily": _font_families(), "parse_math": False}
@@ -107,7 +107,7 @@ def _draw_map(
     shown = _some(rows)
     ax.set_yticks(shown, [target[i] for i in shown], **text)
     ax.tick_params(length=0, **({"axis": "y"} if timed else {}))
-    if not timed and weights.size <= MAX_NUMBERS:
+    if not timed and weights.size <= _MAX_NUMBERS:
         for row, column in np.argwhere(weights >= 0.1):
             weight = weights[row, column]
             number = f"{weight:.2f}"[1:] if weight < 0.995 else "1"
@@ -135,7 +135,7 @@ def _draw_over_image(
         image = image.mean(-1)
     across = max(1, round((len(target) * height / width) ** 0.5))
     down = -(-len(target) // across)
-    side = min(2.4, MAX_INCHES / max(across, down * height / width))
+    side = min(2.4, _MAX_INCHES / max(across, down * height / width))
     size = (across * side, down * (side * height / width + 0.3) + (0.4 if title else 0.0))
     figure = _figure(size)
     style = {"fontfamily": _font_families(), "parse_math": False}
@@ -164,7 +164,7 @@ def _figure(size: tuple[float, float]) -> Any:
 
 def _some(count: int) -> range:
     """Return the indices of the labels that there is room for, of `count` labels."""
-    return range(0, count, -(-count // MAX_LABELS) or 1)
+    return range(0, count, -(-count // _MAX_LABELS) or 1)
 
 
 def _edges(times: Any) -> Any:
@@ -180,4 +180,4 @@ def _font_families() -> list[str]:
     from matplotlib import font_manager, rcParams
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
-    return [*rcParams["font.family"], *(name for name in CJK_FONTS if name in installed)]
+    return [*rcParams["font.family"], *(name for name in _CJK_FONTS if name in installed)]

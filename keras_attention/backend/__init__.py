@@ -12,9 +12,9 @@ from keras_attention.backend.generic import *
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 
 if IS_TENSORFLOW:
-    from keras_attention.backend.gpu_scan import checkpointed
-    from keras_attention.backend.on_tensorflow import *
+    from keras_attention.backend._gpu_scan import checkpointed
+    from keras_attention.backend._on_tensorflow import *
 elif keras.backend.backend() == "jax":
-    from keras_attention.backend.on_jax import *
+    from keras_attention.backend._on_jax import *
 elif keras.backend.backend() == "torch":
-    from keras_attention.backend.on_torch import *
+    from keras_attention.backend._on_torch import *

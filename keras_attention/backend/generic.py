@@ -1,6 +1,6 @@
 """Loops over time, products and gathers for every backend, and the switch for fast paths.
 
-This file uses Python and operations of Keras. `on_tensorflow.py`, `on_jax.py` and `on_torch.py`
+This file uses Python and operations of Keras. `_on_tensorflow.py`, `_on_jax.py` and `_on_torch.py`
 replace some of its functions in `keras_attention.backend`.
 
 A fast path gives the same result as a plain formula. `fast_paths` switches between the two. The
@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
-Tensor = Any
+from keras_attention.shapes import Tensor
+
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 # Options of `tf.function`. No code here needs autograph: there is no Python `if` or `for` on a

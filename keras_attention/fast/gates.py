@@ -28,7 +28,7 @@ from keras import ops
 from keras_attention import backend
 from keras_attention.shapes import Tensor
 
-Activation = Callable[[Tensor], Tensor]
+_Activation = Callable[[Tensor], Tensor]
 
 
 class Trace:
@@ -109,11 +109,11 @@ class Gates(NamedTuple):
     kernel: Any
     recurrent_kernel: Any
     bias: Any
-    activation: Activation
-    recurrent_activation: Activation
+    activation: _Activation
+    recurrent_activation: _Activation
     dtype: str
 
-    def has_step_of(self, other: Gates) -> bool:
+    def can_run_with(self, other: Gates) -> bool:
         """Return whether one step can compute both cells, with their kernels stacked.
 
         Both need the same kind, functions, dtype and shape.

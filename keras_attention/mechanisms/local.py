@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention.attention import Attention, Memory, Noise
 from keras_attention.backend import gather_in_rows, project
-from keras_attention.mechanisms.borrowed import BorrowedScore
+from keras_attention.mechanisms._borrowed import BorrowedScore
 from keras_attention.shapes import Tensor, both, first_place
 
 
@@ -90,12 +90,12 @@ class LocalAttention(BorrowedScore):
         self.expect_memory(memory)
         return () if self.predictive else ops.zeros((ops.shape(memory.value)[0], 1), "int32")
 
-    def states_at_once(
+    def states_of_all_queries(
         self, state: Any, query_mask: Tensor | None, batch: Any, length: Any
     ) -> tuple[Any, Any]:
         """Return, for local-m, the number of valid queries before each query, and after the last.
 
-        See `Attention.states_at_once`.
+        See `Attention.states_of_all_queries`.
         """
         if self.predictive:
             return state, state

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention import distributions
 from keras_attention.attention import Attention, Memory, Noise
-from keras_attention.mechanisms.borrowed import BorrowedScore, has_score_alone
+from keras_attention.mechanisms._borrowed import BorrowedScore, has_score_alone
 from keras_attention.shapes import Tensor, both
 
 

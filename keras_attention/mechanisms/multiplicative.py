@@ -10,7 +10,7 @@ from keras import ops
 from keras_attention.attention import Attention
 from keras_attention.shapes import Tensor
 
-SCORES = ("dot", "scaled_dot", "general")
+_SCORES = ("dot", "scaled_dot", "general")
 
 
 def dot_score(query: Tensor, key: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class MultiplicativeAttention(Attention):
 
     def __init__(self, score: str = "dot", use_scale: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._expect_one_of("score", score, SCORES)
+        self._expect_one_of("score", score, _SCORES)
         self.score = score
         self.use_scale = use_scale
 

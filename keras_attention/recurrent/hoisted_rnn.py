@@ -119,7 +119,7 @@ class HoistedBidirectional(keras.layers.Bidirectional):
         if (
             not backend.for_gpu()
             or None in gates
-            or not gates[0].has_step_of(gates[1])
+            or not gates[0].can_run_with(gates[1])
             or initial_state is not None
             or self.merge_mode != "concat"
             or self.stateful

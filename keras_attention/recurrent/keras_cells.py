@@ -17,7 +17,7 @@ from keras_attention.fast.gates import Gates
 from keras_attention.layer import keeps
 from keras_attention.shapes import Tensor
 
-KINDS = {
+_KINDS = {
     "simple": keras.layers.SimpleRNNCell,
     "gru": keras.layers.GRUCell,
     "lstm": keras.layers.LSTMCell,
@@ -73,7 +73,7 @@ def gates(cell: Any) -> Gates | None:
     A cell needs Keras's loop if it overrides `call`, or has dropout, an activity regularizer, no
     bias, or a GRU's reset gate before the product (`reset_after=False`).
     """
-    found = [(kind, base) for kind, base in KINDS.items() if isinstance(cell, base)]
+    found = [(kind, base) for kind, base in _KINDS.items() if isinstance(cell, base)]
     if not found or cell.dropout or cell.recurrent_dropout:
         return None
     kind, base = found[0]

@@ -27,7 +27,7 @@ def traced(function, *arrays):
 @pytest.mark.parametrize("small", [B * N * S * DV, B * N * S * DV - 1])
 def test_the_average_is_the_product_of_weights_and_values_large_or_small(rng, small, monkeypatch):
     if keras.backend.backend() == "tensorflow":
-        from keras_attention.backend import on_tensorflow
+        from keras_attention.backend import _on_tensorflow as on_tensorflow
 
         monkeypatch.setattr(on_tensorflow, "SMALL", small)
     weights, value = normal(rng, B, N, S), normal(rng, B, S, DV)

@@ -18,11 +18,11 @@ B, TQ, TV, UNITS = 3, 11, 7, 13
 @pytest.fixture
 def calls(monkeypatch):
     """Small scores count as large, in several blocks; lists what did not take the formula."""
-    own = importlib.import_module(f"keras_attention.backend.on_{BACKEND}")
+    own = importlib.import_module(f"keras_attention.backend._on_{BACKEND}")
     monkeypatch.setattr(own, "LARGEST_FORMULA", 1)
     blocks = own
     if BACKEND == "tensorflow":
-        from keras_attention.backend import tensorflow_additive as blocks
+        from keras_attention.backend import _tensorflow_additive as blocks
 
     monkeypatch.setattr(blocks, "BLOCK", 1000, raising=False)
     found, additive = [], backend.additive

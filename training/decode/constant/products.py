@@ -11,7 +11,7 @@ TensorFlow only. Processors without instructions for bfloat16 give the same resu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import keras
 import numpy as np
@@ -19,9 +19,9 @@ from keras import ops
 
 from keras_attention import backend
 from keras_attention.search.arguments import top_k
+from keras_attention.shapes import Tensor
 from training.graphs import graph
 
-Tensor = Any
 TINY = 1e-30  # replaces a bias of 0, whose sum TensorFlow would remove from the graph
 TABLE = 2**25  # most numbers in the table of a vocabulary's products
 

@@ -24,10 +24,8 @@ from keras_attention.fast.gates import Gates, gru_step, lstm_step
 from keras_attention.layer import keeps
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell, State
-from keras_attention.shapes import flat_mask, flat_memory
+from keras_attention.shapes import Tensor, flat_mask, flat_memory
 from training.decode.constant.products import lookup, product
-
-Tensor = Any
 
 
 def has_constant_step(layer: AttentionCell) -> bool:

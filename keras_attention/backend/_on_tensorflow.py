@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 from keras import ops, tree
 
-from keras_attention.backend import generic, gpu_scan, tensorflow_additive
+from keras_attention.backend import _gpu_scan, _tensorflow_additive, generic
 from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, Tensor
 
 # Returns whether a graph is compiled by XLA. TensorFlow has no public function for this. If a
@@ -72,7 +72,7 @@ def for_gpu() -> bool:
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
     if for_gpu():
-        found = gpu_scan.scan(_tracing_steps(gpu=True)(step), state, inputs, output_dtypes)
+        found = _gpu_scan.scan(_tracing_steps(gpu=True)(step), state, inputs, output_dtypes)
         if found is not None:
             return found
     rows = tree.flatten(inputs)
@@ -203,7 +203,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
     if query.shape[0] is None:
         batch = tf.maximum(tf.shape(query)[0], tf.shape(key)[0])  # one batch size may be 1
         query, key = (tf.broadcast_to(x, [batch, *x.shape[1:]]) for x in (query, key))
-    return tensorflow_additive.additive(query, key, scale)
+    return _tensorflow_additive.additive(query, key, scale)
 
 
 def project(x: Tensor, kernel: Tensor) -> Tensor:

@@ -8,13 +8,13 @@ from typing import Any
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.search import arguments, loop
+from keras_attention.search import _loop, arguments
+from keras_attention.search._loop import Progress, Running, SearchResult
 from keras_attention.search.arguments import NEVER, Search, Shortlist, Step, expect
-from keras_attention.search.loop import Progress, Running, SearchResult
 from keras_attention.shapes import Tensor, fits
 
-ABOVE = 0.05  # log-probabilities stay below it, even after rounding to half precision
-NOT_COVERED = 1e-6  # smaller coverages of a source position are raised to it
+_ABOVE = 0.05  # log-probabilities stay below it, even after rounding to half precision
+_NOT_COVERED = 1e-6  # smaller coverages of a source position are raised to it
 
 
 def beam_search(
@@ -111,7 +111,7 @@ def beam_search(
         keeps_weights=return_attention_weights,
     )
     start = _start(search)
-    outputs, progress, steps = loop.run(search, lambda _, now: _advance(search, now), start)
+    outputs, progress, steps = _loop.run(search, lambda _, now: _advance(search, now), start)
     if beam_width == 1:
         parts = tree.map_structure(lambda x: ops.moveaxis(x, 0, 2), outputs)
         lengths, lost = progress.length, _lost(search, progress.coverage)
@@ -119,10 +119,10 @@ def beam_search(
     else:
         lost = _lost(search, start.coverage)
         empty = ops.where(start.ended, _score(search, start.total, start.length, lost), NEVER)
-        lengths, scores, places = loop.best_ended(outputs.pop("scores"), steps, empty, num_results)
-        parts = loop.follow_parents(outputs, lengths, places)
-    result = loop.finish(parts, lengths, scores, pad_id)
-    if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > ABOVE):
+        lengths, scores, places = _loop.best_ended(outputs.pop("scores"), steps, empty, num_results)
+        parts = _loop.follow_parents(outputs, lengths, places)
+    result = _loop.finish(parts, lengths, scores, pad_id)
+    if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > _ABOVE):
         expected = "log-probabilities from step, at most 0, as keras.ops.log_softmax makes them of "
         search.refuse(expected + "logits", f"{float(ops.max(result.log_probs)):.3g}")
     return result
@@ -179,7 +179,7 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
     Returns the outputs of the step, each `(B, W, ...)`, and the new state of the loop.
     """
     _, _, ended, _, _, limits, covered = running.progress
-    log_probs, weights, state = loop.decode(search, running)
+    log_probs, weights, state = _loop.decode(search, running)
     if search.coverage_penalty:
         covered = _look(search, covered, weights, ended)
     lost = _lost(search, covered)
@@ -198,7 +198,7 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
         if lost is not None:
             covered = backend.gather_in_rows(covered, parents)
     if search.keeps_weights:
-        outputs["weights"] = loop.by_hypothesis(weights, ops.shape(picked)[0], search.width)
+        outputs["weights"] = _loop.by_hypothesis(weights, ops.shape(picked)[0], search.width)
     ended = ops.logical_or(ended, length >= ops.expand_dims(limits, 1))
     for end in search.ends:
         ended = ops.logical_or(ended, ops.equal(picked, end))
@@ -212,7 +212,7 @@ def _advance(search: Search, running: Running) -> tuple[dict[str, Any], Running]
         outputs["scores"] = ops.where(ends_now, scores, NEVER)
         finished = _is_finished(search, progress, ops.where(ended, scores, NEVER))
     progress = progress._replace(finished=finished)
-    return loop.scatter(outputs, running), running._replace(progress=progress, state=state)
+    return _loop.scatter(outputs, running), running._replace(progress=progress, state=state)
 
 
 def _best(
@@ -278,7 +278,7 @@ def _lost(search: Search, covered: Any) -> Tensor | None:
     """Return the coverage penalty of each hypothesis, `(B, W)`, or None without one."""
     if not search.coverage_penalty:
         return None
-    seen = ops.log(ops.clip(covered, NOT_COVERED, 1.0))
+    seen = ops.log(ops.clip(covered, _NOT_COVERED, 1.0))
     return search.coverage_penalty * ops.sum(seen, axis=-1)
 
 

@@ -26,8 +26,8 @@ from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, Tensor, se
 
 # Operations that draw random numbers or write weights. A step with such an operation cannot be
 # computed again: it would give other values.
-DRAWS = ("Assign", "Multinomial", "Random", "RngReadAndSkip", "TruncatedNormal")
-NO_SECOND_DERIVATIVE = (
+_DRAWS = ("Assign", "Multinomial", "Random", "RngReadAndSkip", "TruncatedNormal")
+_NO_SECOND_DERIVATIVE = (
     "A second derivative expected a loop that XLA does not compile for a GPU: leave jit_compile "
     "out, or set KERAS_ATTENTION_DEVICE=cpu. Received: a loop whose gradient has no derivative"
 )
@@ -149,7 +149,7 @@ class _Loop:
         self._backward: _Traced | None = None  # the gradient of a step
         graph = self._forward.definition
         nodes = itertools.chain(graph.node, *(each.node_def for each in graph.library.function))
-        self.draws = any(node.op.startswith(DRAWS) for node in nodes)
+        self.draws = any(node.op.startswith(_DRAWS) for node in nodes)
 
     def take(
         self, state: Any, inputs: Any, checkpoints: _Checkpoints
@@ -362,6 +362,6 @@ def _zeros(x: Any) -> Tensor:
 @tf.custom_gradient
 def _without_gradient(*gradients: Tensor) -> Any:
     def refuse(*_: Tensor) -> Any:
-        raise NotImplementedError(NO_SECOND_DERIVATIVE)
+        raise NotImplementedError(_NO_SECOND_DERIVATIVE)
 
     return gradients, refuse

@@ -12,7 +12,7 @@ from keras_attention.backend import generic
 from keras_attention.backend.generic import Step
 
 # For numbers x below it, e^{2x} is finite in float32.
-LARGEST = 44.0
+_LARGEST = 44.0
 # Additive scores of sizes `B · Tq · Tv · units` up to this use the plain formula.
 LARGEST_FORMULA = 2**20
 BLOCK, BLOCK_ON_GPU = 2**18, 2**26  # values of `r` in a block
@@ -106,7 +106,7 @@ def _blocks(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]
     count, size = max(1, block // (length * row)), max(1, block // row)
     # On a GPU, always use sigmoids: they are as fast as products of exponentials, and the test for
     # finite exponentials would wait for the GPU.
-    finite = query.device.type == "cpu" and max(query.max(), key.max()) < LARGEST
+    finite = query.device.type == "cpu" and max(query.max(), key.max()) < _LARGEST
     one = query.new_ones(())
     query, key = (torch.exp(2 * x) if finite else -2 * x for x in (query, key))
     for b in (slice(n, n + count) for n in range(0, batch, count)):
