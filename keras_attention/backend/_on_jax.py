@@ -9,7 +9,8 @@ from jax import numpy as jnp
 from keras import ops
 
 from keras_attention.backend import generic
-from keras_attention.backend.generic import STEPS, Step, Tensor
+from keras_attention.backend.generic import STEPS, Step
+from keras_attention.shapes import Tensor
 
 # Additive scores of sizes `B · Tq · Tv · units` up to these use the plain formula.
 LARGEST_FORMULA, LARGEST_ON_GPU = 2**18, 2**26

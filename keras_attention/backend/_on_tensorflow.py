@@ -16,7 +16,8 @@ import tensorflow as tf
 from keras import ops, tree
 
 from keras_attention.backend import _gpu_scan, _tensorflow_additive, generic
-from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, Tensor
+from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step
+from keras_attention.shapes import Tensor
 
 # Returns whether a graph is compiled by XLA. TensorFlow has no public function for this. If a
 # version of TensorFlow lacks this one, `under_xla` is False everywhere: nothing here is adapted to

@@ -16,7 +16,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.backend.generic import PLAIN_GRAPH, Tensor
+from keras_attention.backend.generic import PLAIN_GRAPH
+from keras_attention.shapes import Tensor
 
 Term = Callable[[Tensor], Tensor]
 Make = Callable[[], Any]
