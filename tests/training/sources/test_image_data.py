@@ -203,9 +203,9 @@ def test_another_separator_of_labels_is_told_with_the_command_that_repairs_it(tm
     lines = (line.format(each, f"a{number}") for number, each in enumerate(names))
     (folder / name).write_text("".join(f"{each}\n" for each in lines))
     wanted = "tabs" if name == "labels.tsv" else "commas"
-    with pytest.raises(CorpusError, match=f"They have .* instead of {wanted}: ") as error:
+    with pytest.raises(CorpusError, match=f"They have .* instead of {wanted}. To ") as error:
         images.load(f"images:{folder}", "train")
-    command = re.search(f"instead of {wanted}: (.*)", str(error.value))[1]
+    command = re.search(f"instead of {wanted}[.] To .*?: (.*)", str(error.value))[1]
     subprocess.run(["bash", "-c", command], check=True)
     split = images.load(f"images:{folder}", "train")
     assert [path.name for path in split.sources] == names

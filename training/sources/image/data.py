@@ -158,13 +158,13 @@ def _separator_hint(labels: Path, content: bytes) -> str:
     tabs = labels.with_suffix(".tsv")
     if labels != tabs and content.count(b"\t") >= content.strip().count(b"\n") + 1:
         move = f"mv {shlex.quote(str(labels))} {shlex.quote(str(tabs))}"
-        return f". They have tabs instead of commas: {move}"
+        return f". They have tabs instead of commas. To rename it: {move}"
     separator = form_of([content], str(labels)).separator
     if not separator or (labels != tabs and separator == "commas"):
         return ""
     if labels != tabs:
         command = tabs_command(separator, str(labels), output=str(tabs))
-        return f". They have {separator} instead of commas. To write commas: {command}"
+        return f". They have {separator} instead of commas. To write tabs: {command}"
     new = str(labels.with_name("new.tsv"))
     command = tabs_command(separator, str(labels), output=new)
     move = shlex.join(["mv", new, str(tabs)])
