@@ -1,7 +1,7 @@
 """A browser, models of each kind behind servers, and a tab on the page of texts."""
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from serving.page.app import PageSettings
 from tests.page.tabs import CHROMIUM, FLAGS, tab_on
@@ -20,6 +20,7 @@ def kinds(kinds_server):  # noqa: F811
 
 @pytest.fixture(scope="session")
 def browser():
+    expect.set_options(timeout=60_000)  # other tests may use all cores meanwhile
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=CHROMIUM, headless=True, args=FLAGS.split()
