@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,7 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
     files.check_prepared()
     config = files.begun(changes)
     processes.check_batch_size(config)
-    with ExitStack() as stack:
-        processes.write(lambda: stack.enter_context(files.locked()))
-        processes.check_same(files)
+    with processes.holding(files):
         optimizer.configure_keras(config)
         pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
         origin = read_origin(files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -139,9 +138,7 @@ def resume(
     files = RunFiles(output)
     config = files.begun(changes)
     processes.check_batch_size(config)
-    with ExitStack() as stack:
-        processes.write(lambda: stack.enter_context(files.locked()))
-        processes.check_same(files)
+    with processes.holding(files):
         optimizer.configure_keras(config)
         if processes.count > 1:  # token ids of changed texts are written before all read them
             processes.write(reopen, files, config, force)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +87,14 @@ class Processes:
             raise RunError(
                 f"{files.path} differs between processes. Use a directory that all of them see"
             )
+
+    @contextmanager
+    def holding(self, files: RunFiles) -> Iterator[None]:
+        """Hold the lock of a run, in the first process. Raises RunError as `check_same` does."""
+        with ExitStack() as stack:
+            self.write(lambda: stack.enter_context(files.locked()))
+            self.check_same(files)
+            yield
 
     def wait(self) -> None:
         """Wait until all processes have called this method."""
