@@ -22,6 +22,7 @@ from serving.portable.read.tokenizers import Vocabulary
 from serving.portable.read.translator import LocalTranslator
 from training.command.visible import visible
 from training.data.letters import letters_of
+from training.data.rules import most_tokens
 
 SHERPA = "sherpa"
 _BATCH = 256  # constant: the last bits of a probability depend on the batch
@@ -166,9 +167,9 @@ class Pronouncer(LocalTranslator):
         The probabilities of all other answers sum to 1 - P, and no answer is longer than the bound.
         Above 1/2, P's prefixes are the best of their beams, so that the beam finds this answer.
         """
-        factor, more = self._bound
         probability = math.exp(result.log_probs[0].sum())
-        others = math.log(max(1e-9, 1 - probability)) / self._norm(factor * letters + more)
+        longest = self._norm(most_tokens(letters, self._bound))
+        others = math.log(max(1e-9, 1 - probability)) / longest
         return probability > 0.5 + _SURER and result.scores[0] > others + _SURER
 
 
