@@ -12,7 +12,7 @@ from collections.abc import Sequence
 JSON = "braces of JSON"
 _OF_CELLS = {"semicolons": ";", "commas": ",", "bars": "|"}  # separators of tables with quotes
 # By its name, the pattern of each sign. Perl reads it, too, byte by byte: no class of other signs.
-_SIGNS = {
+_ANY_TIMES = {  # in a line
     "semicolons": ";",
     "commas": ",",
     "triple bars": r"\|\|\|?",
@@ -21,6 +21,8 @@ _SIGNS = {
     "arrows": "[=-]>|→|⇒|⟶",
     "equals signs": "=",
     "dashes": " (?:-|–|—) ",
+}
+_ONCE = {  # in a line, for texts have them, too
     "colons": ":",
     "full-width colons": "：",
     "full-width commas": "，|、",
@@ -31,7 +33,7 @@ _SIGNS = {
     "tildes": "~|～",
     "slashes": " / ",
 }
-_ONCE = ("colons", *[name for name in _SIGNS if name[:4] in ("full", "Arab", "tild", "slas")])
+_SIGNS = {**_ANY_TIMES, **_ONCE}
 _JSON_LINE = r"^\s*[\[{].*[\]}],?$"
 _SPACES = r"\S(?:  +|\u3000)\S|^\S+ \S+$"  # between columns
 _PERL_SPACES = r"(?:  +|\xe3\x80\x80)+|^\S+\K (?=\S+$)"
