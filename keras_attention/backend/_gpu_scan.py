@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 from keras import tree
 
-from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, settings, within
+from keras_attention.backend._generic import PLAIN_GRAPH, STEPS, Step, settings, within
 from keras_attention.shapes import Tensor
 
 # Operations that draw random numbers or write weights. A step with such an operation cannot be

@@ -1,4 +1,4 @@
-"""TensorFlow's versions of functions in `generic.py`, which documents them.
+"""TensorFlow's versions of functions in `_generic.py`, which documents them.
 
 `keras.ops.scan` is not used: it copies the carry through TensorArrays, and needs outputs of the
 carry's form.
@@ -15,8 +15,9 @@ import keras
 import tensorflow as tf
 from keras import ops, tree
 
-from keras_attention.backend import _gpu_scan, _tensorflow_additive, generic
-from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step
+from keras_attention.backend import _generic as generic
+from keras_attention.backend import _gpu_scan, _tensorflow_additive
+from keras_attention.backend._generic import PLAIN_GRAPH, STEPS, Step
 from keras_attention.shapes import Tensor
 
 # Returns whether a graph is compiled by XLA. TensorFlow has no public function for this. If a

@@ -1,4 +1,4 @@
-"""PyTorch's versions of functions in `generic.py`, which documents them."""
+"""PyTorch's versions of functions in `_generic.py`, which documents them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keras_attention.backend import generic
-from keras_attention.backend.generic import Step
+from keras_attention.backend import _generic as generic
+from keras_attention.backend._generic import Step
 
 # For numbers x below it, e^{2x} is finite in float32.
 _LARGEST = 44.0

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.backend.generic import PLAIN_GRAPH
+from keras_attention.backend._generic import PLAIN_GRAPH
 from keras_attention.shapes import Tensor
 
 Term = Callable[[Tensor], Tensor]

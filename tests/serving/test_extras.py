@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from keras_attention import plot
+from keras_attention import _plot as plot
 from serving import commands
-from serving.api.printing import PACKAGES
+from serving.api._printing import PACKAGES
 from serving.client import _drawing as drawing
 from serving.commands import main
 from tests.serving.conftest import TEXT_RUN

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from training.presets.arguments import default_output
-from training.presets.options import choose, configuration
-from training.presets.recognise import CHANGES, crossed, recognise
+from training.presets._arguments import default_output
+from training.presets._options import choose, configuration
+from training.presets._recognise import CHANGES, crossed, recognise
 
 RNG, NO_SPLITS = random.Random(7), {"dev": None, "test": None}
 

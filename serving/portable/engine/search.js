@@ -1,4 +1,4 @@
-// Greedy and beam search over a decoder's steps: `serving.portable.write.search`, of one sentence.
+// Greedy and beam search over a decoder's steps: `serving.portable.write._search`, of one sentence.
 
 import { END_ID, START_ID } from "./rules.js";
 import { around, tensor } from "./tensors.js";

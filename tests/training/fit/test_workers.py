@@ -11,23 +11,23 @@ import time
 import pytest
 
 from tests.training.conftest import TINY, tiny_config
-from training.fit.train import train
+from training.fit._train import train
 
 LONG = 300  # seconds, far more than anything here takes
 SETTINGS = [*TINY, "epochs=3", "dropout=0.0", "max_dev_translations=3"]
 TRAIN = """
 import sys
-import training.fit.recorder
+import training.fit._recorder
 from training.command.options import main_guard
-from training.fit.train import DevSet
+from training.fit._train import DevSet
 from training.train import main
-training.fit.recorder.draw_curves = lambda files, config: None
+training.fit._recorder.draw_curves = lambda files, config: None
 DevSet.draw = lambda dev: None
 main_guard(lambda: main(sys.argv[1:]))
 """
 DIE = """
 import os, signal
-from training.fit.devices.on_tensorflow import MirroredProcesses
+from training.fit.devices._on_tensorflow import MirroredProcesses
 epoch = MirroredProcesses.epoch
 def mortal(self, batches, number):
     if number == 1:

@@ -16,7 +16,7 @@ from tests.serving.onnx_models import (
     random_ids,
     random_model,
 )
-from training.config.keys import ATTENTIONS
+from training.config._keys import ATTENTIONS
 
 MODELS = {
     "gru, additive": "attention=additive",
@@ -140,7 +140,7 @@ def test_a_vocabulary_too_large_for_a_table_is_multiplied(bits, tmp_path, monkey
     config, model = random_model("readout=maxout", "input_feeding=true")
     found = []
     for most in (0, 2**25):
-        monkeypatch.setattr("serving.portable.write.products.TABLE", most)
+        monkeypatch.setattr("serving.portable.write._products.TABLE", most)
         (tmp_path / str(most)).mkdir()
         graphs = Graphs(config, model, tmp_path / str(most), bits)
         made = graphs.run("encoder", ids=random_ids(3, 5))
