@@ -98,6 +98,7 @@ def test_a_killed_worker_ends_the_other_and_both_continue_to_the_same_history(tm
     first, second = ended(started([EARLY + TRAIN] * 2, "--resume", "--output", str(run), home=home))
     assert (first[0], second[0]) == (0, 0), first[2] + second[2]
     assert json.loads(first[1].splitlines()[-1])["epochs_done"] == 3
+    assert "waiting until 1 process has started, for at most 300 s\n" in first[1]
     assert "in 2 processes on 2 devices" in first[1]
     assert second[1] == ""
     assert [path for path in home.iterdir() if path.is_dir()] == []  # workers make no copies

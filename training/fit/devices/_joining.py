@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import keras
 
-from training.command._workers import Worker
+from training.command._workers import JOINING_SECONDS, Worker
 from training.command.errors import UserError
 from training.fit.devices._processes import ALONE, Processes
 
@@ -26,6 +26,9 @@ def joined(limit: int | None = None) -> Iterator[Processes]:
     """
     backend = keras.backend.backend()
     worker = Worker.here(backend)
+    if worker.count > 1:  # only the first process prints
+        started = "1 process has" if worker.count == 2 else f"{worker.count - 1} processes have"
+        print(f"waiting until {started} started, for at most {JOINING_SECONDS} s", flush=True)
     if backend == "tensorflow":
         from training.fit.devices import _on_tensorflow as on_tensorflow
 
