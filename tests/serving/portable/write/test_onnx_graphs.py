@@ -51,9 +51,8 @@ MODELS = {
 }
 
 
-def test_every_attention_is_among_the_models():
-    words = " ".join(MODELS.values()).split()
-    assert {f"attention={name}" for name in ATTENTIONS} <= set(words)
+_TRIED = set(" ".join(MODELS.values()).split())
+MODELS |= {x: f"attention={x}" for x in ATTENTIONS if f"attention={x}" not in _TRIED}
 
 
 @pytest.mark.parametrize("name", MODELS)
