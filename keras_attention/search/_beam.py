@@ -282,10 +282,24 @@ def _lost(search: Search, covered: Any) -> Tensor | None:
     return search.coverage_penalty * ops.sum(seen, axis=-1)
 
 
+def length_norm(length: Tensor, penalty: float | Tensor) -> Tensor:
+    """Return `((5 + length) / 6) ** penalty`, by which sums of log-probabilities are divided.
+
+    Wu et al. 2016 (arXiv 1609.08144), eq. 14.
+
+    Args:
+        length: number of tokens, any shape.
+        penalty: `α`, a number or a scalar.
+
+    Returns:
+        float32, in the shape of `length`.
+    """
+    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, penalty)
+
+
 def _score(search: Search, total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
     """Return the scores for sums of log-probabilities, lengths and coverage penalties `lost`."""
-    norm = (5.0 + ops.cast(length, "float32")) / 6.0
-    scores = total / ops.power(norm, search.length_penalty)
+    scores = total / length_norm(length, search.length_penalty)
     return scores if lost is None else scores + lost
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import SearchResult
+from keras_attention.search import length_norm
 from training.data.rules import END_ID, PAD_ID, TOKEN_BYTES, most_tokens
 from training.data.splitting import single_spaces
 from training.decode.labels import attends, predict
@@ -161,7 +162,7 @@ class Exported:
         # An empty text has the empty translation, with probability 1.
         certain = empty & (lengths == 1)
         log_probs = tf.where((target != PAD_ID) & ~certain[:, None], log_probs, 0.0)
-        norm = ((5.0 + lengths) / 6.0) ** self._settings.length_penalty
+        norm = length_norm(lengths, self._settings.length_penalty)
         score = tf.reduce_sum(log_probs, 1) / norm
         if self._spelling:
             score, log_probs = self._of_windows(ids, target, score, log_probs)

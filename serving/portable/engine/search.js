@@ -3,13 +3,18 @@
 import { END_ID, START_ID } from "./rules.js";
 import { around, tensor } from "./tensors.js";
 
+// What sums of log-probabilities are divided by: Wu et al. 2016 (arXiv 1609.08144), eq. 14.
+export function lengthNorm(length, penalty) {
+  return Math.pow((length + 5) / 6, penalty);
+}
+
 // `model` has the graphs encoder and step, and which of the encoder's outputs every step takes
 // (`memory`) and which change (`state`); `source` is what the encoder reads. `limit` is the most
 // tokens of a hypothesis. Returns `results` hypotheses, fewer where no more are possible, the best
 // first, of {ids, score, logProbs, weights}: ids end with END unless they were cut, with a
 // log-probability and a row of S weights for each.
 export function search(model, source, limit, { width, results, penalty }) {
-  const norm = (length) => Math.pow((length + 5) / 6, penalty);
+  const norm = (length) => lengthNorm(length, penalty);
   const made = model.encoder.ask(source);
   const memory = pick(made, model.memory);
   let state = pick(made, model.state);

@@ -306,7 +306,12 @@ class LocalSearch(LocalModel):
 
     def _norm(self, length: int) -> float:
         """Return what the sum of a result's log-probabilities is divided by."""
-        return float(((5 + length) / 6) ** self._penalty)
+        return length_norm(length, self._penalty)
+
+
+def length_norm(length: int, penalty: float) -> float:
+    """Return `((5 + length) / 6) ** penalty`, as `keras_attention.search.length_norm`."""
+    return float(((5 + length) / 6) ** penalty)
 
 
 def text_of(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:
