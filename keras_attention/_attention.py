@@ -313,7 +313,7 @@ class Attention(AveragingLayer):
         if self.sequential:
             return attend_in_turn(self.attend, query, memory, state, query_mask, mask, noise)
         state, last = self.states_of_all_queries(state, query_mask, batch, length)
-        with backend.within(training=True) if training else contextlib.nullcontext():
+        with backend.with_settings(training=True) if training else contextlib.nullcontext():
             context, weights, _ = self.attend(query, memory, state, mask, noise)
         return context, weights, last
 

@@ -57,7 +57,7 @@ settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # n
 
 
 @contextlib.contextmanager
-def within(**values: Any) -> Iterator[None]:
+def with_settings(**values: Any) -> Iterator[None]:
     """Change some `Settings` within a `with` block."""
     token = settings.set(settings.get()._replace(**values))
     try:
@@ -72,7 +72,7 @@ def fast_paths(enabled: bool) -> AbstractContextManager[None]:
     Args:
         enabled: whether the fast paths may run.
     """
-    return within(fast=bool(enabled))
+    return with_settings(fast=bool(enabled))
 
 
 def exporting() -> AbstractContextManager[None]:
@@ -80,7 +80,7 @@ def exporting() -> AbstractContextManager[None]:
 
     Save a TensorFlow model within this block if its batch size and lengths are all known.
     """
-    return within(exporting=True)
+    return with_settings(exporting=True)
 
 
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:

@@ -93,17 +93,18 @@ class Readout(NamedTuple):
     """The readout in a loop with input feeding: `o_t = activate([c_t; s_t] kernel + added_t)`.
 
     Attributes:
-        kernel: `(dim of c + dim of s, ·)`; without `of_context`, `(dim of s, ·)`.
+        kernel: `(dim of c + dim of s, ·)`; without `needs_context`, `(dim of s, ·)`.
         added: `(T, B, ·)`, the term of each step.
         activate: returns the output for the sum.
-        of_context: whether the kernel has rows for the context. If not, the context was multiplied
-            by them before the loop, and is added: `o_t = activate(s_t kernel + c_t + added_t)`.
+        needs_context: whether the kernel has rows for the context. If not, the context was
+            multiplied by them before the loop, and is added:
+            `o_t = activate(s_t kernel + c_t + added_t)`.
     """
 
     kernel: Tensor
     added: Tensor
     activate: Callable[[Tensor], Tensor]
-    of_context: bool = True
+    needs_context: bool = True
 
 
 def run_attending(
@@ -161,17 +162,17 @@ def run_attending(
 
         zeros = ops.zeros((*ops.shape(inputs)[:2], query_kernel.shape[-1]), dtype)
         steps["query"] = deferred(zeros, [query_kernel], of_query)
-    joins = readout is None or readout.of_context
+    needs_context = readout is None or readout.needs_context
     if readout is not None:
         times = constant_product(readout.kernel)
 
         def of_readout(g: Tensor) -> list[Tensor]:
-            return [outer(_pairs(trace) if joins else trace["output"], g)]
+            return [outer(_pairs(trace) if needs_context else trace["output"], g)]
 
         steps["vector"] = deferred(readout.added, [readout.kernel], of_readout)
 
     def read_out(context: Tensor, output: Tensor, row: dict[str, Any]) -> Tensor:
-        if readout is not None and not joins:
+        if readout is not None and not needs_context:
             return readout.activate(times(output) + context + row["vector"])
         pair = ops.concatenate([context, output], axis=-1)
         return pair if readout is None else readout.activate(times(pair) + row["vector"])
@@ -195,11 +196,11 @@ def run_attending(
         if "mask" in row:
             new = keep_where(row["mask"], new, old)
         traced = [ops.cast(new.cell[start], dtype) for start in cell.starts]
-        traced += [context] if joins else []
+        traced += [context] if needs_context else []
         traced += [new.output] if feeding else []
         return {"trace": dict(zip(names, traced, strict=True)), "weights": weights}, new
 
-    names = [*cell.names, *(["context"] if joins else []), *(["vector"] if feeding else [])]
+    names = [*cell.names, *(["context"] if needs_context else []), *(["vector"] if feeding else [])]
     dtypes = {"trace": dict.fromkeys(names, dtype), "weights": dtype}
     first = state._replace(cell=[ops.cast(x, cell.state_dtype) for x in state.cell])
     results, last = backend.scan(step, first, steps, dtypes)

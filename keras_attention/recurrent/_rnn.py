@@ -198,9 +198,11 @@ class AttentionRNN(AttentionCell):
         if readout and direct and backend.for_gpu() and self.attention.averages():
             # Only the readout reads the context, which is an average of the values. So multiply the
             # values by the context's rows of the kernel once, before the loop.
-            of_context, rest = ops.split(readout.kernel, [memory.value.shape[-1]], axis=0)
-            memory = memory._replace(value=ops.matmul(memory.value, of_context))
-            readout = readout._replace(kernel=rest, of_context=False)
+            context_kernel, output_kernel = ops.split(
+                readout.kernel, [memory.value.shape[-1]], axis=0
+            )
+            memory = memory._replace(value=ops.matmul(memory.value, context_kernel))
+            readout = readout._replace(kernel=output_kernel, needs_context=False)
 
         def attend(query: Tensor, state: Any, noise: Any) -> tuple[Tensor, Tensor, Any]:
             if kernel is None:

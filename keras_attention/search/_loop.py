@@ -254,8 +254,8 @@ def best_ended(
         count: N.
     """
     width = empty.shape[1]
-    taken = ops.arange(ops.shape(scores)[0], dtype="int32") < steps
-    scores = ops.where(ops.reshape(taken, (-1, 1, 1)), scores, NEVER)
+    is_real_step = ops.arange(ops.shape(scores)[0], dtype="int32") < steps
+    scores = ops.where(ops.reshape(is_real_step, (-1, 1, 1)), scores, NEVER)
     scores = ops.moveaxis(ops.concatenate([empty[None], scores], axis=0), 0, 1)  # (B, 1 + T, W)
     # (B, (1 + T) · W): the index divided by W is the length, the rest is the place.
     flat = ops.reshape(scores, (ops.shape(scores)[0], ops.shape(scores)[1] * width))

@@ -65,7 +65,7 @@ class PlainStep:
 
     def prepare(self, source: Tensor) -> tuple[Any, Any]:
         """Return the memory for all steps, and the state before the first step: see `prepare`."""
-        with backend.within(products=self._products):
+        with backend.with_settings(products=self._products):
             memory, state = prepare(self._model, source, self._prepare)
         if self.copying:
             memory = {"memory": memory, "words": self._model.get_layer("source_words")(source)}

@@ -21,7 +21,7 @@ from training.sources.text._source import EMBEDDING_STDDEV, known_tokens
 Tensor = Any
 
 
-class TwoDropouts(keras.layers.Layer):
+class RepeatForRDrop(keras.layers.Layer):
     """Stacks a batch twice in training, so that each copy gets its own dropout mask (R-Drop)."""
 
     def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
@@ -101,7 +101,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     target = keras.Input((None,), dtype="int32", name="target")
     inputs = {"source": source, "target": target}
     if config.r_drop:
-        twice = TwoDropouts(name="twice")
+        twice = RepeatForRDrop(name="twice")
         source, target = twice(source), twice(target)
     memory, mask, *state = encoder(source)
     cells = [build_cell(config.decoder, config.decoder_units) for _ in range(config.decoder_layers)]

@@ -53,7 +53,7 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     The rules are the table in docs/choices.md.
     """
     source, target = traits[:2]
-    asked, known = target_tokenizer in ALPHABETS, traits.crossed is not None
+    asked, known = target_tokenizer in ALPHABETS, traits.reordered is not None
     symbols = traits.symbols and not asked
     readable = source.readable and source.letters <= (MOST_SPELLED if known else MOST_READ)
     few = target.alphabet <= LARGEST_ALPHABET or (target.uses >= _USES and traits.follows)
@@ -83,7 +83,7 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     else:
         preset, settings = "g2p-high", [] if pronounced else ["epochs=30"]
     settings = [*([] if symbols else _SPELLED), *settings]
-    if traits.by_words:
+    if traits.explained_by_whole_words:
         settings = [*settings, "source_tokenizer=symbols"]
     if not traits.follows:
         settings = [*settings, "attention=additive"]  # each token may depend on any letter

@@ -74,8 +74,9 @@ class Traits(NamedTuple):
     source: Side
     target: Side
     copies: bool  # whether most held-out targets repeat numbers or rare words of their sources
-    crossed: float | None  # share of pairs whose order changes; None if too little is explained
-    by_words: bool = False  # whether words of sources explain targets, but their letters do not
+    reordered: float | None  # share of pairs whose order changes; None if too little is explained
+    # Whether words of sources explain targets, but their letters do not.
+    explained_by_whole_words: bool = False
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Yield the traits as rows for people, each a name and a text."""
@@ -83,10 +84,10 @@ class Traits(NamedTuple):
         yield "targets", str(self.target)
         if self.copies:
             yield "copying", "targets repeat numbers or rare words of their sources"
-        if self.crossed is None:
+        if self.reordered is None:
             yield "order", "unknown: sources explain too few parts of their targets"
         else:
-            yield "order", f"the order differs in {self.crossed:.0%} of the pairs"
+            yield "order", f"the order differs in {self.reordered:.0%} of the pairs"
 
     @property
     def symbols(self) -> bool:
@@ -104,7 +105,7 @@ class Traits(NamedTuple):
         60 pairs show this, too few for `symbols`.
         """
         source, target = self.source, self.target
-        if (self.crossed or 0.0) > MOST_CROSSED or target.mean < 2:
+        if (self.reordered or 0.0) > MOST_CROSSED or target.mean < 2:
             return False
         few = target.vocabulary <= LARGEST_ALPHABET and target.repeats >= RARE
         short = target.letters <= LONG_SYMBOL * target.words
@@ -113,12 +114,12 @@ class Traits(NamedTuple):
     @property
     def follows(self) -> bool:
         """Whether targets follow their sources from left to right."""
-        return self.crossed is not None and self.crossed < FOLLOWS
+        return self.reordered is not None and self.reordered < FOLLOWS
 
     @property
     def doubtful(self) -> bool:
         """Whether the order does not decide between the two attentions."""
-        return self.crossed is None or FOLLOWS <= self.crossed <= CHANGES
+        return self.reordered is None or FOLLOWS <= self.reordered <= CHANGES
 
 
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
@@ -134,7 +135,7 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
     if few or (target.closed and target.mean < 2):  # a label has no order
         return traits
     # Runs of letters also show a change of order within words, as in "fünfundzwanzig".
-    closed = traits._replace(crossed=0.0).symbols
+    closed = traits._replace(reordered=0.0).symbols
     splits: list[_Split] = [str.split, list] if closed else [_runs, list, str.split]
     # letters in parts, too: targets write tones late
     tried = [(split, each) for split in splits for each in (pairs, parts)]
@@ -143,13 +144,14 @@ def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
         worded = [("".join(names[word] for word in text.split()), said) for text, said in pairs]
         tried += [(split, worded) for split in splits]
     for number, (split, each) in enumerate(tried):
-        share, points = crossed(each, split)
+        share, points = reordered(each, split)
         if points >= LEAST_POINTS:
-            return traits._replace(crossed=share, by_words=number >= 2 * len(splits))
+            by_words = number >= 2 * len(splits)
+            return traits._replace(reordered=share, explained_by_whole_words=by_words)
     return traits
 
 
-def crossed(pairs: Sequence[tuple[str, str]], split: _Split) -> tuple[float, float]:
+def reordered(pairs: Sequence[tuple[str, str]], split: _Split) -> tuple[float, float]:
     """Measure how many targets, cut into tokens by `split`, change the order of their sources.
 
     Each target token is explained by the 1 to 3 source letters that predict the token best: their

@@ -274,7 +274,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     ordered = "hard_monotonic" in (config.attention, config.other_attention)
     spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
     traits = None if ordered or not spells else recognise(list(dev.pairs()))
-    if spells and (traits is None or traits.crossed is None or traits.follows):
+    if spells and (traits is None or traits.reordered is None or traits.follows):
         letters, said = pairs.lengths()
         longest = int(np.quantile(letters, 0.99, method="lower"))
         spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}

@@ -90,7 +90,7 @@ class RunFiles:
         """Write the digests of a new run's tokenizers and sources, and discard all others."""
         write_json(self.digests, {file.name: [sha256(file)] for file in self.all_sides()})
 
-    def put(self, aside: Path, file: Path) -> None:
+    def replace_with_digest(self, aside: Path, file: Path) -> None:
         """Replace `file` by the file `aside`, and write the new digest.
 
         The digest of the replaced file is kept, too, because a crash may happen after the digest is

@@ -34,7 +34,7 @@ from training.sources.events.source import EventSource
 FEW_TO_RATE = 1000  # with fewer examples, a rate comes with its interval
 
 
-def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
+def share_of_weights_in_box(runs: Sequence[Run], split: Split) -> np.ndarray:
     """Return the number of hits and the number of characters of each image: `(N, 2)`.
 
     A hit is a character whose image region of largest attention weight lies in the character's box.
@@ -118,7 +118,7 @@ def evaluate(
             diagonal = links.alignment_errors(links.diagonal(split), *gold)
             result |= {"aer_method": links.METHOD, "aer_diagonal": ratio(diagonal.sum(axis=0))}
         if split.boxes:
-            rows["pointing"] = pointing(runs, split), percent
+            rows["pointing"] = share_of_weights_in_box(runs, split), percent
     for name, (statistics, value) in rows.items():
         result.setdefault(name, value(np.sum(statistics, axis=0)))
         if bootstrap:

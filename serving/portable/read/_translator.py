@@ -65,7 +65,7 @@ class _Read(NamedTuple):
     tokens: list[list[str] | None]
     unknown: list[str]
 
-    def told(self, answer: Any, row: int) -> Any:
+    def with_notes(self, answer: Any, row: int) -> Any:
         """Return a result with `truncated` and `unknown` set for the text in `row`."""
         return dataclasses.replace(answer, truncated=self.truncated[row], unknown=self.unknown[row])
 
@@ -107,14 +107,16 @@ class LocalTranslator(LocalSearch):
             ]
         read = self._read(texts)
         answers = self._search(read, 1, self._best)
-        return [read.told(best or Translation("", 0.0), row) for row, best in enumerate(answers)]
+        return [
+            read.with_notes(best or Translation("", 0.0), row) for row, best in enumerate(answers)
+        ]
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
         """Return each text's translations, best first."""
         read, count = self._read(checked_texts(texts)), self._results
         answers = self._search(read, count, partial(hypotheses, self._target))
         return [
-            [read.told(one, row) for one in several or [Hypothesis("", 0.0)] * count]
+            [read.with_notes(one, row) for one in several or [Hypothesis("", 0.0)] * count]
             for row, several in enumerate(answers)
         ]
 
@@ -130,7 +132,7 @@ class LocalTranslator(LocalSearch):
         read = self._read(checked_texts(texts))
         answers = self._search(read, 1, self._aligned, with_weights=True)
         return [
-            read.told(each(read.ids[row]) if each else Alignment("", (), (), ()), row)
+            read.with_notes(each(read.ids[row]) if each else Alignment("", (), (), ()), row)
             for row, each in enumerate(answers)
         ]
 
@@ -251,7 +253,7 @@ class LocalTranslator(LocalSearch):
         return answers
 
     def _best(self, result: Result) -> Translation:
-        """Return the best translation; `_Read.told` sets whether its text was cut."""
+        """Return the best translation; `_Read.with_notes` sets whether its text was cut."""
         (best,) = hypotheses(self._target, result)
         return Translation(best.text, best.score, False, *self._words(result))
 

@@ -41,8 +41,8 @@ class Copying:
         """
         places = g.range(g.size(source, 1))
         same = g("Equal", g.axis(source, 2), g.axis(source, 1))
-        first = g.over("ReduceMin", g("Where", same, places, g.size(source, 1)), 2)
-        shared = g.take(self._table, known_tokens(g, source, len(self._table)))
+        first = g.reduce("ReduceMin", g("Where", same, places, g.size(source, 1)), 2)
+        shared = g.gather(self._table, known_tokens(g, source, len(self._table)))
         words = g("Where", shared >= 0, shared, first + self.size)
         same = g("Equal", g.axis(words, 2), g.axis(words, 1))
         return {"words": words, "same": g.cast(same, "float32")}
@@ -180,7 +180,7 @@ class Decoder:
         hidden = context["readout"] + times(states[-1][0], self._of_output, bounded=True)
         if self._deep:  # maxout: the greater number of each pair
             pairs = g.reshape(hidden + of_token[0], 0, self.output_size, 2)  # (B·n, output_size, 2)
-            output = g.over("ReduceMax", pairs, 2)
+            output = g.reduce("ReduceMax", pairs, 2)
         else:
             output = g("Tanh", hidden)
         names = [name for group in self._names() for name in group]
@@ -221,8 +221,8 @@ class Decoder:
         weights, looked = self._attention.weigh(g, times, query, memory, state, rows)
         context = weights @ memory["values"]  # (B, [heads,] n, ·)
         if self._attention.heads > 1:
-            context = g.over("ReduceSum", context, 1)
-            weights = g.over("ReduceMean", weights, 1)
+            context = g.reduce("ReduceSum", context, 1)
+            weights = g.reduce("ReduceMean", weights, 1)
         context = rows.together(context, sum(self._context_parts.values()))  # (B·n, ·)
         if self._gate:
             kernel, bias = self._gate
@@ -293,7 +293,7 @@ class Aligned:
         length = g.size(memory["mask"], 2)
         token = g("Equal", g.axis(tokens, 1), np.arange(self.vocabulary))
         chosen = state["said"] * g.axis(g.cast(token, "float32"), 1)
-        was = rows.apart(g("Softmax", g.over("ReduceSum", chosen, 2), axis=-1), length)
+        was = rows.apart(g("Softmax", g.reduce("ReduceSum", chosen, 2), axis=-1), length)
         moves = self._moves(g, times, states[0], memory, rows)
         places = g.squeeze(g.axis(was, 2) @ moves, 2)
         log_places = g("Log", g("Max", places, LEAST))
@@ -322,11 +322,11 @@ class Aligned:
         way = g.axis(place, 0) - g.axis(place, 1)
         way = g("Where", way > FARTHEST, FARTHEST, way)
         way = g("Where", way >= 0, way, FARTHEST + 1)
-        weights = g.take(self._ways, way)
+        weights = g.gather(self._ways, way)
         return g("Softmax", g.axis(scores, 2) + weights, axis=-1)
 
 
 def _log_sum_exp(g: Graph, x: Value, axis: int) -> Value:
     """Return ReduceLogSumExp; an inner axis takes a fifth of its time (onnxruntime 1.32)."""
-    most = g.over("ReduceMax", x, axis, keep=True)
-    return g("Log", g.over("ReduceSum", g("Exp", x - most), axis)) + g.squeeze(most, axis)
+    most = g.reduce("ReduceMax", x, axis, keep=True)
+    return g("Log", g.reduce("ReduceSum", g("Exp", x - most), axis)) + g.squeeze(most, axis)

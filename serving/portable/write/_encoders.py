@@ -77,7 +77,7 @@ class TextEncoder(Encoder):
     def limits(self, g: Graph, source: Value) -> Value:
         """Return the most tokens of a translation, float32 `(B, 1)`: factor · length + constant."""
         there = g.cast(~g("Equal", source, PAD_ID), "float32")
-        length = g.over("ReduceSum", there, 1, keep=True)
+        length = g.reduce("ReduceSum", there, 1, keep=True)
         whole, hundredths = divmod(round(100 * self._bound[0]), 100)
         most = length * float(whole) + float(self._bound[1])
         return most + g("Floor", length * float(hundredths) / 100.0) if hundredths else most
@@ -88,7 +88,7 @@ class TextEncoder(Encoder):
             source = known_tokens(g, source, len(self._embeddings))
         by_time = g("Transpose", source, perm=[1, 0])
         there = ~g("Equal", by_time, PAD_ID)
-        lengths = g.over("ReduceSum", g.cast(there, "int32"), 0)
+        lengths = g.reduce("ReduceSum", g.cast(there, "int32"), 0)
         inputs = Inputs(by_time, self._embeddings, g.axis(there, 2), lengths)
         memory, summary = read_sequence(g, times, self._layers, inputs, self._bits)
         mask = g.axis(~g("Equal", source, PAD_ID), 1)
@@ -124,8 +124,8 @@ class ImageEncoder(Encoder):
         """Return the encoding of pixels `(B, H, W, C)`, normalised image by image."""
         batch = g.size(source, 0)
         flat = g.reshape(g.cast(source, "float32"), 0, -1)
-        flat = flat - g.over("ReduceMean", flat, 1, keep=True)
-        deviation = g("Sqrt", g.over("ReduceMean", flat * flat, 1, keep=True))
+        flat = flat - g.reduce("ReduceMean", flat, 1, keep=True)
+        deviation = g("Sqrt", g.reduce("ReduceMean", flat * flat, 1, keep=True))
         x = g.reshape(flat / g("Max", deviation, 1.0), 0, *self._shape)
         x = g("Transpose", x, perm=[0, 3, 1, 2])  # (B, C, H, W)
         for (kernel, bias), pool in zip(self._convolutions, self._pools, strict=True):
@@ -140,7 +140,7 @@ class ImageEncoder(Encoder):
         x = g.reshape(x, 0, places, -1)
         memory = g.concat([x, g.expand(self._positions, batch, places, dim)], axis=2)
         mask = g.expand(g.constant(np.ones((1, 1, 1), bool)), batch, 1, places)
-        return self.encoded(g, times, memory, mask, g.over("ReduceMean", memory, 1))
+        return self.encoded(g, times, memory, mask, g.reduce("ReduceMean", memory, 1))
 
 
 def _folded(
@@ -198,8 +198,8 @@ class EventEncoder(Encoder):
         mean, deviation, gap = map(float, of["time"])
         moments = g("Where", there, g("Min", g("Max", moments, -MOST_NUMBER), MOST_NUMBER), 0.0)
         since = moments - g.concat([g.slice(moments, 0, 1, 0), g.slice(moments, 0, -1, 0)], axis=0)
-        lowest = g.over("ReduceMin", moments, 0, keep=True)
-        last = g.over("ReduceMax", g("Where", there, moments, lowest), 0, keep=True)
+        lowest = g.reduce("ReduceMin", moments, 0, keep=True)
+        last = g.reduce("ReduceMax", g("Where", there, moments, lowest), 0, keep=True)
         of_time = [
             (moments - mean) / deviation,
             g("Log", g("Relu", since) / gap + 1.0),
@@ -228,7 +228,7 @@ def _window(g: Graph, events: Value, most: int) -> Value:
     _, (known,) = g.scan({"known": nothing}, steps, step, ranks=[2, 2])
     known = g.slice(g("Transpose", known, perm=[1, 0, 2]), 1, 2**31, 2)
     there = ~g("IsNaN", g.slice(events, 0, 1, 2))
-    first = g("Max", g.over("ReduceSum", g.cast(there, "int64"), 1, keep=True) - most, 0)
+    first = g("Max", g.reduce("ReduceSum", g.cast(there, "int64"), 1, keep=True) - most, 0)
     places = g.reshape(g.range(g("Min", g.size(events, 1), most)), -1, 1)
     return g("GatherND", g.concat([events, known], axis=2), first + places, batch_dims=1)
 

@@ -121,7 +121,7 @@ class Graph:
         """
         typed = inputs[1:] if op == "Where" else inputs
         like = next((x.dtype for x in typed if isinstance(x, Value)), None)
-        values = [x if x is None else self._lift(x, like) for x in inputs]
+        values = [x if x is None else self._as_value(x, like) for x in inputs]
         number = next(self._numbers)
         names = [f"{op}_{number}" if outputs == 1 else f"{op}_{number}_{i}" for i in range(outputs)]
         names_in = ["" if x is None else x.name for x in values]
@@ -132,7 +132,7 @@ class Graph:
         made = [Value(self, name, dtype) for name in names]
         return made[0] if outputs == 1 else made
 
-    def _lift(self, x: Any, like: str | None) -> Value:
+    def _as_value(self, x: Any, like: str | None) -> Value:
         if isinstance(x, Value):
             return x
         return self.constant(x, like if isinstance(x, (int, float)) else None)
@@ -185,11 +185,11 @@ class Graph:
         )
         return parts
 
-    def over(self, op: str, x: Value, axis: int, keep: bool = False) -> Value:
+    def reduce(self, op: str, x: Value, axis: int, keep: bool = False) -> Value:
         """Reduce an axis with an operator such as ReduceSum; `keep` leaves the axis with size 1."""
         return self(op, x, self.constant([axis], "int64"), keepdims=int(keep))
 
-    def take(self, x: Value | np.ndarray, indices: Value, axis: int = 0) -> Value:
+    def gather(self, x: Value | np.ndarray, indices: Value, axis: int = 0) -> Value:
         """Gather slices of an axis."""
         return self("Gather", x, indices, axis=axis)
 

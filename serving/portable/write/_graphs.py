@@ -119,7 +119,7 @@ class Ensemble:
             return steps[0]
         log_probs, weights, states = zip(*steps, strict=True)
         together = g.concat([g.axis(x, 0) for x in log_probs], axis=0)
-        mean = g.over("ReduceLogSumExp", together, 0) - float(np.log(len(steps)))
+        mean = g.reduce("ReduceLogSumExp", together, 0) - float(np.log(len(steps)))
         return mean, g("Mean", *weights), _joined(states)
 
 

@@ -57,9 +57,9 @@ class Products:
         """Return rows `(…, n)` of a table `(V, n)`; an int8 table has one scale for each row."""
         g = self._g
         if self._bits == 32:
-            return g.take(np.asarray(table, "float32"), rows)
+            return g.gather(np.asarray(table, "float32"), rows)
         whole, scale = quantized(table, 1)
-        return g.cast(g.take(whole, rows), "float32") * g.take(scale, rows)
+        return g.cast(g.gather(whole, rows), "float32") * g.gather(scale, rows)
 
     def embedded(
         self, embeddings: np.ndarray, tokens: Value, kernel: np.ndarray, bias: np.ndarray
@@ -78,7 +78,7 @@ class Products:
                 fixed = g.constant(1 / LARGEST, "float32")
                 self._quantized[key] = g("QuantizeLinear", x, fixed, zero), None
             else:
-                most = g.over("ReduceMax", g("Abs", x), -1, keep=True)
+                most = g.reduce("ReduceMax", g("Abs", x), -1, keep=True)
                 scale = g("Max", most * (1 / LARGEST), _LEAST)
                 unit = g.constant(1, "float32")
                 self._quantized[key] = g("QuantizeLinear", x / scale, unit, zero), scale

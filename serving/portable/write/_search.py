@@ -76,16 +76,16 @@ def search(
     number of tokens, filled up to a multiple of `part_of`; or, int64 `()`, of one that is extended
     for the source.
     """
-    turn = _Turn(g, decode, memory, limits, vocabulary, settings)
+    turn = _BeamStep(g, decode, memory, limits, vocabulary, settings)
     start = turn.start(memory, state, limits)
-    most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
-    _, (*put_out, ends) = g.loop(g.cast(most, "int64"), start, turn, outputs=4)
+    most = g.reduce("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
+    _, (*emitted, ends) = g.loop(g.cast(most, "int64"), start, turn, outputs=4)
     # The best of all hypotheses that have ended; at equal scores, the hypothesis that ended first.
     ends = g("Flatten", g("Transpose", ends, perm=[1, 0, 2]), axis=1)  # (B, T · W)
     fewer = g.expand(_NEVER, g.size(limits, 0), settings.results)
     scores, index = g.top(g.concat([ends, fewer], 1), settings.results)  # (B, N)
     lengths = g("Where", scores > _NEVER, index // settings.width + 1, 0)
-    return _follow(g, put_out, lengths, index % settings.width, scores, vocabulary)
+    return _follow(g, emitted, lengths, index % settings.width, scores, vocabulary)
 
 
 class _Beam(NamedTuple):
@@ -108,7 +108,7 @@ class _Beam(NamedTuple):
     ends: Value
 
 
-class _Turn:
+class _BeamStep:
     """The body of the loop: continues the beams of the sentences that remain in the batch."""
 
     def __init__(
@@ -132,7 +132,7 @@ class _Turn:
         self._kept = g.size(memory["mask"], 2) * g.cast(settings.with_weights, "int64")
         self._everyone = g.range(batch)
         # Outputs for sentences that have left: each hypothesis is its own parent, its token is PAD.
-        self._stays = g.expand(places * vocabulary, batch, width)
+        self._identity_parents = g.expand(places * vocabulary, batch, width)
         self._looks_nowhere = g.expand(0.0, batch, width, self._kept)
         self._gains_nothing = g.expand(0.0, batch, width)
         self._ends_nothing = g.expand(_NEVER, batch, width)
@@ -156,8 +156,8 @@ class _Turn:
         memory, state = without_prefix(now, "memory_"), without_prefix(now, "decoder_")
         log_probs, weights, new_state = self._decode(now["last"], memory, state)
         beam = self._choose(now, log_probs)
-        put_out = self._put_out(now, beam, weights)
-        return *self._leave(now, beam, new_state), put_out
+        emitted = self._emitted(now, beam, weights)
+        return *self._leave(now, beam, new_state), emitted
 
     def _choose(self, now: Values, log_probs: Value) -> _Beam:
         """Continue each hypothesis with its W best tokens; keep the W best of each sentence."""
@@ -189,16 +189,18 @@ class _Turn:
         now_ended = g("Where", finished & ~was, scores, _NEVER)
         return _Beam(scores, parents, rows, total, gained, length, word, token, finished, now_ended)
 
-    def _put_out(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
+    def _emitted(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
         """Return this turn's codes, weights, log-probabilities and ends, `(B, W, …)`.
 
         B is the whole batch: a sentence that has left gets the outputs that `__init__` sets.
         """
         g = self._g
         who = g.axis(now["who"], 1)
-        code = g("ScatterND", self._stays, who, beam.parents * self._vocabulary + beam.said)
+        code = g(
+            "ScatterND", self._identity_parents, who, beam.parents * self._vocabulary + beam.said
+        )
         looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, self._kept, 1)
-        looked = g("ScatterND", self._looks_nowhere, who, g.take(looked, beam.rows))
+        looked = g("ScatterND", self._looks_nowhere, who, g.gather(looked, beam.rows))
         gained = g("ScatterND", self._gains_nothing, who, beam.gained)
         ends = g("ScatterND", self._ends_nothing, who, beam.ends)
         return [code, looked, gained, ends]
@@ -208,8 +210,8 @@ class _Turn:
         g = self._g
         open_ = self._are_open(now, beam)
         stay = g.squeeze(g("NonZero", open_), 0)
-        going = g.reshape(g.take(beam.rows, stay), -1)
-        last = g.reshape(g.take(g("Where", beam.finished, END_ID, beam.token), stay), -1)
+        going = g.reshape(g.gather(beam.rows, stay), -1)
+        last = g.reshape(g.gather(g("Where", beam.finished, END_ID, beam.token), stay), -1)
         per_sentence = {
             "total": beam.total,
             "length": beam.length,
@@ -220,8 +222,8 @@ class _Turn:
         }
         new = {
             "last": last,
-            **{name: g.take(x, stay) for name, x in per_sentence.items()},
-            **{f"decoder_{name}": g.take(x, going) for name, x in state.items()},
+            **{name: g.gather(x, stay) for name, x in per_sentence.items()},
+            **{f"decoder_{name}": g.gather(x, going) for name, x in state.items()},
         }
         return g.cast(g("Squeeze", g.size(stay, 0)), "bool"), new
 
@@ -233,9 +235,9 @@ class _Turn:
         g = self._g
         ended = g("Where", beam.finished, beam.scores, _NEVER)
         worst, _ = g.top(ended, self._settings.results)
-        worst = g("Squeeze", g.take(worst, g.constant([-1]), axis=1), g.constant([1]))
+        worst = g("Squeeze", g.gather(worst, g.constant([-1]), axis=1), g.constant([1]))
         reach = g("Where", beam.finished, _NEVER, beam.total / self._norm(now["limits"]))
-        reach = g.over("ReduceMax", reach, 1)
+        reach = g.reduce("ReduceMax", reach, 1)
         return (reach >= worst) & (reach > _NEVER)  # at a tie, the open hypothesis may rank first
 
 
@@ -259,7 +261,7 @@ def _best_tokens(
     count = vocabulary // part
     parts = g.reshape(log_probs, -1, count, part)  # (rows, count, part)
     some = g("Min", k, g.constant([count], "int64"))
-    _, chosen = g.top(g.over("ReduceMax", parts, 2), some)
+    _, chosen = g.top(g.reduce("ReduceMax", parts, 2), some)
     best = g("GatherND", parts, g.axis(chosen, -1), batch_dims=1)  # (rows, some, part)
     values, places = g.top(g("Flatten", best, axis=1), k)
     which = g("GatherElements", chosen, places // part, axis=1)

@@ -62,7 +62,7 @@ class About:
     log: list[str] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
 
-    def wrong(self, line: int, message: str) -> CorpusError:
+    def error_at(self, line: int, message: str) -> CorpusError:
         """Return a CorpusError about a line of the table."""
         return CorpusError(f"{self.table}, line {line}: {message}")
 
@@ -113,7 +113,7 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
                 continue
             if outcome not in ("0", "1", "0.0", "1.0"):
                 wanted = f"{about.outcome} to be 0, 1 or missing, 1 where it came true"
-                raise about.wrong(line, f"expected {wanted}. Received: {outcome}")
+                raise about.error_at(line, f"expected {wanted}. Received: {outcome}")
             examples.append((start, len(times), float(outcome), person))
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about.outcome!r}")
@@ -214,11 +214,11 @@ def _events_of(about: About, rows: Rows) -> dict[str, list[_Event]]:
     for line, row in rows:
         person, time = row[about.id], _number(about, about.time, _Cell(line, row[about.time]))
         if person.lower() in MISSING:
-            raise about.wrong(line, f"the {about.id}, whose row it is, is missing")
+            raise about.error_at(line, f"the {about.id}, whose row it is, is missing")
         history = people.setdefault(person, [])
         if history and time < (before := history[-1].time):
             back = f"goes back from {before:g} to {time:g}: sort each {about.id}'s rows by time"
-            raise about.wrong(line, f"the time of {person} {back}")
+            raise about.error_at(line, f"the time of {person} {back}")
         if not (about.name and history and history[-1].time == time):
             history.append(_Event(line, time, {}))
         cells = {row[about.name]: row[about.value]} if about.name else row
@@ -268,7 +268,7 @@ def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None
             line, text = min(words)
             share = f"{len(known) - len(words)} of {len(known)}"
             wanted = f"expected {name} to be a number, as {share} are, {declare}. Received: {text}"
-            raise about.wrong(line, wanted)
+            raise about.error_at(line, wanted)
         if 2 * len(words) < len(known) or not categories:
             return None
         if len(categories) > MOST_CATEGORIES:
@@ -297,7 +297,7 @@ def _numbers(
             yield _number(about, name, cell, 0.0 if name in schema.log else -1e30)
         elif (found := _found(cell.text, categories)) is None:
             known = f"known are {', '.join(categories)}"
-            raise about.wrong(cell.line, f"{name} was never {cell.text!r} in training; {known}")
+            raise about.error_at(cell.line, f"{name} was never {cell.text!r} in training; {known}")
         else:
             yield from (float(found == category) for category in categories)
 
@@ -312,5 +312,5 @@ def _number(about: About, name: str, cell: _Cell, least: float = -1e30) -> float
     number = rules.parse_number(cell.text)
     if number is None or number < least:
         wanted = f"a number, {'0' if least == 0 else '-1e30'} to 1e30{rules.number_hint(cell.text)}"
-        raise about.wrong(cell.line, f"expected {name} to be {wanted}. Received: {cell.text}")
+        raise about.error_at(cell.line, f"expected {name} to be {wanted}. Received: {cell.text}")
     return number

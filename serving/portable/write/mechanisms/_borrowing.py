@@ -41,7 +41,7 @@ class Local(_Borrowing):
         """Return the scores' tensors; local-p adds `size`, the count of places, `(B, 1, 1)`."""
         prepared = super().prepare(g, memory, mask)
         if self._position:
-            prepared["size"] = g.over("ReduceSum", g.cast(mask, "float32"), 2, keep=True)
+            prepared["size"] = g.reduce("ReduceSum", g.cast(mask, "float32"), 2, keep=True)
         return prepared
 
     def start(self, g: Graph, memory: Value) -> Values:

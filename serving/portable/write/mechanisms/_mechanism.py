@@ -37,8 +37,8 @@ def sparsemax(g: Graph, scores: Value, mask: Value) -> Value:
     z, ordered, rank = _ordered(g, scores, mask)
     total = _running(g, ordered)
     inside = g.cast((rank * ordered + 1.0) > total, "float32")
-    size = g.over("ReduceSum", inside, -1, keep=True)
-    threshold = (g.over("ReduceSum", inside * ordered, -1, keep=True) - 1.0) / size
+    size = g.reduce("ReduceSum", inside, -1, keep=True)
+    threshold = (g.reduce("ReduceSum", inside * ordered, -1, keep=True) - 1.0) / size
     return _visible(g, g("Relu", z - threshold), mask)
 
 
@@ -50,8 +50,8 @@ def entmax15(g: Graph, scores: Value, mask: Value) -> Value:
     spread = rank * (square - mean * mean)
     thresholds = mean - g("Sqrt", g("Relu", (1.0 - spread) / rank))
     inside = g.cast(ordered >= thresholds, "float32")
-    last = g.cast(g("Equal", rank, g.over("ReduceSum", inside, -1, keep=True)), "float32")
-    root = g("Relu", z - g.over("ReduceSum", last * thresholds, -1, keep=True))
+    last = g.cast(g("Equal", rank, g.reduce("ReduceSum", inside, -1, keep=True)), "float32")
+    root = g("Relu", z - g.reduce("ReduceSum", last * thresholds, -1, keep=True))
     return _visible(g, root * root, mask)
 
 
@@ -65,7 +65,7 @@ BY_NAME: dict[str, Callable[[Graph, Value, Value], Value]] = {
 def _ordered(g: Graph, scores: Value, mask: Value) -> tuple[Value, Value, Value]:
     """Return `z` = scores − max, at least −2, `(…, K)`; `z` in descending order; and ranks 1…K."""
     hidden = g("Where", mask, scores, -1e30)
-    z = g("Max", hidden - g.over("ReduceMax", hidden, -1, keep=True), -2.0)
+    z = g("Max", hidden - g.reduce("ReduceMax", hidden, -1, keep=True), -2.0)
     length = g("Shape", z, start=-1)
     ordered, _ = g.top(z, length)
     return z, ordered, g.cast(g.range(length), "float32") + 1.0
@@ -181,7 +181,7 @@ def make(attention: Any, query_dim: int, memory_dim: int) -> Mechanism:
 
 
 @form_of(FixedContext)
-class Nothing(Mechanism):
+class NoAttention(Mechanism):
     """A model without attention: its memory is one vector, with weight 1."""
 
     def weigh(
