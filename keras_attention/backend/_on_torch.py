@@ -72,7 +72,7 @@ class _Additive(torch.autograd.Function):
         sums = query.new_empty(*query.shape[:2], key.shape[1])
         with torch.autocast(query.device.type, enabled=False):
             for b, i, r in _blocks(query, key):
-                sums[b, i] = torch.matmul(r, scale)
+                sums[b, i] = torch.matmul(r, scale)  # (b, i, Tv)
         return scale.sum() - 2 * sums
 
     @staticmethod
@@ -92,7 +92,9 @@ class _Additive(torch.autograd.Function):
                 # `1 - 2r`, and so is its rounding error.
                 of_scale += weights.sum() - 2 * r.flatten(0, 2).T.mv(weights.flatten())
                 slope = r.addcmul_(r, r, value=-1)  # r - r², a quarter of the derivative of tanh
+                # (b, i, 1, Tv) by (b, i, Tv, units): (b, i, units)
                 of_query[b, i] = torch.matmul(weights.unsqueeze(2), slope).squeeze(2)
+                # (b, Tv, 1, i) by (b, Tv, i, units): (b, Tv, units)
                 turned = weights.transpose(1, 2).unsqueeze(2)
                 of_key[b] += torch.matmul(turned, slope.transpose(1, 2)).squeeze(2)
         return of_query.mul_(4 * scale), of_key.mul_(4 * scale), of_scale

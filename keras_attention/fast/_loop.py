@@ -174,7 +174,7 @@ def run_attending(
     def read_out(context: Tensor, output: Tensor, row: dict[str, Any]) -> Tensor:
         if readout is not None and not needs_context:
             return readout.activate(times(output) + context + row["vector"])
-        pair = ops.concatenate([context, output], axis=-1)
+        pair = ops.concatenate([context, output], axis=-1)  # (B, dim of c + dim of s)
         return pair if readout is None else readout.activate(times(pair) + row["vector"])
 
     def step(row: dict[str, Any], old: Any) -> tuple[dict[str, Any], Any]:
@@ -213,4 +213,5 @@ def run_attending(
 
 
 def _pairs(trace: Trace) -> Tensor:
+    # (T, B, dim of c + dim of s)
     return ops.concatenate([trace["context"], trace["output"]], axis=-1)

@@ -40,8 +40,8 @@ class Copying:
         From ids `(B, S)`: `words` is int64 `(B, S)`, `same` float32 `(B, S, S)`.
         """
         places = g.range(g.size(source, 1))
-        same = g("Equal", g.axis(source, 2), g.axis(source, 1))
-        first = g.reduce("ReduceMin", g("Where", same, places, g.size(source, 1)), 2)
+        same = g("Equal", g.axis(source, 2), g.axis(source, 1))  # (B, S, S)
+        first = g.reduce("ReduceMin", g("Where", same, places, g.size(source, 1)), 2)  # (B, S)
         shared = g.gather(self._table, known_tokens(g, source, len(self._table)))
         words = g("Where", shared >= 0, shared, first + self.size)
         same = g("Equal", g.axis(words, 2), g.axis(words, 1))
@@ -68,6 +68,7 @@ class Copying:
         length = g.size(of["words"], 1)
         beyond = g.expand(copy + math.log(TINY), 1, length)
         generated = g.concat([log_probs + generate, beyond], axis=1)
+        # (B, S) to (B·n, S)
         words = g.reshape(g.expand(g.axis(of["words"], 1), 1, g.size(weights, 1), 1), -1, length)
         at_words = g("GatherElements", generated, words, axis=1)
         looked = g.reshape(weights @ of["same"], -1, length)  # (B·n, S)
@@ -168,7 +169,7 @@ class Decoder:
         """
         rows = Rows(g, g.size(memory["mask"], 0))
         of_tokens = times.embedded(self._embeddings, tokens, *self._of_token)
-        gates, *of_token = g.split(of_tokens, self._token_parts)
+        gates, *of_token = g.split(of_tokens, self._token_parts)  # (B·n, ·) each
         if self._feeds:
             gates = gates + times(state["output"], self._of_fed, bounded=not self._deep)
         states = [[state[name] for name in names] for names in self._names()]
@@ -292,15 +293,17 @@ class Aligned:
 
         length = g.size(memory["mask"], 2)
         token = g("Equal", g.axis(tokens, 1), np.arange(self.vocabulary))
-        chosen = state["said"] * g.axis(g.cast(token, "float32"), 1)
+        chosen = state["said"] * g.axis(g.cast(token, "float32"), 1)  # (B·n, S, V)
+        # (B·n, S) to (B, n, S)
         was = rows.apart(g("Softmax", g.reduce("ReduceSum", chosen, 2), axis=-1), length)
         moves = self._moves(g, times, states[0], memory, rows)
-        places = g.squeeze(g.axis(was, 2) @ moves, 2)
+        places = g.squeeze(g.axis(was, 2) @ moves, 2)  # (B, n, 1, S) by (B, n, S, S): (B, n, S)
         log_places = g("Log", g("Max", places, LEAST))
         vector = rows.apart(times(states[0], self._of_state, bounded=True), self._of_state.shape[1])
-        vector = g("Tanh", g.axis(vector, 2) + g.axis(memory["values"], 1))
+        vector = g("Tanh", g.axis(vector, 2) + g.axis(memory["values"], 1))  # (B, n, S, ·)
         kernel, bias = self._output
         spoken = g("LogSoftmax", times(vector, kernel, bias, bounded=True), axis=-1)
+        # (B, n, S, V) to (B·n, S, V)
         said = rows.together(g.axis(log_places, 3) + spoken, length, self.vocabulary)
         new = dict(zip(names, states, strict=True))
         return Step(_log_sum_exp(g, said, 1), places, {**new, "said": said})
@@ -316,13 +319,13 @@ class Aligned:
     def _moves(self, g: Graph, times: Products, query: Value, memory: Values, rows: Rows) -> Value:
         """Return the probability of a move from each place to each place, `(B, n, S, S)`."""
         asked = rows.apart(times(query, self._query, bounded=True), self._query.shape[1])
-        hidden = g("Tanh", g.axis(asked, 2) + g.axis(memory["keys"], 1))
+        hidden = g("Tanh", g.axis(asked, 2) + g.axis(memory["keys"], 1))  # (B, n, S, units)
         scores = g("Where", memory["mask"], g.squeeze(hidden @ self._score, -1), NEVER)
         place = g.range(g.size(memory["mask"], 2))
-        way = g.axis(place, 0) - g.axis(place, 1)
+        way = g.axis(place, 0) - g.axis(place, 1)  # (S, S), the width of each move
         way = g("Where", way > FARTHEST, FARTHEST, way)
         way = g("Where", way >= 0, way, FARTHEST + 1)
-        weights = g.gather(self._ways, way)
+        weights = g.gather(self._ways, way)  # (S, S)
         return g("Softmax", g.axis(scores, 2) + weights, axis=-1)
 
 

@@ -86,7 +86,7 @@ class TextEncoder(Encoder):
         """Return the encoding of ids `(B, S)`."""
         if self._copies:
             source = known_tokens(g, source, len(self._embeddings))
-        by_time = g("Transpose", source, perm=[1, 0])
+        by_time = g("Transpose", source, perm=[1, 0])  # (S, B)
         there = ~g("Equal", by_time, PAD_ID)
         lengths = g.reduce("ReduceSum", g.cast(there, "int32"), 0)
         inputs = Inputs(by_time, self._embeddings, g.axis(there, 2), lengths)
@@ -135,9 +135,9 @@ class ImageEncoder(Encoder):
             x = g("Relu", g("Conv", x, kernel, bias, pads=pads))
             if pool:
                 x = g("MaxPool", x, kernel_shape=pool, strides=pool)
-        x = g("Transpose", x, perm=[0, 2, 3, 1])
+        x = g("Transpose", x, perm=[0, 2, 3, 1])  # (B, H, W, C)
         _, places, dim = self._positions.shape
-        x = g.reshape(x, 0, places, -1)
+        x = g.reshape(x, 0, places, -1)  # (B, places, C)
         memory = g.concat([x, g.expand(self._positions, batch, places, dim)], axis=2)
         mask = g.expand(g.constant(np.ones((1, 1, 1), bool)), batch, 1, places)
         return self.encoded(g, times, memory, mask, g.reduce("ReduceMean", memory, 1))
@@ -176,8 +176,8 @@ class EventEncoder(Encoder):
 
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
         """Return the encoding of events `(B, N, 1 + 2 · inputs)`."""
-        by_time = g("Transpose", source, perm=[1, 0, 2])
-        there = ~g("IsNaN", g.slice(by_time, 0, 1, 2))
+        by_time = g("Transpose", source, perm=[1, 0, 2])  # (N, B, 1 + 2 · inputs)
+        there = ~g("IsNaN", g.slice(by_time, 0, 1, 2))  # (N, B, 1)
         x = g("Tanh", times.exact(self._features(g, by_time, there), *self._event))
         # Padding may stand between events, so lengths are None.
         memory, summary = read_sequence(
@@ -226,10 +226,11 @@ def _window(g: Graph, events: Value, most: int) -> Value:
     nothing = g.expand(np.float32(np.nan), g.size(events, 0), g.size(events, 2))
     steps = {"events": g("Transpose", events, perm=[1, 0, 2])}
     _, (known,) = g.scan({"known": nothing}, steps, step, ranks=[2, 2])
-    known = g.slice(g("Transpose", known, perm=[1, 0, 2]), 1, 2**31, 2)
+    known = g.slice(g("Transpose", known, perm=[1, 0, 2]), 1, 2**31, 2)  # (B, T, inputs)
     there = ~g("IsNaN", g.slice(events, 0, 1, 2))
     first = g("Max", g.reduce("ReduceSum", g.cast(there, "int64"), 1, keep=True) - most, 0)
-    places = g.reshape(g.range(g("Min", g.size(events, 1), most)), -1, 1)
+    places = g.reshape(g.range(g("Min", g.size(events, 1), most)), -1, 1)  # (min(T, most), 1)
+    # (B, T, 1 + 2 · inputs) at (B, min(T, most), 1)
     return g("GatherND", g.concat([events, known], axis=2), first + places, batch_dims=1)
 
 

@@ -79,7 +79,7 @@ def _rnn(g: Graph, cell: Cell, of_inputs: Value, of_state: Value, h: Value) -> l
 
 def _gru(g: Graph, cell: Cell, of_inputs: Value, of_state: Value, h: Value) -> list[Value]:
     parts = (2 * cell.units, cell.units)
-    gates, candidate = g.split(of_inputs, parts)
+    gates, candidate = g.split(of_inputs, parts)  # (rows, 2 · units), (rows, units)
     more, inner = g.split(of_state, parts)
     z, r = g.split(g("Sigmoid", gates + more), (cell.units,) * 2)
     new = g("Tanh", candidate + r * inner)
@@ -160,6 +160,7 @@ def _by_own(
     y, last, *_ = g(
         _OWN[kind],
         x,
+        # (directions, gates · units, ·)
         np.stack([ordered(cell.kernel).T for cell in cells]),
         np.stack([ordered(cell.recurrent).T for cell in cells]),
         np.stack(biases),
@@ -169,6 +170,7 @@ def _by_own(
         direction="bidirectional" if len(cells) > 1 else "forward",
         **more,
     )
+    # (S, directions, B, units) to (S, B, directions · units)
     y = g.reshape(g("Transpose", y, perm=[0, 2, 1, 3]), 0, 0, len(cells) * cells[0].units)
     each = g("Split", last, outputs=len(cells), axis=0, num_outputs=len(cells))
     return y, [g.squeeze(one, 0) for one in (each if len(cells) > 1 else [last])]

@@ -169,7 +169,7 @@ class _BeamStep:
         lengths = now["length"] + g.cast(~now["finished"], "float32")  # (B, W)
         sums = g.axis(now["total"], 2) + gain
         by_length = sums / g.axis(self._norm(lengths), 2)
-        scores, index = g.top(g("Flatten", by_length, axis=1), width)
+        scores, index = g.top(g("Flatten", by_length, axis=1), width)  # of (B, W · W): (B, W)
         parents = index // width
 
         def chosen(x: Value) -> Value:
@@ -185,7 +185,7 @@ class _BeamStep:
         word = g("Where", was, PAD_ID, token)
         beams = g.size(now["total"], 1)
         sentences = g.range(g.size(total, 0))
-        rows = parents + g.axis(sentences, 1) * beams
+        rows = parents + g.axis(sentences, 1) * beams  # (B, W)
         now_ended = g("Where", finished & ~was, scores, _NEVER)
         return _Beam(scores, parents, rows, total, gained, length, word, token, finished, now_ended)
 
@@ -199,6 +199,7 @@ class _BeamStep:
         code = g(
             "ScatterND", self._identity_parents, who, beam.parents * self._vocabulary + beam.said
         )
+        # (B, W, S) to (B·W, S), then the rows of the parents: (B, W, S)
         looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, self._kept, 1)
         looked = g("ScatterND", self._looks_nowhere, who, g.gather(looked, beam.rows))
         gained = g("ScatterND", self._gains_nothing, who, beam.gained)
@@ -210,7 +211,7 @@ class _BeamStep:
         g = self._g
         open_ = self._are_open(now, beam)
         stay = g.squeeze(g("NonZero", open_), 0)
-        going = g.reshape(g.gather(beam.rows, stay), -1)
+        going = g.reshape(g.gather(beam.rows, stay), -1)  # (staying · W,)
         last = g.reshape(g.gather(g("Where", beam.finished, END_ID, beam.token), stay), -1)
         per_sentence = {
             "total": beam.total,
@@ -264,7 +265,7 @@ def _best_tokens(
     _, chosen = g.top(g.reduce("ReduceMax", parts, 2), some)
     best = g("GatherND", parts, g.axis(chosen, -1), batch_dims=1)  # (rows, some, part)
     values, places = g.top(g("Flatten", best, axis=1), k)
-    which = g("GatherElements", chosen, places // part, axis=1)
+    which = g("GatherElements", chosen, places // part, axis=1)  # (rows, k), the part of each
     return values, which * part + places % part
 
 
@@ -292,6 +293,7 @@ def _follow(
 
     def back(before: Values, now: Values) -> tuple[Values, list[Value]]:
         code = g("GatherElements", now["code"], before["beams"], axis=1)
+        # (B, W, S) at (B, N, 1): (B, N, S)
         looked = g("GatherND", now["weights"], g.axis(before["beams"], 2), batch_dims=1)
         gained = g("GatherElements", now["gains"], before["beams"], axis=1)
         # In turns after its end, a hypothesis keeps its place in the beam.

@@ -115,7 +115,7 @@ class Monotonic(_Borrowing):
             return {"go_on": (1.0 - now["stop"]) * q}, [q]
 
         by_place = {"stop": stop, "previous": previous}
-        steps = {name: g("Transpose", x, perm=[1, 0]) for name, x in by_place.items()}
+        steps = {name: g("Transpose", x, perm=[1, 0]) for name, x in by_place.items()}  # (S, rows)
         first = {"go_on": g.expand(0.0, g.size(stop, 0))}
         _, (arrived,) = g.scan(first, steps, arrive, ranks=[1, 1])
         return g("Transpose", arrived, perm=[1, 0])

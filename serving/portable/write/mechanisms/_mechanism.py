@@ -143,14 +143,14 @@ class Mechanism:
         """Reshape keys `(B, S, width)` to `(B, heads, S, width / heads)`, unless heads is 1."""
         if self.heads == 1:
             return keys
-        apart = g.reshape(keys, 0, 0, self.heads, width // self.heads)
+        apart = g.reshape(keys, 0, 0, self.heads, width // self.heads)  # (B, S, heads, ·)
         return g("Transpose", apart, perm=[0, 2, 1, 3])
 
     def split_queries(self, g: Graph, query: Value, width: int, rows: Rows) -> Value:
         """Reshape queries `(B·n, width)` to `(B, n, width)`, or `(B, heads, n, width / heads)`."""
         if self.heads == 1:
             return rows.apart(query, width)
-        apart = rows.apart(query, self.heads, width // self.heads)
+        apart = rows.apart(query, self.heads, width // self.heads)  # (B, n, heads, ·)
         return g("Transpose", apart, perm=[0, 2, 1, 3])
 
 
