@@ -82,7 +82,9 @@ def _parser() -> Parser:
     add("--against", metavar="HOST:PORT", help=text)
     add("--rest", default="", metavar="HOST:PORT", help="its REST, which is left out without this")
     add("--model", metavar="NAME", help="the model's name there; default: of models/NAME/1")
-    add("--run", type=Path, metavar="DIR", help="of an ONNX export, which is compared with it")
+    add(
+        "--run", type=Path, metavar="DIR", help="run of an ONNX export, to compare its answers with"
+    )
     return parser
 
 
