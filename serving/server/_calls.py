@@ -129,9 +129,9 @@ class Metrics:
 class Workers:
     """Runs calls in threads, in the order of a fair queue; joins them to batches if told to.
 
-    There are `slots` slots. While expensive runs hold all of them, there is one more for a cheap
-    run, so that cheap calls do not wait for the end of expensive ones. The threads of expensive
-    runs have a lower priority. If no run starts or ends for `_PATIENCE_SECONDS` while a call waits,
+    There are `slots` slots, and a spare one for a cheap run (with batching only while expensive
+    runs hold the others): no core is idle while a response is sent. Threads of expensive runs
+    have a lower priority. If no run starts or ends for `_PATIENCE_SECONDS` while a call waits,
     the oldest run gives up its slot. At most `most` calls run or wait.
 
     With `batching`, a free slot takes the next call of the queue, and the next ones that may join
@@ -206,17 +206,17 @@ class Workers:
         if len(held) >= self._slots and now - self._last_change > _PATIENCE_SECONDS:
             held.pop(0).has_slot = False
         only_cheap = sum(run.is_expensive for run in held) >= self._slots
-        if len(held) >= self._slots + only_cheap or len(self._runs) >= THREADS:
+        has_spare = only_cheap or not self.most_rows
+        if len(held) >= self._slots + has_spare or len(self._runs) >= THREADS:
             return []
         rows = Counter[Hashable]()  # that wait, by batch
         for call in self._queue.waiting() if self._timeout else ():
             rows[call.batch] += call.rows
 
         def is_ready(call: Call) -> bool:
-            if only_cheap and call.is_expensive:
-                return False
+            has_slot = not (only_cheap and call.is_expensive)
             is_full = rows[call.batch] >= self.most_rows
-            return call.batch is None or is_full or now - call.arrived >= self._timeout
+            return has_slot and (not call.batch or is_full or now - call.arrived >= self._timeout)
 
         def joins(call: Call) -> bool:
             together = (*calls, call)

@@ -76,11 +76,9 @@ class ModelServer:
             raise invalid("--rest_api_port cannot be same as --port.")
         configs = self._configs()
         metrics = settings.read_metrics_path(flags.monitoring_config_file)
-        # Without batching, one more than cores, so that they work while a response is sent.
-        slots = batching.num_batch_threads if batching else 1 + (os.cpu_count() or 1)
-        self._workers = Workers(
-            slots, THREADS + flags.max_waiting_requests, self._metrics, batching
-        )
+        slots = batching.num_batch_threads if batching else os.cpu_count() or 1
+        most = THREADS + flags.max_waiting_requests
+        self._workers = Workers(slots, most, self._metrics, batching)
         self._metrics.in_flight.set_function(self._workers.busy)
         limits = Limits(*(getattr(flags, f"max_request_{name}") for name in Limits._fields))
         service = Service(models, self._metrics, self._workers, limits)

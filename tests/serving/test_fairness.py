@@ -168,7 +168,8 @@ def test_a_server_runs_one_request_more_than_it_has_cores(base, stubs, monkeypat
 
         monkeypatch.setattr(model, "run", wait)
         stub = stubs(f"localhost:{server.port}").prediction
-        waiting = [stub.Predict.future(request(), timeout=60) for _ in range(7)]
+        long = tensor_request(dims=[1], string_val=[SIZES["of many words"]])
+        waiting = [stub.Predict.future(each, timeout=60) for each in (long, *[request()] * 6)]
         eventually(lambda: len(running) == 4 and in_flight(server.rest_port) == 7)
         assert len(running) == 4
         gate.set()
