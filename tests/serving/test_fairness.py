@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from serving.api.image_files import image_file
+from serving.loaded import saved_model
 from serving.loaded.onnx_model import OnnxModel
 from serving.loaded.saved_model import ModelSession
 from serving.loaded.status import Code, StatusError
@@ -347,6 +348,21 @@ def test_a_heavy_run_ends_between_parts(session, monkeypatch):
     with pytest.raises(StatusError):
         session.run("translate", {"text": np.array([b"a"] * 300, object)}, call)
     assert rows == [64, 64]  # the second is refused
+
+
+def test_a_heavy_run_in_parts_takes_the_thread_of_its_caller(session, saved, monkeypatch):
+    pools, options = [], saved_model.config_pb2.RunOptions
+
+    def recorded(**settings):
+        pools.append(settings["inter_op_thread_pool"])
+        return options(**settings)
+
+    monkeypatch.setattr(saved_model.config_pb2, "RunOptions", recorded)
+    with ModelSession(saved / "upper") as other:  # of another project: all rows at once
+        for model in (session, other):
+            for call in (heavy(), Call(9)):
+                model.run("translate", {"text": np.array([b"a"], object)}, call)
+    assert pools == [-1, 0, 1, 0]
 
 
 def test_the_cost_of_a_request_is_its_texts_values_and_pixels():
