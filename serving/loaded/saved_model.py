@@ -246,9 +246,11 @@ class ModelSession:
             for array in inputs.values():
                 tensors.append(_tensor_from_array(array))
             if call:
+                # A run in parts takes the thread of its caller, which has a lower priority.
+                in_parts = call.is_expensive and self._may_split_rows
                 limit = config_pb2.RunOptions(
                     timeout_in_ms=max(1, int(seconds * 1000)),
-                    inter_op_thread_pool=int(call.is_expensive),
+                    inter_op_thread_pool=-1 if in_parts else int(call.is_expensive),
                 )
                 options = limit.SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))

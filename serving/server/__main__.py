@@ -21,8 +21,7 @@ from serving.api._printing import first_line, print_error, printable
 from serving.server._settings import build_parser
 from training.command.errors import refuse_windows
 
-# Time after the grace for stopped runs to end. Then an alarm ends the process.
-_HARD_STOP_SECONDS = 10
+_HARD_STOP_SECONDS = 10  # after the grace, for stopped runs to end; then an alarm ends the process
 
 
 class _OneLine(logging.Formatter):

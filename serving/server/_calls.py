@@ -1,6 +1,8 @@
 """Runs requests: deadlines, slots that a fair queue fills, batches of several clients, metrics."""
 
 import asyncio
+import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -23,6 +25,7 @@ _T = TypeVar("_T")
 THREADS = 64  # most runs at once
 _EXPENSIVE = 2**8  # a request above this cost is expensive: see `_tensors.cost`
 _MOST_BATCH_COST = 2**13  # most cost of a batch of several requests
+_NICENESS = 5 if sys.platform == "linux" else 0  # of expensive runs; elsewhere, of all threads
 _PATIENCE_SECONDS = 1.0  # without the start or end of a run; then the oldest gives up its slot
 
 
@@ -126,10 +129,10 @@ class Metrics:
 class Workers:
     """Runs calls in threads, in the order of a fair queue; joins them to batches if told to.
 
-    There are `slots` slots. While expensive runs hold all of them, there is one more for a cheap
-    run, so that cheap calls do not wait for the end of expensive ones. If no run starts or ends
-    for `_PATIENCE_SECONDS` while a call waits, the oldest run gives up its slot. At most `most`
-    calls run or wait.
+    There are `slots` slots, and a spare one for a cheap run (with batching only while expensive
+    runs hold the others): no core is idle while a response is sent. Threads of expensive runs
+    have a lower priority. If no run starts or ends for `_PATIENCE_SECONDS` while a call waits,
+    the oldest run gives up its slot. At most `most` calls run or wait.
 
     With `batching`, a free slot takes the next call of the queue, and the next ones that may join
     it, up to `max_batch_size` rows and a cost that keeps the run short. The first of them waits
@@ -140,7 +143,9 @@ class Workers:
         self._slots, self._most, self._metrics = slots, most, metrics
         self.most_rows = batching.max_batch_size if batching else 0
         self._timeout = batching.batch_timeout_micros / 1e6 if batching else 0.0
-        self._threads, self._lock = ThreadPoolExecutor(THREADS), threading.Lock()
+        self._lock = threading.Lock()
+        threads = partial(ThreadPoolExecutor, THREADS, initializer=os.nice)
+        self._threads = threads(initargs=(0,)), threads(initargs=(_NICENESS,))
         self._queue, self._runs = FairQueue[Call](), list[_Run]()  # the oldest run first
         self._last_change, self._is_closed = 0.0, False
 
@@ -165,10 +170,10 @@ class Workers:
         wait = self._timeout + 0.001 if call.batch and self._timeout else _PATIENCE_SECONDS
         try:
             async with asyncio.timeout(call.seconds_left()):
-                while not (await asyncio.wait([response], timeout=wait))[0]:
+                while not (call.started or (await asyncio.wait([response], timeout=wait))[0]):
                     self._dispatch()
                     wait = _PATIENCE_SECONDS
-            return response.result()
+                return await response
         except TimeoutError:
             raise deadline_exceeded() from None
         finally:
@@ -184,7 +189,8 @@ class Workers:
             self._is_closed, waiting = True, self._queue.waiting()
         for call in waiting:
             call.response.cancel()
-        self._threads.shutdown(wait=False)
+        for threads in self._threads:
+            threads.shutdown(wait=False)
 
     def _dispatch(self) -> None:
         """Fill the free slots with calls of the queue."""
@@ -192,7 +198,7 @@ class Workers:
             while not self._is_closed and (calls := self._next(time.monotonic())):
                 self._runs.append(run := _Run(calls))
                 self._last_change = calls[0].started
-                self._threads.submit(self._run, run)
+                self._threads[run.is_expensive].submit(self._run, run)
 
     def _next(self, now: float) -> list[Call]:
         """Return the calls of the next run, none if no slot is free or no call is ready."""
@@ -200,17 +206,17 @@ class Workers:
         if len(held) >= self._slots and now - self._last_change > _PATIENCE_SECONDS:
             held.pop(0).has_slot = False
         only_cheap = sum(run.is_expensive for run in held) >= self._slots
-        if len(held) >= self._slots + only_cheap or len(self._runs) >= THREADS:
+        has_spare = only_cheap or not self.most_rows
+        if len(held) >= self._slots + has_spare or len(self._runs) >= THREADS:
             return []
         rows = Counter[Hashable]()  # that wait, by batch
         for call in self._queue.waiting() if self._timeout else ():
             rows[call.batch] += call.rows
 
         def is_ready(call: Call) -> bool:
-            if only_cheap and call.is_expensive:
-                return False
+            has_slot = not (only_cheap and call.is_expensive)
             is_full = rows[call.batch] >= self.most_rows
-            return call.batch is None or is_full or now - call.arrived >= self._timeout
+            return has_slot and (not call.batch or is_full or now - call.arrived >= self._timeout)
 
         def joins(call: Call) -> bool:
             together = (*calls, call)
@@ -234,14 +240,12 @@ class Workers:
             if call.seconds_left() and call.response.set_running_or_notify_cancel()
         ]
         self._respond(calls)
-        now = time.monotonic()
-        seconds, total = now - run.calls[0].started, sum(call.cost for call in calls) or 1.0
         with self._lock:
             self._runs.remove(run)
-            self._last_change = now
+            self._last_change = now = time.monotonic()
+            seconds, total = now - run.calls[0].started, sum(call.cost for call in calls) or 1.0
             for call in run.calls:
-                share = call.cost / total if call in calls else 0.0
-                self._queue.settle(call, seconds * share)
+                self._queue.settle(call, seconds * (call in calls) * call.cost / total)
         self._dispatch()
 
     def _respond(self, calls: list[Call]) -> None:

@@ -59,8 +59,7 @@ class Models:
     """
 
     def __init__(self, load: Callable[[Path], LoadedModel], metrics: Metrics):
-        self._load = load
-        self._metrics = metrics
+        self._load, self._metrics = load, metrics
         self._models: dict[str, Model] = {}
         self._lock = threading.Condition()  # notified when a version is closed
         self._loads = threading.Semaphore(_MOST_LOADS)
@@ -212,8 +211,7 @@ class Models:
         with self._lock:
             if version.state != _State.UNLOADING or version.in_use:
                 return
-            version.state = _State.END
-            model, version.model = version.model, None
+            model, version.model, version.state = version.model, None, _State.END
             self._lock.notify_all()
         if model:
             model.close()

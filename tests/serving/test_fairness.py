@@ -3,6 +3,8 @@
 import gc
 import http.client
 import json
+import os
+import sys
 import threading
 import time
 import weakref
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from serving.api._image_files import image_file
+from serving.loaded import saved_model
 from serving.loaded._onnx_model import OnnxModel
 from serving.loaded._status import Code, StatusError
 from serving.loaded.saved_model import ModelSession
@@ -138,6 +141,40 @@ def test_expensive_calls_leave_a_slot_to_cheap_ones(workers, submit, monkeypatch
     made.gate.set()
     for future in lasting:
         future.result(30)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+def test_threads_of_expensive_runs_have_a_lower_priority(workers, submit):
+    made, own = workers(), os.getpriority(os.PRIO_PROCESS, 0)
+    priority = partial(os.getpriority, os.PRIO_PROCESS, 0)  # of the thread that calls it
+    before, expensive, after = (
+        submit(made, call_for("a", priority, cost)).result(30) for cost in (1, 9999, 1)
+    )
+    assert before == after == own
+    assert expensive == min(own + 5, 19)
+
+
+def test_a_server_runs_one_request_more_than_it_has_cores(base, stubs, monkeypatch):
+    monkeypatch.setattr(_calls, "_PATIENCE_SECONDS", 600)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    gate, running = threading.Event(), []
+    with serving(base=base, rest=True) as server:
+        model = server.models._models["upper"].versions[1].model
+        run = model.run
+
+        def wait(*arguments):
+            running.append(1)
+            gate.wait(60)
+            return run(*arguments)
+
+        monkeypatch.setattr(model, "run", wait)
+        stub = stubs(f"localhost:{server.port}").prediction
+        long = tensor_request(dims=[1], string_val=[SIZES["of many words"]])
+        waiting = [stub.Predict.future(each, timeout=60) for each in (long, *[request()] * 6)]
+        eventually(lambda: len(running) == 4 and in_flight(server.rest_port) == 7)
+        assert len(running) == 4
+        gate.set()
+        assert {call.code() for call in waiting} == {grpc.StatusCode.OK}
 
 
 def test_a_run_that_lasts_gives_up_its_slot_only_after_a_second_without_an_end(workers, submit):
@@ -311,6 +348,21 @@ def test_a_heavy_run_ends_between_parts(session, monkeypatch):
     with pytest.raises(StatusError):
         session.run("translate", {"text": np.array([b"a"] * 300, object)}, call)
     assert rows == [64, 64]  # the second is refused
+
+
+def test_a_heavy_run_in_parts_takes_the_thread_of_its_caller(session, saved, monkeypatch):
+    pools, options = [], saved_model.config_pb2.RunOptions
+
+    def recorded(**settings):
+        pools.append(settings["inter_op_thread_pool"])
+        return options(**settings)
+
+    monkeypatch.setattr(saved_model.config_pb2, "RunOptions", recorded)
+    with ModelSession(saved / "upper") as other:  # of another project: all rows at once
+        for model in (session, other):
+            for call in (heavy(), Call(9)):
+                model.run("translate", {"text": np.array([b"a"], object)}, call)
+    assert pools == [-1, 0, 1, 0]
 
 
 def test_the_cost_of_a_request_is_its_texts_values_and_pixels():
