@@ -25,7 +25,7 @@ from parts.turns import Worker, median_ratio, serve
 
 if TYPE_CHECKING:  # workers choose a core before they import anything else
     from training.config.schema import Config
-    from training.data.batches import Batches
+    from training.data._batches import Batches
 
 BACKENDS = ("tensorflow", "jax")
 ONE_THREAD = {
@@ -43,8 +43,8 @@ def work(options: argparse.Namespace) -> None:
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not come between the answers
     from training.config.schema import Config
-    from training.fit import optimizer
-    from training.fit.devices.joining import joined
+    from training.fit import _optimizer as optimizer
+    from training.fit.devices._joining import joined
 
     config = Config(
         dropout=0.0,
@@ -74,8 +74,8 @@ def _batches(config: Config, options: argparse.Namespace) -> Batches:
     """Return batches of random sentences."""
     import numpy as np
 
-    from training.data.batches import Batches
-    from training.data.plan import Batching
+    from training.data._batches import Batches
+    from training.data._plan import Batching
     from training.data.store import Sequences
 
     rng, count = np.random.default_rng(options.seed), options.batch * options.batches

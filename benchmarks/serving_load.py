@@ -28,9 +28,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import psutil
 from parts.local_server import server
 
-from serving.api.versions import find_versions
+from serving.api._versions import find_versions
 from serving.client import AsyncTranslator, ServingError, Translation
-from training.data import corpus
+from training.data import _corpus as corpus
 
 BATCHING = """
 max_batch_size { value: %d }

@@ -38,7 +38,7 @@ def our_model(case: str, options: argparse.Namespace) -> object:
     import keras
 
     from training.config.schema import Config
-    from training.fit.optimizer import ClippedAdam, TokenCrossentropy
+    from training.fit._optimizer import ClippedAdam, TokenCrossentropy
     from training.model.seq2seq import build_seq2seq
 
     cell, attention, recurrent = MODELS[options.model]

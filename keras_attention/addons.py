@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import keras
 import numpy as np
 
-from keras_attention.attention import Attention
-from keras_attention.mechanisms.additive import AdditiveAttention
-from keras_attention.mechanisms.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
-from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
+from keras_attention._attention import Attention
+from keras_attention.mechanisms._additive import AdditiveAttention
+from keras_attention.mechanisms._monotonic import MonotonicAttention, MonotonicChunkwiseAttention
+from keras_attention.mechanisms._multiplicative import MultiplicativeAttention
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell
 

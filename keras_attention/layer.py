@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 from numbers import Integral, Real
+from types import MethodType
 from typing import Any
 
 import keras
@@ -97,7 +98,7 @@ class BaseLayer(keras.layers.Layer):
 
     def _refuse(self, expected: str, received: str) -> None:
         error = ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
-        vars(error)["_keras_call_info_injected"] = True  # Keras adds lines to errors without it
+        error.__dict__["_keras_call_info_injected"] = True  # Keras adds lines to errors without it
         raise error
 
     def _expect(self, holds: bool, expected: str, received: str = "", **values: Any) -> None:
@@ -296,7 +297,8 @@ def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
 
 def keeps(method: Any, own: Any) -> bool:
     """Return whether a bound method is the base class's function `own`, not an override."""
-    return getattr(method, "__func__", None) is own
+    # Not getattr(…, None), for which torch.compile takes the default.
+    return isinstance(method, MethodType) and method.__func__ is own
 
 
 class AveragingLayer(BaseLayer):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from training.data.named.corpora import find_folder
-from training.data.pair_files import CorpusError, Split, read_text
+from training.data._pair_files import CorpusError, Split, read_text
+from training.data.named._corpora import find_folder
 from training.data.rules import clean
 
 TALES = (

@@ -22,13 +22,13 @@ from keras_attention import plot_attention
 from lab import alibi, readings, shared
 from lab.readings import SYMMETRIZATIONS, Reading
 from training.command.errors import UserError
-from training.data import corpus
-from training.data.pair_files import Split
+from training.data import _corpus as corpus
+from training.data._pair_files import Split
 from training.decode.texts import make_attender
 from training.metrics import bootstrap_interval, ratio
 from training.runs.run import Run, load_run
-from training.score import links
-from training.score.links import Attender
+from training.score import _links as links
+from training.score._links import Attender
 
 MODELS = {
     "additive": ["attention=additive", "order=luong"],

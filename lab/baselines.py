@@ -24,9 +24,9 @@ from lab import shared
 from training.command.errors import UserError
 from training.config.schema import Config, load_config
 from training.runs.files import RunFiles
-from training.score.labels import SCORES, bootstrap_people, interval
-from training.sources.events import data as events
-from training.sources.events.histories import Histories
+from training.score._labels import SCORES, bootstrap_people, interval
+from training.sources.events import _data as events
+from training.sources.events._histories import Histories
 
 Fitted = Callable[[np.ndarray], np.ndarray]
 INNER_FOLDS = 3

@@ -20,13 +20,13 @@ import keras_attention.mechanisms
 from lab import shared
 from training.command.errors import UsageError
 from training.command.options import add_options as add_common
-from training.data.pair_files import Split
+from training.data._pair_files import Split
 from training.data.splits import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.metrics import METRICS, deciding
 from training.runs.files import best, read_history
 from training.runs.run import Run
-from training.score.evaluation import evaluate
+from training.score._evaluation import evaluate
 
 MODELS = {
     **{name: [f"attention={name}"] for name in keras_attention.mechanisms.BY_NAME},

@@ -26,12 +26,12 @@ from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.command.progress import progress
 from training.config.schema import Config, load_preset, override
-from training.fit.optimizer import ClippedAdam
+from training.fit._optimizer import ClippedAdam
 from training.metrics import auc
 from training.model.seq2seq import build_model
-from training.score import labels as scores
-from training.sources.events import data as events
-from training.sources.events.histories import Histories
+from training.score import _labels as scores
+from training.sources.events import _data as events
+from training.sources.events._histories import Histories
 from training.sources.events.source import last_events
 
 # Of each: whether it attends, and whether events are shuffled in training and in testing.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.data.pair_files import Split
-from training.score.links import Link, WordWeights, of_words
+from training.data._pair_files import Split
+from training.score._links import Link, WordWeights, of_words
 
 SYMMETRIZATIONS = ("none", "intersection", "union", "grow-diag")
 

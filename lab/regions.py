@@ -18,13 +18,13 @@ import numpy as np
 from lab import shared
 from training.command.errors import UserError
 from training.config.schema import Config, load_preset, override
-from training.data.pair_files import Split
+from training.data._pair_files import Split
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender
 from training.runs.files import best, read_history
 from training.runs.run import Run
-from training.score.evaluation import evaluate
-from training.sources.source import Source
+from training.score._evaluation import evaluate
+from training.sources._source import Source
 
 SEEDS = 3  # trainings of each
 SHOWN = 3  # images in the figure

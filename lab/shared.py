@@ -21,7 +21,7 @@ from training.command.progress import progress
 from training.config.schema import Config, load_config, load_preset, override
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
-from training.fit.train import resume, train
+from training.fit._train import resume, train
 from training.runs.files import RunFiles, read_history, reason_to_stop
 from training.runs.run import Run, load_run
 

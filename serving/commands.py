@@ -7,7 +7,7 @@ import importlib.metadata
 import runpy
 import sys
 
-from serving.api.printing import not_installed
+from serving.api._printing import not_installed
 
 COMMANDS = {
     "train": ("training.train", "train a model"),

@@ -107,6 +107,32 @@ def test_a_file_is_a_subject_that_is_read_at_once():
     assert len(small) <= 20, small
 
 
+# Names
+
+
+def test_a_module_that_only_its_package_uses_has_an_underscore():
+    """So a reader sees what other packages and users import; a command has none."""
+    private, public = set(), set()
+    for package in PACKAGES:
+        for name, path in ((module(path), path) for path in FILES[package]):
+            if any(part.startswith("_") for part in name.split(".")):
+                private.add(name)
+            elif path.name != "__init__.py" and name not in SCRIPTS:
+                public.add(name)
+    users = [*(ROOT / "examples").glob("*.py"), *(ROOT / "docs").rglob("*.py")]
+    used = set().union(*map(imports, users), imports(ROOT / "keras_attention" / "__init__.py"))
+    for package in PACKAGES:
+        others = {
+            x for x in set().union(*map(imports, FILES[package])) if x.split(".")[0] != package
+        }
+        assert not others & private
+        used |= others
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "CHANGELOG.md"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    used |= {name for name in public if name in text or name.endswith("_pb2")}
+    assert public <= used
+
+
 def test_every_script_is_a_command():
     from serving import commands
 

@@ -22,9 +22,19 @@ def made_by(monkeypatch):
     return importlib.import_module
 
 
-def test_every_public_name_is_in_one_group():
-    grouped = [name for group in REFERENCE["groups"] for name in group["names"]]
+def test_every_public_name_is_in_one_group(made_by):
+    grouped = [name for group in made_by("arguments").groups() for name in group["names"]]
     assert sorted(grouped) == sorted(keras_attention.__all__)
+
+
+def test_a_mechanism_that_no_group_names_is_in_the_first(made_by, monkeypatch):
+    arguments = made_by("arguments")
+    groups = [{**group, "names": list(group["names"])} for group in REFERENCE["groups"]]
+    groups[0]["names"].remove("CoverageAttention")
+    monkeypatch.setitem(arguments.REFERENCE, "groups", groups)
+    arguments.groups.cache_clear()
+    assert arguments.groups()[0]["names"][-1] == "CoverageAttention"
+    arguments.groups.cache_clear()
 
 
 def test_formulas_and_pictures_are_of_public_names_and_every_mechanism_has_a_formula():

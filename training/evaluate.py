@@ -7,7 +7,7 @@ import argparse
 from training.command.errors import UserError
 from training.command.native import need, start_tensorflow
 from training.command.options import SEARCH, Parser, add_options, file_to_write, main_guard
-from training.data.specs import Spec
+from training.data._specs import Spec
 from training.data.splits import Texts, check_split
 from training.runs.files import RunFiles
 from training.sources.kinds import check_data
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     _check(options)
     need("training")
     start_tensorflow()
-    from training.score.evaluation import report
+    from training.score._evaluation import report
 
     report(options)
 

@@ -23,8 +23,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()):
         raise UserError(f"--output needs a new or empty directory, but {options.output} has files")
-    from training.sources.image import captchas, digits
-    from training.sources.image.data import LABELS
+    from training.sources.image import _captchas as captchas
+    from training.sources.image import _digits as digits
+    from training.sources.image._data import LABELS
 
     if options.task == "digits":
         made = digits.make(options.count, options.seed, test=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from training.command.errors import ConfigError, UsageError
 from training.command.native import need, start_tensorflow
 from training.command.options import Parser, main_guard, positive_int
-from training.presets.arguments import add_configuration, default_output
-from training.presets.options import configuration
+from training.presets._arguments import add_configuration, default_output
+from training.presets._options import configuration
 from training.runs.files import RunFiles
 from training.sources.kinds import SOURCE_KINDS
 
@@ -48,9 +48,9 @@ def main(arguments: list[str] | None = None) -> None:
             raise UsageError("--corpus makes no run. Remove --output")
         started, config = time.monotonic(), configuration(options)
         need("training")
-        from training.data.encoding import Tokenizing  # without TensorFlow, 600 MB a worker
+        from training.data._encoding import Tokenizing  # without TensorFlow, 600 MB a worker
+        from training.data._tokens import prepare_corpus
         from training.data.splits import Texts
-        from training.data.tokens import prepare_corpus
 
         texts, tokenizing = Texts.of(config), Tokenizing.of(config)
         manifest = prepare_corpus(
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise ConfigError(f"training.prepare needs texts, but source is {config.source}")
     need("training")
     start_tensorflow()
-    from training.runs.start import prepare_run
+    from training.runs._start import prepare_run
 
     print(json.dumps({"run": str(output), **prepare_run(config, output)}))
 

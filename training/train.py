@@ -10,14 +10,14 @@ import shlex
 from contextlib import ExitStack, nullcontext, redirect_stdout
 from pathlib import Path
 
+from training.command._workers import Worker
 from training.command.errors import ConfigError, UsageError
 from training.command.native import chosen_backend, has_packages, need, start_tensorflow
 from training.command.options import Parser, going_on, main_guard, positive_int
-from training.command.workers import Worker
-from training.config.keys import is_unicode
+from training.config._keys import is_unicode
 from training.config.schema import changeable_keys
-from training.presets.arguments import add_configuration, default_output
-from training.presets.options import configuration
+from training.presets._arguments import add_configuration, default_output
+from training.presets._options import configuration
 from training.runs.files import RunFiles, summary
 
 
@@ -89,24 +89,24 @@ def _train(options: argparse.Namespace, worker: Worker) -> None:
     with going_on(lambda: _how_to_go_on(RunFiles(output))):
         if importlib.util.find_spec("tensorflow"):
             start_tensorflow()
-        from training.fit.devices.joining import joined
+        from training.fit.devices._joining import joined
 
         if options.dry_run and config is not None:
-            from training.runs.start import preview
+            from training.runs._start import preview
 
             preview(config, options.init)
             return
         with joined(options.devices) as processes:
             if without_texts:
-                from training.fit.prepared import train_prepared
+                from training.fit._prepared import train_prepared
 
                 train_prepared(output, options.settings, processes)
             elif config is None:
-                from training.fit.train import resume
+                from training.fit._train import resume
 
                 resume(output, options.settings, options.force, processes)
             else:
-                from training.fit.train import train
+                from training.fit._train import train
 
                 train(config, output, options.init, processes)
     print(json.dumps(summary(RunFiles(output))))

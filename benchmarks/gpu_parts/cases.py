@@ -18,10 +18,10 @@ import numpy as np
 from gpu_parts import calls, machine, profile
 from gpu_parts import training as measured
 from training.config.schema import Config
-from training.data.batches import Batches
-from training.data.plan import Batching
+from training.data._batches import Batches
+from training.data._plan import Batching
 from training.data.store import END_ID, Sequences
-from training.fit.optimizer import compile_model, configure_keras
+from training.fit._optimizer import compile_model, configure_keras
 from training.model.seq2seq import build_model
 
 CASES = Path(__file__).with_name("kernel_cases.json")

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from training.config.schema import Config
-from training.data.prepared import Manifest, write_manifest
+from training.data._prepared import Manifest, write_manifest
 from training.data.store import END_ID, Sequences
-from training.fit.prepared import train_prepared
+from training.fit._prepared import train_prepared
+from training.runs._origin import Origin, write_origin
 from training.runs.files import RunFiles
-from training.runs.origin import Origin, write_origin
 
 
 def tokens_per_second(config: Config, vocabulary: int, length: int, steps: int) -> float:

@@ -21,7 +21,7 @@ def untrained_run(folder: Path, options: argparse.Namespace) -> Any:
     from training.data.tokenizers import VocabularyTokenizer
     from training.model.seq2seq import build_seq2seq
     from training.runs.run import Run
-    from training.sources.text.source import TextSource
+    from training.sources.text._source import TextSource
 
     keras.utils.set_random_seed(options.seed)
     config = Config(
@@ -44,7 +44,7 @@ def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Cal
     """Return the export's module of a run, and its function to translations of so many tokens."""
     import tensorflow as tf
 
-    from serving.export import modules
+    from serving.export import _modules as modules
     from training.decode.settings import SearchSettings
 
     exported = modules.Exported([run], SearchSettings(**{"num_results": 5, **settings}))
@@ -57,9 +57,9 @@ def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Cal
 
 def export_forced(run: Any, length: int, folder: Path, weights: str) -> None:
     """Write an ONNX export of a run whose translations have so many tokens."""
-    from serving.portable.write.encoders import TextEncoder
-    from serving.portable.write.graphs import write_folder
-    from serving.portable.write.settings import ExportSettings
+    from serving.portable.write._encoders import TextEncoder
+    from serving.portable.write._graphs import write_folder
+    from serving.portable.write._settings import ExportSettings
 
     def limits(encoder: Any, g: Any, source: Any) -> Any:
         return g.expand(float(length), g.size(source, 0), 1)

@@ -9,10 +9,10 @@ import textwrap
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = tomllib.loads((Path(__file__).parent / "reference.toml").read_text(encoding="utf-8"))
-GROUPS = REFERENCE["groups"]
 WIDTH = 72  # of a signature on one line
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef
 
@@ -46,6 +46,16 @@ def _definition(path: Path, name: str) -> Definition | None:
         if file.stem == name or path.name == name:
             return tree
     return None
+
+
+@functools.cache
+def groups() -> list[dict[str, Any]]:
+    """Return the groups of public names; mechanisms that no group names are in the first."""
+    found = [{**group, "names": list(group["names"])} for group in REFERENCE["groups"]]
+    named = {name for group in found for name in group["names"]}
+    others = public().keys() - named
+    found[0]["names"] += sorted(name for name in others if name.endswith("Attention"))
+    return found
 
 
 def first_lines() -> dict[str, str]:

@@ -120,23 +120,23 @@ def first_minute() -> str:
 
 def train() -> None:
     """Train the model of dates, and write where it looks."""
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(ROOT / "examples"))
     import keras
     import numpy as np
+    from dates import LONGEST, SYMBOLS, UNITS, make
+    from writer import Writer
 
-    from examples import dates
-    from keras_attention import AttentionRNN
+    from keras_attention import AdditiveAttention
 
-    keep, models = dates.build, []
-    dates.build = lambda: models.extend(keep()) or models[-2:]
-    right = dates.main()
-    model, write = models
-    source = dates.ids([DATE], dates.LONGEST)
-    target = "".join(write(source)[0])
-    said = np.pad(dates.ids([target], len(target)), ((0, 0), (1, 0)), constant_values=1)[:, :-1]
-    (decoder,) = (layer for layer in model.layers if isinstance(layer, AttentionRNN))
-    parts = keras.Model(model.inputs, decoder.input[:2])([source, said])
-    looked = decoder(*parts, memory_mask=source != 0, return_attention_scores=True)
+    keras.utils.set_random_seed(1)
+    writer = Writer(AdditiveAttention(UNITS), SYMBOLS, LONGEST, UNITS)
+    right = writer.learn(*make(8200, np.random.default_rng(1)), epochs=4)
+    source = writer.ids([DATE])
+    target = "".join(writer.write(source)[0])
+    before = writer.ids([target])[:, : len(target) - 1]
+    said = np.pad(before, ((0, 0), (1, 0)), constant_values=1)
+    parts = keras.Model(writer.model.inputs, writer.decoder.input[:2])([source, said])
+    looked = writer.decoder(*parts, memory_mask=source != 0, return_attention_scores=True)
     weights = np.asarray(looked[-1])[0, :, : len(DATE)].astype("float64").round(3).tolist()
     about = {"right": round(float(right), 3), "source": DATE, "target": target, "weights": weights}
     WEIGHTS.write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")

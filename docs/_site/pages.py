@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from arguments import GROUPS, REFERENCE, ROOT, cell, first_lines, signature  # beside this file
+from arguments import REFERENCE, ROOT, cell, first_lines, groups, signature  # beside this file
 from formulas import Formulas, block
 from mkdocs.structure.files import File, Files
 from pymdownx.superfences import fence_code_format
 
 COPIES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 FORMULAS = REFERENCE["formulas"]
-MECHANISMS = {n for n in GROUPS[0]["names"] if n.endswith("Attention")}
+MECHANISMS = {n for n in groups()[0]["names"] if n.endswith("Attention")}
 # The model's page has these, too.
 SHARED = {
     f"assets/{n}": ROOT / "serving" / "page" / "static" / n
@@ -70,7 +70,7 @@ def overview() -> str:
     """Return the page with one line for each public name."""
     lines = first_lines()
     parts = ["# API\n\n`from keras_attention import …`: each public name in one line.\n"]
-    for group in GROUPS:
+    for group in groups():
         rows = "\n".join(f"| [`{n}`]({n}.md) | {cell(lines[n])} |" for n in group["names"])
         parts.append(f"## {group['title']}\n\n{group['about']}\n\n| | |\n|---|---|\n{rows}\n")
     return "\n".join(parts)
@@ -78,12 +78,12 @@ def overview() -> str:
 
 def on_config(config: Any) -> Any:
     """Give every public name its place in the navigation, and formulas their form."""
-    groups = [{g["title"]: [{n: f"api/{n}.md"} for n in g["names"]]} for g in GROUPS]
+    listed = [{g["title"]: [{n: f"api/{n}.md"} for n in g["names"]]} for g in groups()]
     for tab in config.nav:
         for pages in tab.values():
             place = next((n for n, page in enumerate(pages) if "API" in page), None)
             if place is not None:
-                pages[place] = {"API": ["api/index.md", *groups]}
+                pages[place] = {"API": ["api/index.md", *listed]}
     config.markdown_extensions.append(Formulas())
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {})
     output = {"name": "text", "class": "output", "format": fence_code_format}
@@ -95,7 +95,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages."""
     made = {page: (ROOT / source).read_text(encoding="utf-8") for source, page in COPIES.items()}
     made = {page: text.replace("](docs/", "](") for page, text in made.items()}
-    made |= {f"api/{n}.md": api_page(n) for group in GROUPS for n in group["names"]}
+    made |= {f"api/{n}.md": api_page(n) for group in groups() for n in group["names"]}
     made |= {"api/index.md": overview()}
     for page, text in made.items():
         files.append(File.generated(config, page, content=text))

@@ -1,13 +1,13 @@
 """Operations that depend on the backend.
 
-`generic.py` defines and documents all of them. The file of the backend in use replaces some.
+`_generic.py` defines and documents all of them. The file of the backend in use replaces some.
 """
 
 from __future__ import annotations
 
 import keras
 
-from keras_attention.backend.generic import *
+from keras_attention.backend._generic import *
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 

@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 from keras import tree
 
-from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step, settings, within
+from keras_attention.backend._generic import PLAIN_GRAPH, STEPS, Step, settings, with_settings
 from keras_attention.shapes import Tensor
 
 # Operations that draw random numbers or write weights. A step with such an operation cannot be
@@ -156,7 +156,7 @@ class _Loop:
         self, state: Any, inputs: Any, checkpoints: _Checkpoints
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return the states after a step, and the outputs of the step, as lists."""
-        with within(checkpoints=checkpoints):
+        with with_settings(checkpoints=checkpoints):
             outputs, new = self._step(
                 tree.pack_sequence_as(self._inputs, list(inputs)),
                 tree.pack_sequence_as(self._state, list(state)),

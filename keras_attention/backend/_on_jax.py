@@ -1,4 +1,4 @@
-"""JAX's versions of functions in `generic.py`, which documents them."""
+"""JAX's versions of functions in `_generic.py`, which documents them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import jax
 from jax import numpy as jnp
 from keras import ops
 
-from keras_attention.backend import generic
-from keras_attention.backend.generic import STEPS, Step
+from keras_attention.backend import _generic as generic
+from keras_attention.backend._generic import STEPS, Step
 from keras_attention.shapes import Tensor
 
 # Additive scores of sizes `B · Tq · Tv · units` up to these use the plain formula.

@@ -1,4 +1,4 @@
-"""TensorFlow's versions of functions in `generic.py`, which documents them.
+"""TensorFlow's versions of functions in `_generic.py`, which documents them.
 
 `keras.ops.scan` is not used: it copies the carry through TensorArrays, and needs outputs of the
 carry's form.
@@ -15,8 +15,9 @@ import keras
 import tensorflow as tf
 from keras import ops, tree
 
-from keras_attention.backend import _gpu_scan, _tensorflow_additive, generic
-from keras_attention.backend.generic import PLAIN_GRAPH, STEPS, Step
+from keras_attention.backend import _generic as generic
+from keras_attention.backend import _gpu_scan, _tensorflow_additive
+from keras_attention.backend._generic import PLAIN_GRAPH, STEPS, Step
 from keras_attention.shapes import Tensor
 
 # Returns whether a graph is compiled by XLA. TensorFlow has no public function for this. If a
@@ -152,6 +153,7 @@ def unfold(
             steps.append(tree.flatten(output))
         row, values = t, steps[0]
         if together > 1:
+            # (together, …) each
             row, values = t // together, [tf.stack(x) for x in zip(*steps, strict=True)]
         written = [a.write(row, x) for a, x in zip(flat_outputs, values, strict=True)]
         return t + together, flatten(flat_state), written
@@ -179,6 +181,7 @@ def unfold(
     if under_xla():
         stacked = [a.stack() for a in outputs]
         if together > 1:
+            # (iterations, together, …) to (iterations · together, …)
             stacked = [tf.reshape(x, tf.concat([[-1], tf.shape(x)[2:]], 0)) for x in stacked]
             stacked, steps = [x[:max_length] for x in stacked], tf.minimum(steps, max_length)
     else:
@@ -216,8 +219,8 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     """
     if isinstance(x, keras.KerasTensor):
         return ops.matmul(x, kernel)
-    rows = tf.reshape(x, [-1, x.shape[-1]])
-    columns = tf.reshape(kernel, [x.shape[-1], -1])
+    rows = tf.reshape(x, [-1, x.shape[-1]])  # (rows, m)
+    columns = tf.reshape(kernel, [x.shape[-1], -1])  # (m, n), or (m, 1)
     return tf.reshape(rows @ columns, tf.concat([tf.shape(x)[:-1], tf.shape(kernel)[1:]], 0))
 
 
@@ -232,6 +235,7 @@ def average(weights: Tensor, value: Tensor) -> Tensor:
     size = tf.size(weights, tf.int64) * value.shape[-1]  # in int32, 2³¹ would be negative
     return tf.cond(
         size <= SMALL,
+        # (…, n, S, 1) times (…, 1, S, dv), summed over S
         lambda: tf.reduce_sum(tf.expand_dims(weights, -1) * tf.expand_dims(value, -3), -2),
         lambda: tf.matmul(weights, value),
     )
@@ -273,7 +277,7 @@ def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
     total = tf.math.unsorted_segment_sum(
         tf.reshape(x, [-1]), tf.reshape(flat, [-1]), rows * size_64
     )
-    return tf.reshape(total, (batch, time, size))
+    return tf.reshape(total, (batch, time, size))  # (B, T, size)
 
 
 def checkpoint_arrays(path: str) -> dict[str, Any]:

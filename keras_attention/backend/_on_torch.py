@@ -1,4 +1,4 @@
-"""PyTorch's versions of functions in `generic.py`, which documents them."""
+"""PyTorch's versions of functions in `_generic.py`, which documents them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keras_attention.backend import generic
-from keras_attention.backend.generic import Step
+from keras_attention.backend import _generic as generic
+from keras_attention.backend._generic import Step
 
 # For numbers x below it, e^{2x} is finite in float32.
 _LARGEST = 44.0
@@ -72,7 +72,7 @@ class _Additive(torch.autograd.Function):
         sums = query.new_empty(*query.shape[:2], key.shape[1])
         with torch.autocast(query.device.type, enabled=False):
             for b, i, r in _blocks(query, key):
-                sums[b, i] = torch.matmul(r, scale)
+                sums[b, i] = torch.matmul(r, scale)  # (b, i, Tv)
         return scale.sum() - 2 * sums
 
     @staticmethod
@@ -92,7 +92,9 @@ class _Additive(torch.autograd.Function):
                 # `1 - 2r`, and so is its rounding error.
                 of_scale += weights.sum() - 2 * r.flatten(0, 2).T.mv(weights.flatten())
                 slope = r.addcmul_(r, r, value=-1)  # r - r², a quarter of the derivative of tanh
+                # (b, i, 1, Tv) by (b, i, Tv, units): (b, i, units)
                 of_query[b, i] = torch.matmul(weights.unsqueeze(2), slope).squeeze(2)
+                # (b, Tv, 1, i) by (b, Tv, i, units): (b, Tv, units)
                 turned = weights.transpose(1, 2).unsqueeze(2)
                 of_key[b] += torch.matmul(turned, slope.transpose(1, 2)).squeeze(2)
         return of_query.mul_(4 * scale), of_key.mul_(4 * scale), of_scale

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_attention.backend.generic import PLAIN_GRAPH
+from keras_attention.backend._generic import PLAIN_GRAPH
 from keras_attention.shapes import Tensor
 
 Term = Callable[[Tensor], Tensor]
@@ -78,6 +78,7 @@ def _scores(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     """Return `Σ v - 2 Σ_d v_d r_d`."""
 
     def block(queries: list[Tensor], key: Tensor) -> Tensor:
+        # (b, n, 1, units / SLICES) and (b, 1, Tv, units / SLICES)
         a = [tf.expand_dims(x, 2) for x in _slices(tf.exp(2 * queries[0]), 2)]
         b = [tf.expand_dims(x, 1) for x in _slices(tf.exp(2 * key), 2)]
         total = _sum(a, b, _slices(scale, 0), lambda r: r)  # (b, n, Tv, units / SLICES)
@@ -89,6 +90,7 @@ def _scores(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     def by_formula() -> Tensor:
         return tf.map_fn(
+            # (Tq, 1, units) + (Tv, units), by (units,): (Tq, Tv)
             lambda pair: tf.linalg.matvec(tf.tanh(tf.expand_dims(pair[0], 1) + pair[1]), scale),
             (query, key),
             fn_output_signature=query.dtype,
@@ -102,7 +104,7 @@ def _first_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor
     """Return the gradients of `_scores`, by `d tanh = 4 r (1 - r)`."""
 
     def by_exponentials() -> tuple[Tensor, ...]:
-        turned = tf.transpose(upstream, [0, 2, 1])
+        turned = tf.transpose(upstream, [0, 2, 1])  # (B, Tv, Tq)
         of_query = _weighted(query, key, upstream, lambda r: r - r * r)
         of_key = _weighted(key, query, turned, lambda r: r - r * r)
         of_scale = _weighted(query, key, upstream, lambda r: r)
@@ -132,7 +134,8 @@ def _weighted(rows: Tensor, others: Tensor, weights: Tensor, term: Term) -> Tens
     """Return `Σ_j weights_ij term(r_ij)`, `(B, T, units)`, for rows i and others j."""
 
     def block(rows: list[Tensor], others: Tensor) -> Tensor:
-        a = tf.expand_dims(tf.exp(2 * rows[0]), 2)
+        a = tf.expand_dims(tf.exp(2 * rows[0]), 2)  # (b, n, 1, units)
+        # (b, 1, m / SLICES, units) and (b, n, m / SLICES, 1)
         b = [tf.expand_dims(x, 1) for x in _slices(tf.exp(2 * others), 1)]
         factors = [tf.expand_dims(x, -1) for x in _slices(rows[1], 2)]
         return tf.reduce_sum(_sum([a] * SLICES, b, factors, term), 2)
@@ -180,7 +183,7 @@ def _map(function: Callable[..., Tensor], rows: list[Tensor], others: Tensor, ro
 
     def blocks(x: Tensor, missing: int, size: int) -> Tensor:
         x = tf.pad(x, [[0, -batch % count], [0, missing], [0, 0]])
-        return tf.reshape(x, [-1, count, size, x.shape[2]])
+        return tf.reshape(x, [-1, count, size, x.shape[2]])  # (blocks, count, size, ·)
 
     rows = [blocks(x, parts * size - length, size) for x in rows]
     others = blocks(others, 0, others.shape[1])
@@ -189,4 +192,5 @@ def _map(function: Callable[..., Tensor], rows: list[Tensor], others: Tensor, ro
         tf.range(tf.shape(rows[0])[0]),
         fn_output_signature=others.dtype,
     )
+    # (blocks, count, size, ·) to (B, T, ·), without the padding
     return tf.reshape(results, [-1, parts * size, results.shape[-1]])[:batch, :length]

@@ -165,6 +165,7 @@ class Cell:
             of_inputs, of_fed = ops.split(of_inputs, [inputs.shape[-1]], axis=0)
         self.steps: dict[str, Tensor] = {}
         parameters, bias = self._prepare(inputs, of_fed, recurrent, bias)
+        # (T, B, ·) by (·, gates · units): (T, B, gates · units)
         products = ops.matmul(ops.cast(inputs, self._dtype), of_inputs) + bias
         self.steps["gates"] = deferred(products, parameters, self._gradients)
 
@@ -182,7 +183,8 @@ class Cell:
     def beside(self, *others: Cell) -> Cell:
         """Return a cell whose step computes this cell and the others on tensors `(cells, B, ·)`."""
         cell = copy.copy(self)
-        cell._times = constant_product(ops.stack([each._kernel for each in (self, *others)]))
+        kernels = ops.stack([each._kernel for each in (self, *others)])  # (cells, ·, gates · units)
+        cell._times = constant_product(kernels)
         return cell
 
     def _gradients(self, gates: Tensor) -> list[Tensor]:
@@ -220,6 +222,7 @@ class GRU(Cell):
         self._kernel, self._times = recurrent, constant_product(recurrent)
         self._times_fed = None if of_fed is None else constant_product(of_fed)
         units = recurrent.shape[0]
+        # (units, 2 · units) and (units, units)
         of_gates, of_candidate = ops.split(recurrent, [2 * units], axis=-1)
         self._times_both = None
         if of_fed is not None and backend.for_gpu():
@@ -258,7 +261,7 @@ class GRU(Cell):
             gates = gates + self._times_fed(join(fed)) if self._times_fed else gates
             inner = self._times(h)
         gates, inner = ops.cast(gates, self.state_dtype), ops.cast(inner, self.state_dtype)
-        *others, candidate = ops.split(inner, 3, axis=-1)
+        *others, candidate = ops.split(inner, 3, axis=-1)  # (B, units) each
         candidate = candidate + ops.cast(row["candidate"], self.state_dtype)
         return gru_step(self._gates, gates, [*others, candidate], state)
 

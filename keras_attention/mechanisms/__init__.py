@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras_attention.attention import Attention
-from keras_attention.mechanisms.additive import AdditiveAttention
-from keras_attention.mechanisms.history import CoverageAttention, LocationSensitiveAttention
-from keras_attention.mechanisms.local import LocalAttention, LocationAttention
-from keras_attention.mechanisms.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
-from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
+from keras_attention._attention import Attention
+from keras_attention.mechanisms._additive import AdditiveAttention
+from keras_attention.mechanisms._history import CoverageAttention, LocationSensitiveAttention
+from keras_attention.mechanisms._local import LocalAttention, LocationAttention
+from keras_attention.mechanisms._monotonic import MonotonicAttention, MonotonicChunkwiseAttention
+from keras_attention.mechanisms._multiplicative import MultiplicativeAttention
 
 
 class Mechanism(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_attention.attention import Attention
+from keras_attention._attention import Attention
 from keras_attention.layer import keeps
 from keras_attention.shapes import Tensor
 

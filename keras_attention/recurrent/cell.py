@@ -9,7 +9,7 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.attention import Attention, Memory, Noise
+from keras_attention._attention import Attention, Memory, Noise
 from keras_attention.fast.gates import join
 from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells

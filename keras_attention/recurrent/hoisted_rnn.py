@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention import backend
-from keras_attention.fast import loop
+from keras_attention.fast import _loop as loop
 from keras_attention.layer import expect_known_length, note_length
 from keras_attention.recurrent import keras_cells
 from keras_attention.shapes import Tensor
@@ -16,7 +16,7 @@ from keras_attention.shapes import Tensor
 
 @keras.saving.register_keras_serializable("keras_attention")
 class HoistedRNN(keras.layers.RNN):
-    """`keras.layers.RNN` that trains faster on TensorFlow: see `keras_attention.fast.loop`.
+    """`keras.layers.RNN` that trains faster on TensorFlow: see `keras_attention.fast._loop`.
 
     Arguments, call arguments, weights and results are those of `keras.layers.RNN`. Cells that the
     fast loop does not support, and most runs on other backends, use Keras's loop.

@@ -22,8 +22,8 @@ hypothesis. There are two ways to use such tensors:
 JAX compiles the loop of a search: build the layers that `step` calls before the search.
 """
 
-from keras_attention.search._beam import beam_search, greedy_search
+from keras_attention.search._beam import beam_search, greedy_search, length_norm
 from keras_attention.search._loop import SearchResult
 from keras_attention.search.arguments import Shortlist
 
-__all__ = ["SearchResult", "Shortlist", "beam_search", "greedy_search"]
+__all__ = ["SearchResult", "Shortlist", "beam_search", "greedy_search", "length_norm"]

@@ -113,6 +113,7 @@ def beam_search(
     start = _start(search)
     outputs, progress, steps = _loop.run(search, lambda _, now: _advance(search, now), start)
     if beam_width == 1:
+        # (T, B, 1, …) to (B, 1, T, …)
         parts = tree.map_structure(lambda x: ops.moveaxis(x, 0, 2), outputs)
         lengths, lost = progress.length, _lost(search, progress.coverage)
         scores = _score(search, progress.total, lengths, lost)
@@ -246,12 +247,12 @@ def _choose(
     frozen = ops.expand_dims(progress.ended, -1)
     gain = ops.where(frozen, ops.where(first, ops.zeros_like(gain), NEVER), gain)
     grown = ops.expand_dims(progress.length, -1) + ops.where(frozen, ops.zeros_like(token), 1)
-    sums = ops.expand_dims(progress.total, -1) + gain
-    lost = None if lost is None else ops.expand_dims(lost, -1)
+    sums = ops.expand_dims(progress.total, -1) + gain  # (B, W, choices)
+    lost = None if lost is None else ops.expand_dims(lost, -1)  # (B, W, 1)
     candidates = ops.reshape(_score(search, sums, grown, lost), (-1, width * choices))
     scores, index = ops.top_k(candidates, width)  # (B, W)
 
-    def pick(x: Tensor) -> Tensor:
+    def pick(x: Tensor) -> Tensor:  # (B, W, choices) to (B, W)
         return backend.gather_in_rows(ops.reshape(x, (-1, width * choices)), index)
 
     parents = ops.cast(ops.floor_divide(index, choices), "int32")
@@ -270,6 +271,7 @@ def _look(search: Search, covered: Tensor, weights: Any, ended: Tensor) -> Tenso
     weights = ops.cast(weights, "float32")
     if len(shape) > 2:
         weights = ops.mean(weights, axis=1)
+    # (B·W, S) to (B, W, S)
     looked = covered + ops.reshape(weights, (-1, search.width, ops.shape(weights)[-1]))
     return ops.where(ops.expand_dims(ended, -1), covered, looked)
 
@@ -282,10 +284,24 @@ def _lost(search: Search, covered: Any) -> Tensor | None:
     return search.coverage_penalty * ops.sum(seen, axis=-1)
 
 
+def length_norm(length: Tensor, penalty: float | Tensor) -> Tensor:
+    """Return `((5 + length) / 6) ** penalty`, by which sums of log-probabilities are divided.
+
+    Wu et al. 2016 (arXiv 1609.08144), eq. 14.
+
+    Args:
+        length: number of tokens, any shape.
+        penalty: `α`, a number or a scalar.
+
+    Returns:
+        float32, in the shape of `length`.
+    """
+    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, penalty)
+
+
 def _score(search: Search, total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
     """Return the scores for sums of log-probabilities, lengths and coverage penalties `lost`."""
-    norm = (5.0 + ops.cast(length, "float32")) / 6.0
-    scores = total / ops.power(norm, search.length_penalty)
+    scores = total / length_norm(length, search.length_penalty)
     return scores if lost is None else scores + lost
 
 

@@ -89,7 +89,7 @@ def run(
 
 def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
     """Call the decoder's step; return log-probabilities, attention weights and the next state."""
-    last, memory = ops.reshape(running.progress.tokens, (-1,)), search.memory
+    last, memory = ops.reshape(running.progress.tokens, (-1,)), search.memory  # (B·W,)
     if running.everything:  # sentences may have been removed: use the memory of the rest
         tensors = iter(running.memory)
         flat = [None if x is None else next(tensors) for x in tree.flatten(memory)]
@@ -179,7 +179,7 @@ def _drop_finished(running: Running) -> Running:
     keep = ops.cast(ops.nonzero(ops.logical_not(progress.finished))[0], "int32")
     beams = progress.tokens.shape[1]
     places = ops.expand_dims(keep * beams, 1) + ops.arange(beams, dtype="int32")
-    places = ops.reshape(places, (-1,))
+    places = ops.reshape(places, (-1,))  # (kept · W,), the rows of their hypotheses
 
     def rows_of(x: Any, index: Tensor) -> Any:
         return tree.map_structure(lambda x: backend.gather(x, index), x)
@@ -254,8 +254,8 @@ def best_ended(
         count: N.
     """
     width = empty.shape[1]
-    taken = ops.arange(ops.shape(scores)[0], dtype="int32") < steps
-    scores = ops.where(ops.reshape(taken, (-1, 1, 1)), scores, NEVER)
+    is_real_step = ops.arange(ops.shape(scores)[0], dtype="int32") < steps
+    scores = ops.where(ops.reshape(is_real_step, (-1, 1, 1)), scores, NEVER)
     scores = ops.moveaxis(ops.concatenate([empty[None], scores], axis=0), 0, 1)  # (B, 1 + T, W)
     # (B, (1 + T) · W): the index divided by W is the length, the rest is the place.
     flat = ops.reshape(scores, (ops.shape(scores)[0], ops.shape(scores)[1] * width))
@@ -292,6 +292,8 @@ def follow_parents(outputs: dict[str, Any], lengths: Tensor, places: Tensor) -> 
         dtypes["weights"] = tree.map_structure(lambda _: "float32", outputs["weights"])
     rows, _ = backend.scan(back, places, backwards, dtypes)
     result: dict[str, Any] = tree.map_structure(
-        lambda x: ops.moveaxis(ops.flip(x, axis=0), 0, 2), rows
+        # (T, B, N, …), the last step first, to (B, N, T, …)
+        lambda x: ops.moveaxis(ops.flip(x, axis=0), 0, 2),
+        rows,
     )
     return result

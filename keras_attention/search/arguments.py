@@ -122,6 +122,7 @@ def checked(
         longest = ops.max(ops.pad(limits, [[0, 1]], constant_values=1))  # a batch may be empty
     elif len(limits.shape):
         longest, limits = max_steps, ops.minimum(limits, max_steps)
+    # () or (B,) to (1, 1) or (B, 1)
     start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
     return Search(
         name,

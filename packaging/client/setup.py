@@ -16,10 +16,10 @@ SERVING = "../../serving"
 IS_SDIST = (HERE / PACKAGE).is_dir()
 FOLDERS = {"": "client", ".api": "api", ".portable": "portable", ".portable.read": "portable/read"}
 # In place of modules of the repository that find them where they are.
-TAKEN = {"heat_map.py": "keras_attention/plot.py"}
+TAKEN = {"heat_map.py": "keras_attention/_plot.py"}
 TAKEN |= {
     f"{name}.py": f"training/data/{name}.py"
-    for name in ("columns", "letters", "lists", "rules", "separators")
+    for name in ("_lists", "columns", "letters", "rules", "separators")
 }
 TAKEN["visible.py"] = "training/command/visible.py"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from serving.api.histories import TIME, Table, history_columns, padded_columns, read_table
-from serving.api.image_files import INPUT, is_image
+from serving.api._histories import TIME, Table, history_columns, padded_columns, read_table
+from serving.api._image_files import INPUT, is_image
 from training.command.errors import UserError
 
 _ENDINGS = (".jsonl", ".txt", ".csv")  # endings of inputs that outputs drop

@@ -13,9 +13,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from serving.api.export_files import ONNX_MANIFEST, check_saved_model
-from serving.api.image_files import INPUT
-from serving.api.versions import newest_version
+from serving.api._export_files import ONNX_MANIFEST, check_saved_model
+from serving.api._image_files import INPUT
+from serving.api._versions import newest_version
 from serving.batch._inputs import InputKind, Item, Texts, open_file, target
 from training.command.errors import UserError, install
 from training.command.files import read_json, replacing

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.api.export_files import ONNX_MANIFEST
-from serving.api.printing import printable
-from serving.api.versions import newest_version, version_number
+from serving.api._export_files import ONNX_MANIFEST
+from serving.api._printing import printable
+from serving.api._versions import newest_version, version_number
 from training.command.errors import UserError
 from training.command.native import need, start_tensorflow
 from training.command.options import Parser, main_guard

@@ -23,11 +23,11 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from serving.api.printing import first_line
+from serving.api._printing import first_line
 from serving.check._answers import different
 from serving.check._questions import TEXTS, make_inputs, predicting, questions, takes_texts
+from serving.loaded._status import StatusError
 from serving.loaded.saved_model import ModelSession
-from serving.loaded.status import StatusError
 from training.command.progress import ReportStage
 
 _SECONDS = 60.0  # of a request

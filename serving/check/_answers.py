@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from serving.api.printing import first_line
+from serving.api._printing import first_line
 from serving.check._questions import Question, is_batched, make_inputs, questions
-from serving.loaded.status import Code, StatusError
+from serving.loaded._status import Code, StatusError
 
 TOLERANCE = 1e-4
 ROW_TOLERANCE = 1e-3  # between a row alone and in a batch, where sums have another order

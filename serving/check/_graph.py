@@ -12,8 +12,8 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from serving.api.export_files import file_in
-from serving.api.printing import first_line
+from serving.api._export_files import file_in
+from serving.api._printing import first_line
 
 _MOST_GRAPH_BYTES = 2**31
 _SERVER = "TensorFlow Serving 2.20"

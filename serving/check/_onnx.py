@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import onnx
 
-from serving.api.histories import padded_columns
-from serving.api.printing import first_line
+from serving.api._histories import padded_columns
+from serving.api._printing import first_line
 from serving.check._answers import check_answers
 from serving.check._questions import make_inputs, usual_rows
-from serving.loaded.onnx_model import OnnxModel
-from serving.loaded.status import StatusError
-from serving.portable.engine.graphs import nodes_of
-from serving.portable.read.manifest import read_manifest
+from serving.loaded._onnx_model import OnnxModel
+from serving.loaded._status import StatusError
+from serving.portable.engine._graphs import nodes_of
+from serving.portable.read._manifest import read_manifest
 from training.command.progress import ReportStage
 
 _OTHERWISE = 1 / 6  # of the rows may differ: two hypotheses may have nearly equal scores

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from serving.api.histories import TIME, padded_columns
-from serving.api.image_files import INPUT as IMAGES
-from serving.api.image_files import image_file
-from serving.client.protobuf import DTYPES
+from serving.api._histories import TIME, padded_columns
+from serving.api._image_files import INPUT as IMAGES
+from serving.api._image_files import image_file
+from serving.client._protobuf import DTYPES
 
 PREDICT = "tensorflow/serving/predict"
 TEXTS = (

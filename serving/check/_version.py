@@ -11,14 +11,14 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.api.export_files import check_saved_model
-from serving.api.printing import first_line
-from serving.api.versions import version_number
+from serving.api._export_files import check_saved_model
+from serving.api._printing import first_line
+from serving.api._versions import version_number
 from serving.check._answers import ROW_TOLERANCE, Arrays, check_answers
 from serving.check._graph import check_graph, check_weights, nodes_of, read_meta_graph
 from serving.check._questions import predicting
+from serving.loaded._status import StatusError
 from serving.loaded.saved_model import ModelSession
-from serving.loaded.status import StatusError
 from training.command.progress import ReportStage
 
 _HALVES = {types_pb2.DT_BFLOAT16, types_pb2.DT_HALF}

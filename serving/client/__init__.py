@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from serving.api.errors import (
+    from serving.api._errors import (
         DeadlineExceededError,
         InvalidRequestError,
         MessageTooLargeError,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         SignatureNotFoundError,
         UnexpectedResponseError,
     )
-    from serving.api.results import (
+    from serving.api._results import (
         Alignment,
         Hypothesis,
         Metadata,
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
         Score,
         Translation,
     )
-    from serving.client._drawing import draw_alignment
-    from serving.client._protocol import Query, Tls
-    from serving.client._transport import AsyncClient, Client
-    from serving.client.clients import (
+    from serving.client._clients import (
         AsyncPredictor,
         AsyncReader,
         AsyncTranslator,
@@ -49,6 +46,9 @@ if TYPE_CHECKING:
         Reader,
         Translator,
     )
+    from serving.client._drawing import draw_alignment
+    from serving.client._protocol import Query, Tls
+    from serving.client._transport import AsyncClient, Client
     from serving.portable.read import (
         LocalPredictor,
         LocalReader,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "serving.api.errors": (
+    "serving.api._errors": (
         "DeadlineExceededError",
         "InvalidRequestError",
         "MessageTooLargeError",
@@ -67,7 +67,7 @@ _MODULES = {
         "SignatureNotFoundError",
         "UnexpectedResponseError",
     ),
-    "serving.api.results": (
+    "serving.api._results": (
         "Alignment",
         "Hypothesis",
         "Metadata",
@@ -86,7 +86,7 @@ _MODULES = {
         "AsyncClient",
         "Client",
     ),
-    "serving.client.clients": (
+    "serving.client._clients": (
         "AsyncPredictor",
         "AsyncReader",
         "AsyncTranslator",

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from serving.api.printing import printable
+from serving.api._printing import printable
 
 if TYPE_CHECKING:
-    from serving.api.results import Alignment, Prediction, Regions
+    from serving.api._results import Alignment, Prediction, Regions
 
 _SHADES = " ░▒▓█"
 
@@ -45,14 +45,14 @@ def draw_alignment(alignment: Alignment) -> str:
 
 
 def plot_attention(*arguments: Any, **options: Any) -> None:
-    """Call `plot_attention` of `keras_attention/plot.py`, loaded without importing its package.
+    """Call `plot_attention` of `keras_attention/_plot.py`, loaded without importing its package.
 
     The package would import Keras and a backend. The client's own distribution has a copy of the
     file, `heat_map.py`. Raises ImportError if neither file is installed.
     """
     path, package = Path(__file__).with_name("heat_map.py"), find_spec("keras_attention")
     if package and package.origin and not path.is_file():
-        path = Path(package.origin).with_name("plot.py")
+        path = Path(package.origin).with_name("_plot.py")
     module = ModuleType("keras_attention_plot")
     try:
         SourceFileLoader(module.__name__, str(path)).exec_module(module)
@@ -63,7 +63,7 @@ def plot_attention(*arguments: Any, **options: Any) -> None:
 
 def draw_regions(file: bytes, regions: Regions, path: str | Path) -> None:
     """Write a PNG that shows the image once for each token, with the token's weights over it."""
-    from serving.api.image_files import read_picture
+    from serving.api._image_files import read_picture
 
     pixels = read_picture(file)
     tokens = [printable(token) for token in regions.tokens]

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from serving.api.arguments import MOST_RETRIES, MOST_SECONDS
-from serving.api.errors import ServingError
-from serving.api.printing import escape_missing, not_installed, print_error
+from serving.api._arguments import MOST_RETRIES, MOST_SECONDS
+from serving.api._errors import ServingError
+from serving.api._printing import escape_missing, not_installed, print_error
 
 _EXTRAS = {
     **dict.fromkeys(("grpc", "google"), "client"),

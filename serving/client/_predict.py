@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from serving.api.printing import print_json, printable
+from serving.api._printing import print_json, printable
 from serving.client._options import Parser, ended, opened_model
 from training.command.visible import visible
 
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
-    from serving.api.histories import TIME, read_table
+    from serving.api._histories import TIME, read_table
     from serving.client._drawing import draw_timeline
 
     table = read_table(arguments.table, arguments.id, arguments.time)

@@ -16,15 +16,15 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from serving.api.errors import (
+from serving.api._errors import (
     DeadlineExceededError,
     InvalidRequestError,
     MessageTooLargeError,
     ServingError,
     UnexpectedResponseError,
 )
-from serving.api.results import Metadata
-from serving.client import protobuf
+from serving.api._results import Metadata
+from serving.client import _protobuf as protobuf
 from serving.client.serving_pb2 import (
     GetModelMetadataRequest,
     GetModelMetadataResponse,

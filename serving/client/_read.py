@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from serving.api.errors import ServingError
-from serving.api.printing import print_error, print_json, printable
+from serving.api._errors import ServingError
+from serving.api._printing import print_error, print_json, printable
 from serving.client._options import Parser, ended, numbered, opened_model
 
 
@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
-    from serving.api.results import Regions
+    from serving.api._results import Regions
     from serving.client._drawing import draw_regions
 
     status = 0

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from serving.api.printing import not_installed, print_error, print_json, printable
+from serving.api._printing import not_installed, print_error, print_json, printable
 from serving.client._options import Parser, ended, file_to_write, numbered, opened_model, size
 
 _OLD_NAMES = {
@@ -27,7 +27,7 @@ _VOICES = ("vits", "kokoro", "melo", "matcha")
 _Row = tuple[Any, dict[str, Any], str]  # an answer, its JSON fields, its printed lines
 
 if TYPE_CHECKING:
-    from serving.client.clients import Translator
+    from serving.client._clients import Translator
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -123,7 +123,7 @@ def _lexicon_mistake(arguments: argparse.Namespace) -> str:
 def _ask(arguments: argparse.Namespace) -> int:
     """Translate the texts and print the answers; return the exit status."""
     if arguments.format:
-        from serving.portable.read.lexicon import write_lexicon
+        from serving.portable.read._lexicon import write_lexicon
 
         return write_lexicon(arguments)
     rows = next((_ROWS[name] for name in _ROWS if getattr(arguments, name)), _translations)
@@ -233,7 +233,7 @@ _ROWS = {"nbest": _nbest, "align": _alignments, "score": _scores}
 
 def _warn(number: int, answer: Any) -> None:
     """Print a warning if a text was truncated or has letters unknown to the model."""
-    from serving.api.results import unseen
+    from serving.api._results import unseen
 
     if answer.truncated:
         reason = "is longer than the model reads; its end is not translated"

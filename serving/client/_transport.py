@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from serving.api.arguments import MOST_RETRIES, check_count, check_seconds, check_text
-from serving.api.errors import (
+from serving.api._arguments import MOST_RETRIES, check_count, check_seconds, check_text
+from serving.api._errors import (
     DeadlineExceededError,
     RateLimitedError,
     ServerUnavailableError,
@@ -22,7 +22,7 @@ from serving.api.errors import (
     UnexpectedResponseError,
     from_rpc_error,
 )
-from serving.api.results import Metadata
+from serving.api._results import Metadata
 from serving.client._protocol import (
     METADATA,
     PREDICT,

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from serving.api.export_files import ONNX_MANIFEST, SAVED_MANIFEST
+from serving.api._export_files import ONNX_MANIFEST, SAVED_MANIFEST
 from training.command.native import need, start_tensorflow
 from training.command.options import (
     SEARCH,
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     search.check([RunFiles(path).trained() for path in options.runs])
     need("serving")
     start_tensorflow()  # which takes seconds
-    from serving.export.version import export
+    from serving.export._version import export
     from training.runs.run import load_ensemble
 
     with stages("loading the run") as tell:

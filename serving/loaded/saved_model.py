@@ -21,8 +21,8 @@ import tensorflow_text  # noqa: F401  (registers its ops in the process)
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from serving.api.export_files import check_saved_model
-from serving.loaded.status import Code, StatusError, Waiting, deadline_exceeded, invalid
+from serving.api._export_files import check_saved_model
+from serving.loaded._status import Code, StatusError, Waiting, deadline_exceeded, invalid
 
 
 class _Buffer(ctypes.Structure):

@@ -10,8 +10,8 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.api.printing import escape_missing, not_installed, print_error
-from serving.page.card import Card, read_card
+from serving.api._printing import escape_missing, not_installed, print_error
+from serving.page._card import Card, read_card
 from training.command.options import Parser, port, seconds
 
 _MOST_SECONDS = 3.0  # for the first request, when the page starts
@@ -83,7 +83,7 @@ def _parser() -> Parser:
 
 def _write(options: argparse.Namespace) -> int:
     """Write a page that needs no server; return the exit status."""
-    from serving.page.files import write
+    from serving.page._files import write
 
     write(options.static, options.output, options.single_file, options.example)
     print(f"Written {options.output}")
@@ -94,8 +94,8 @@ def _serve(options: argparse.Namespace) -> int:
     """Serve the page until it is interrupted; return the exit status."""
     import uvicorn
 
-    from serving.api.http import host_names
-    from serving.page.app import HEADERS, PageSettings, build
+    from serving.api._http import host_names
+    from serving.page._app import HEADERS, PageSettings, build
 
     card = read_card(options.manifest) if options.manifest else Card()
     names = host_names(options.host, options.names)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 if __name__ == "__main__":  # Ctrl-C during the imports below
     signal.signal(signal.SIGINT, lambda *_: os.write(2, b"Interrupted.\n") and os._exit(130))
 
-from serving.api.printing import first_line, print_error, printable
+from serving.api._printing import first_line, print_error, printable
 from serving.server._settings import build_parser
 from training.command.errors import refuse_windows
 

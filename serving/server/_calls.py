@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from serving.loaded.status import Code, Deadline, StatusError, Waiting, deadline_exceeded, invalid
+from serving.loaded._status import Code, Deadline, StatusError, Waiting, deadline_exceeded, invalid
 from serving.server._fair_queue import FairQueue, Queued
 from serving.server._settings import Batching
 from serving.server._tensors import Arrays

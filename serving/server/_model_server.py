@@ -17,10 +17,10 @@ import uvicorn
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from serving.api.http import host_names
+from serving.api._http import host_names
 from serving.client import serving_pb2
-from serving.loaded.load import load
-from serving.loaded.status import invalid
+from serving.loaded._load import load
+from serving.loaded._status import invalid
 from serving.server import _settings as settings
 from serving.server._calls import THREADS, Metrics, Workers
 from serving.server._models import Models

@@ -10,11 +10,11 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from serving.api.printing import first_line
-from serving.api.versions import Fingerprint, find_versions, fingerprint, why_no_version
+from serving.api._printing import first_line
+from serving.api._versions import Fingerprint, find_versions, fingerprint, why_no_version
 from serving.client import serving_pb2
-from serving.loaded.load import LoadedModel
-from serving.loaded.status import Code, StatusError, invalid
+from serving.loaded._load import LoadedModel
+from serving.loaded._status import Code, StatusError, invalid
 from serving.server._calls import Metrics
 
 _STOP_SECONDS = 5  # to wait for runs that were stopped

@@ -21,12 +21,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from serving.api.http import Guard, unless_gone
-from serving.api.versions import version_number
+from serving.api._http import Guard, unless_gone
+from serving.api._versions import version_number
 from serving.client import serving_pb2
-from serving.client.protobuf import SIGNATURES
+from serving.client._protobuf import SIGNATURES
 from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
-from serving.loaded.status import Code, StatusError, Waiting, deadline_exceeded, invalid, shortened
+from serving.loaded._status import Code, StatusError, Waiting, deadline_exceeded, invalid, shortened
 from serving.server import _tensors as tensors
 from serving.server._calls import Call, Metrics, Task, Workers
 from serving.server._models import Models

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serving.loaded.status import invalid
+from serving.loaded._status import invalid
 from training.command.options import Parser, between, count, port, positive_int
 
 if TYPE_CHECKING:

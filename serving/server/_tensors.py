@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from serving.api.image_files import INPUT
-from serving.client.protobuf import DTYPES, STRING
+from serving.api._image_files import INPUT
+from serving.client._protobuf import DTYPES, STRING
 from serving.client.serving_pb2 import TensorProto
-from serving.loaded.status import Code, StatusError, invalid
-from serving.portable.read.pixels import MOST_PIXELS
+from serving.loaded._status import Code, StatusError, invalid
+from serving.portable.read._pixels import MOST_PIXELS
 
 _MOST_DIMENSIONS, _MOST_ELEMENTS = 32, 2**40
 _NUMBERS = {np.dtype(code): number for number, (_, _, code) in DTYPES.items()}

@@ -21,7 +21,7 @@ from serving.client import (
     _transport,
     serving_pb2,
 )
-from serving.client import protobuf as messages
+from serving.client import _protobuf as messages
 
 Status = grpc.StatusCode
 STRING, FLOAT, BOOL = messages.STRING, messages.FLOAT, messages.BOOL

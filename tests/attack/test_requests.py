@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.client.protobuf import DTYPES
-from serving.loaded.status import Code, StatusError
+from serving.client._protobuf import DTYPES
+from serving.loaded._status import Code, StatusError
 from serving.server._tensors import Limits, check_shapes, read_tensors, to_proto
 from tests.attack.conftest import FLOAT, STRING, tensor_request
 from tests.serving.conftest import add_version, error_of, in_flight, serving, two_models

@@ -9,11 +9,12 @@ import threading
 import grpc
 import pytest
 
-from serving.api.printing import printable
+from serving.api._printing import printable
 from serving.client import _predict as predict
+from serving.client import _protobuf as protobuf
 from serving.client import _read as read
 from serving.client import _translate as client
-from serving.client import protobuf, serving_pb2
+from serving.client import serving_pb2
 from tests.attack.test_client import Server, floats, response, tensor
 
 # A title, a cleared screen, a carriage return, C1's CSI and OSC, a line of its own, text turned

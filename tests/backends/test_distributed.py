@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from training.config.schema import Config
-from training.data.batches import Batches
-from training.data.plan import Batching
-from training.data.prepared import Manifest, write_manifest
+from training.data._batches import Batches
+from training.data._plan import Batching
+from training.data._prepared import Manifest, write_manifest
 from training.data.store import Sequences
+from training.runs._origin import Origin, write_origin
 from training.runs.files import RunFiles
-from training.runs.origin import Origin, write_origin
 
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs the JAX backend")
 LONG = 240  # seconds, far more than anything here takes
@@ -58,7 +58,7 @@ TRAIN = f"{COMMAND}main_guard(lambda: main(train))"
 # Kills itself in the second epoch, before a batch is trained on.
 TRAIN_AND_DIE = f"""{COMMAND}
 import os, signal
-from training.fit.devices.on_jax import ShardedProcesses
+from training.fit.devices._on_jax import ShardedProcesses
 epoch = ShardedProcesses.epoch
 def mortal(self, batches, number):
     for count, batch in enumerate(epoch(self, batches, number)):
@@ -176,10 +176,10 @@ def test_processes_that_see_other_runs_end(tmp_path):
 STEPS = f"""{SCRIPT}
 import json
 import jax, jax.numpy as jnp, keras, numpy as np
-from training.fit.optimizer import ClippedAdam
-from training.fit.optimizer import TokenCrossentropy
-from training.fit.devices.joining import joined
-from training.fit.devices.jax_step import ShardedModel, own_seeds
+from training.fit._optimizer import ClippedAdam
+from training.fit._optimizer import TokenCrossentropy
+from training.fit.devices._joining import joined
+from training.fit.devices._jax_step import ShardedModel, own_seeds
 from training.model.seq2seq import build_seq2seq
 from tests.backends.test_distributed import CONFIG, loops
 from dataclasses import replace
@@ -269,7 +269,7 @@ def test_the_step_of_two_devices_is_that_of_one_and_adds_up_outside_of_loops():
 SHARES = f"""{SCRIPT}
 import json, numpy as np
 from types import SimpleNamespace
-from training.fit.devices.on_jax import ShardedProcesses
+from training.fit.devices._on_jax import ShardedProcesses
 rng = np.random.default_rng(3)
 source, target, labels = (rng.integers(4, 99, (7, width)) for width in (5, 3, 3))
 one = SimpleNamespace(epoch=lambda number: iter([({{"source": source, "target": target}}, labels)]))

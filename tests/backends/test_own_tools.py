@@ -143,3 +143,31 @@ def test_batches_of_a_data_loader_train_as_arrays(rng):
         histories.append(model.fit(**data, epochs=2, shuffle=False, verbose=0).history["loss"])
     assert histories[0][1] < histories[0][0]
     assert histories[1] == pytest.approx(histories[0], rel=1e-5)
+
+
+@on_torch
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+def test_compiled_and_exported_a_decoder_has_the_same_values_and_gradients(rng):
+    import torch
+
+    layer, *arrays = decoder(rng)
+    tensors = [torch.tensor(x) for x in arrays]
+
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, inputs, memory):
+            return self.layer(inputs, memory)
+
+    def gradients(function):
+        layer.zero_grad()
+        (function(*tensors) ** 2).sum().backward()
+        return [weight.value.grad.clone() for weight in layer.trainable_variables]
+
+    module = Module()
+    expected, exported = gradients(module), torch.export.export(module, tuple(tensors)).module()
+    assert all(gradient.any() for gradient in expected)
+    assert_close(exported(*tensors), array(layer(*tensors)))
+    assert_close(gradients(torch.compile(module, backend="aot_eager")), array(expected), 1e-5)

@@ -9,7 +9,7 @@ import keras
 import pytest
 
 from tests.training.conftest import TINY, tiny_config
-from training.fit.optimizer import compile_model
+from training.fit._optimizer import compile_model
 from training.model.seq2seq import build_model
 
 # As on a machine without TensorFlow: to import it fails.
@@ -23,11 +23,11 @@ main(["--resume", "--output", *sys.argv[1:]])
 SCORE_AND_EXPORT = """
 import sys
 from serving.export.__main__ import main
-from training.fit.optimizer import Perplexity
+from training.fit._optimizer import Perplexity
 from training.runs.files import RunFiles
 from training.runs.run import load_run
-from training.data.batches import read_batches
-from training.data.plan import Batching
+from training.data._batches import read_batches
+from training.data._plan import Batching
 from training.data.splits import Texts
 run = load_run(sys.argv[1])
 settings = Texts.of(run.config), Batching.of(run.config)

@@ -71,7 +71,7 @@ def test_decoding_speed(tmp_path):
 
 @pytest.fixture
 def onnx_version(tmp_path):
-    from serving.export.version import export
+    from serving.export._version import export
     from training.runs.run import load_run
 
     settings = {"beam_width": 2, "num_results": 1, "max_source_length": 9, "length_penalty": 1.0}

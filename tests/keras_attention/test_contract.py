@@ -156,7 +156,7 @@ def test_a_score_is_not_borrowed_of_a_layer_that_does_more(kind):
 
 def test_the_exported_step_asks_the_layer(rng):
     """Each override takes away the constant that stands for what it overrides, and no more."""
-    from training.decode.constant.step import ConstantStep, has_constant_step
+    from training.decode.constant._step import ConstantStep, has_constant_step
 
     def cell(attention):
         made = AttentionRNN(keras.layers.LSTMCell(UNITS), attention, units=5)

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.mechanisms.monotonic import chunkwise
+from keras_attention.mechanisms._monotonic import chunkwise
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
     array,

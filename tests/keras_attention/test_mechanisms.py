@@ -15,7 +15,7 @@ from keras_attention import (
     MultiplicativeAttention,
     mechanisms,
 )
-from keras_attention.mechanisms.monotonic import chunkwise
+from keras_attention.mechanisms._monotonic import chunkwise
 from tests.keras_attention import reference, zoo
 from tests.keras_attention.helpers import (
     array,

@@ -12,7 +12,7 @@ from tests.lab.conftest import read_table
 from tests.training.sources.test_events import random_histories
 from training.command.errors import UserError
 from training.config.schema import load_preset
-from training.sources.events import data as events
+from training.sources.events import _data as events
 
 
 @pytest.mark.parametrize("fit", BASELINES.values(), ids=BASELINES)

@@ -5,7 +5,7 @@ import pytest
 
 from lab import readings
 from lab.readings import Reading
-from training.score.links import WordWeights
+from training.score._links import WordWeights
 
 
 def linked(weights, *settings):

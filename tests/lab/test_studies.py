@@ -11,13 +11,14 @@ from lab.__main__ import main
 from lab.readings import Reading, read
 from tests.lab.conftest import assert_kept, read_table
 from training.command.errors import UserError
-from training.data import corpus
-from training.data.pair_files import Split
+from training.data import _corpus as corpus
+from training.data._pair_files import Split
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender
 from training.metrics import ratio
 from training.model.seq2seq import build_seq2seq
-from training.score import evaluation, links
+from training.score import _evaluation as evaluation
+from training.score import _links as links
 
 
 def make_run(path, run, **keys):

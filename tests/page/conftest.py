@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from serving.page.app import PageSettings
+from serving.page._app import PageSettings
 from tests.page.tabs import CHROMIUM, FLAGS, tab_on
 from tests.serving.conftest import kinds_server, saved, shared_server  # noqa: F401
 

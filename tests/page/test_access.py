@@ -7,8 +7,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from serving.page.app import PageSettings
-from serving.page.card import Card
+from serving.page._app import PageSettings
+from serving.page._card import Card
 from tests.page.tabs import WIDTHS, picture, tab_on
 from tests.serving.page.models import VISITS
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from serving.page.app import PageSettings
-from serving.page.card import Card
+from serving.page._app import PageSettings
+from serving.page._card import Card
 from tests.page.tabs import picture, tab_on
 from tests.serving.page.models import VISITS
 

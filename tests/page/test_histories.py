@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from serving.page.app import PageSettings
+from serving.page._app import PageSettings
 from tests.page.tabs import tab_on
 from tests.serving.page.models import VISITS
 

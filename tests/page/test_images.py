@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from serving.client import Reader
-from serving.page.app import PageSettings
+from serving.page._app import PageSettings
 from tests.page.tabs import picture, tab_on
 
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from serving.client import Translator
-from serving.page.app import PageSettings
+from serving.page._app import PageSettings
 from tests.page.tabs import tab_on, weights_shown
 from tests.serving.conftest import base, free_port, serving  # noqa: F401
 from tests.serving.page.conftest import showing

@@ -13,7 +13,7 @@ import urllib.request
 from hypothesis import HealthCheck, Phase, settings
 
 from serving.batch._job import BatchJob, answer_input, load_model, start
-from serving.export.version import export
+from serving.export._version import export
 from tests.serving.conftest import models_config, serving
 from training.runs.run import load_run
 

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from serving.api.errors import ServingError
-from serving.api.histories import history_columns, padded_columns, read_table
+from serving.api._errors import ServingError
+from serving.api._histories import history_columns, padded_columns, read_table
 from serving.batch._inputs import Events
 from serving.client import AsyncPredictor, Predictor
-from serving.page.app import BadRequestError, follow
+from serving.page._app import BadRequestError, follow
 from serving.portable.read import LocalPredictor
 from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.pair_files import CorpusError
+from training.data._pair_files import CorpusError
 from training.decode.labels import make_predictor
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
-from training.sources.events import table
+from training.sources.events import _table as table
 
 pytestmark = pytest.mark.slow
 

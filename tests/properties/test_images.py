@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from serving.api.errors import ServingError
+from serving.api._errors import ServingError
 from serving.batch._inputs import Images
 from serving.client import AsyncReader, Reader
-from serving.page.app import BadRequestError, read
+from serving.page._app import BadRequestError, read
 from serving.portable.read import LocalReader
 from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
 from tests.serving.javascript import NODE, refusals

@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from serving.api.results import unique_letters
+from serving.api._results import unique_letters
 from serving.batch._inputs import Texts
 from serving.client import Translator
 from serving.portable.read import LocalTranslator

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from serving.export.version import export
+from serving.export._version import export
 from serving.server._calls import Call
 from serving.server._model_server import ModelServer
 from serving.server._settings import METRICS, build_parser

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from serving.page.files import STATIC
-from serving.portable.engine.pack import pack
-from serving.portable.engine.scripts import ENGINE, named
+from serving.page._files import STATIC
+from serving.portable.engine._pack import pack
+from serving.portable.engine._scripts import ENGINE, named
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node is not installed")

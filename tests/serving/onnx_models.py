@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import onnxruntime
 
-from serving.portable.engine.graphs import Numbers, read_graph
-from serving.portable.engine.pack import join_parts
-from serving.portable.write.graphs import write_graphs
-from serving.portable.write.settings import ExportSettings
+from serving.portable.engine._graphs import Numbers, read_graph
+from serving.portable.engine._pack import join_parts
+from serving.portable.write._graphs import write_graphs
+from serving.portable.write._settings import ExportSettings
 from tests.serving.javascript import run
 from training.config.schema import load_preset, override
 from training.data.store import END_ID

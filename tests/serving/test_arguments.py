@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from serving.api.arguments import checked_texts
-from serving.api.histories import history_columns
+from serving.api._arguments import checked_texts
+from serving.api._histories import history_columns
 from serving.client import AsyncReader, Predictor, Reader, Tls, Translator
 
 NO_TEXTS = ["one", b"one", None, 7, math.nan, {"a": 1}, {"a"}, np.zeros((2, 2))]

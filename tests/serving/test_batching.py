@@ -7,7 +7,7 @@ import grpc
 import numpy as np
 import pytest
 
-from serving.loaded.status import Code, StatusError
+from serving.loaded._status import Code, StatusError
 from serving.server._calls import Metrics, Task, Workers
 from serving.server._settings import Batching, read_batching
 from tests.serving.conftest import call_of, serving

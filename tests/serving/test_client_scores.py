@@ -5,8 +5,8 @@ import json
 import pytest
 
 from serving.client import Score, serving_pb2
+from serving.client import _protobuf as messages
 from serving.client import _translate as client
-from serving.client import protobuf as messages
 from tests.attack.test_client import Server, blocking, response, tensor, with_asyncio
 
 

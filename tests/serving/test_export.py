@@ -9,22 +9,22 @@ import pytest
 import tensorflow as tf
 
 from keras_attention import exporting
-from serving.api.export_files import SAVED_MANIFEST
+from serving.api._export_files import SAVED_MANIFEST
 from serving.check._graph import check_graph, read_meta_graph
 from serving.check._version import check_version as check
 from serving.export import __main__ as script
-from serving.export import version as writer
-from serving.export.modules import saved_module, traced
-from serving.export.version import export
+from serving.export import _version as writer
+from serving.export._modules import saved_module, traced
+from serving.export._version import export
+from serving.loaded._status import StatusError
 from serving.loaded.saved_model import ModelSession
-from serving.loaded.status import StatusError
 from tests.serving.conftest import TEXT_RUN
 from tests.serving.onnx_models import TARGET, random_ids, random_model
 from tests.serving.portable.write.test_onnx_graphs import MODELS
 from tests.training.conftest import tiny_config, untrained
 from training.command.errors import UserError
 from training.command.files import move
-from training.config.keys import ATTENTIONS
+from training.config._keys import ATTENTIONS
 from training.data.store import START_ID
 from training.decode.search import encode, score_targets
 from training.decode.settings import SearchSettings

@@ -7,11 +7,11 @@ from hashlib import sha256
 
 import pytest
 
-from serving.api.export_files import check_saved_model
+from serving.api._export_files import check_saved_model
 from serving.check._version import check_version
+from serving.loaded._status import StatusError
 from serving.loaded.saved_model import ModelSession
-from serving.loaded.status import StatusError
-from serving.page.card import read_card
+from serving.page._card import read_card
 from serving.server._calls import Metrics
 from serving.server._models import Models
 from serving.server._settings import read_models

@@ -7,12 +7,14 @@ import sys
 
 import pytest
 
-from keras_attention import plot
+from keras_attention import _plot as plot
 from serving import commands
-from serving.api.printing import PACKAGES
+from serving.api._printing import PACKAGES
 from serving.client import _drawing as drawing
 from serving.commands import main
 from tests.serving.conftest import TEXT_RUN
+from training.command import native
+from training.command.errors import UserError
 
 WITHOUT = """
 import importlib.abc, runpy, sys
@@ -66,6 +68,16 @@ def test_a_command_names_the_extra_that_it_needs(module, missing, extra, tmp_pat
     assert said.startswith(f"error: {PACKAGES.get(missing, missing)}")
     assert said.endswith(f" is not installed: pip install -e '.[{extra}]' in the repository\n")
     assert said.count("\n") == 1
+
+
+def test_a_training_on_another_backend_names_the_way_without_tensorflow(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setattr(
+        native.importlib.util, "find_spec", lambda name: name != "tensorflow" or None
+    )
+    way = "training.prepare on another machine, copy the run here, and give --resume --output RUN"
+    with pytest.raises(UserError, match=rf"repository. To train on jax without it, run {way}$"):
+        native.need("training", any_backend=True)
 
 
 def without_note(said):

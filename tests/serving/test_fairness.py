@@ -12,10 +12,10 @@ import grpc
 import numpy as np
 import pytest
 
-from serving.api.image_files import image_file
-from serving.loaded.onnx_model import OnnxModel
+from serving.api._image_files import image_file
+from serving.loaded._onnx_model import OnnxModel
+from serving.loaded._status import Code, StatusError
 from serving.loaded.saved_model import ModelSession
-from serving.loaded.status import Code, StatusError
 from serving.server import _calls
 from serving.server import _tensors as tensors
 from serving.server._calls import Call, Metrics, Task, Workers

@@ -7,8 +7,8 @@ import threading
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from serving.api.http import unless_gone
-from serving.loaded.status import StatusError
+from serving.api._http import unless_gone
+from serving.loaded._status import StatusError
 from serving.server._calls import Metrics, Task, Workers
 from tests.serving.conftest import call_of
 

@@ -10,8 +10,9 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
-from serving.client import _protocol, clients, serving_pb2
-from serving.client import protobuf as messages
+from serving.client import _clients as clients
+from serving.client import _protobuf as messages
+from serving.client import _protocol, serving_pb2
 from serving.server._tensors import to_proto
 
 

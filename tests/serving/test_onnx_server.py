@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from serving.client import Alignment, Translator
-from serving.loaded.load import load
-from serving.loaded.onnx_model import OnnxModel
-from serving.loaded.status import Code, StatusError
+from serving.loaded._load import load
+from serving.loaded._onnx_model import OnnxModel
+from serving.loaded._status import Code, StatusError
 from serving.portable.read import LocalReader, LocalTranslator
 from serving.server._calls import Call
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import add_version, error_of, models_config, serving
 from tests.serving.test_versions import served, states
-from training.sources.image import digits
+from training.sources.image import _digits as digits
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★", "a\x00b", "the " * 40]
 

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serving.api import histories
-from serving.api.results import Prediction
+from serving.api import _histories as histories
+from serving.api._results import Prediction
 from serving.batch.__main__ import main as batch
 from serving.check._version import check_version
 from serving.client import _predict as predict
+from serving.client._clients import Predictor
 from serving.client._drawing import draw_timeline
-from serving.client.clients import Predictor
-from serving.export.version import export
+from serving.export._version import export
 from serving.portable.read import LocalPredictor
 from tests.serving.conftest import serving
 from training.decode.labels import make_predictor
-from training.sources.events import data as events
+from training.sources.events import _data as events
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,15 @@ import tensorflow as tf
 from PIL import Image
 from tensorflow_serving.apis import predict_pb2
 
-from serving.api.errors import InvalidRequestError
+from serving.api._errors import InvalidRequestError
 from serving.check._version import check_version
 from serving.client import _read as read
-from serving.client.clients import AsyncReader, Reader
-from serving.export.version import export
+from serving.client._clients import AsyncReader, Reader
+from serving.export._version import export
 from serving.portable.read import LocalReader
 from tests.serving.conftest import error_of, serving
 from tests.training.sources.test_image import encode, huge_png
-from training.sources.image import digits
+from training.sources.image import _digits as digits
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from serving.api import errors
+from serving.api import _errors as errors
 from serving.client import Translator, serving_pb2
 from tests.attack.test_client import FLOAT, Server, Status, both, response, tensor, translate
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from serving.api.results import (
+from serving.api._results import (
     TRANSLATE_LINES,
     are_sentences,
     join_sentences,

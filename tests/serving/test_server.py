@@ -19,7 +19,7 @@ import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.client import ServerUnavailableError, Tls, Translator
-from serving.export.version import export
+from serving.export._version import export
 from serving.loaded.saved_model import ModelSession
 from serving.server.__main__ import main
 from tests.serving.conftest import TEXT_RUN, add_version, free_port, in_flight, serving, ssl_config
@@ -122,7 +122,7 @@ def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, mo
                 assert err.endswith(f"{taken}choose another: {flag[1]}=N\n")
 
 
-@pytest.mark.parametrize("moment", ["serving.api.printing", "uvicorn.config"])
+@pytest.mark.parametrize("moment", ["serving.api._printing", "uvicorn.config"])
 def test_an_interruption_of_the_imports_is_one_line(tmp_path, moment):
     command = [sys.executable, "-X", "importtime", "-m", "serving.server"]
     command.append(f"--model_base_path={tmp_path / 'none'}")

@@ -13,7 +13,7 @@ import time
 import grpc
 import pytest
 
-from serving.api import errors
+from serving.api import _errors as errors
 from serving.client import AsyncTranslator, Hypothesis, Translator
 from serving.client import _translate as client
 from tests.serving.conftest import respelled

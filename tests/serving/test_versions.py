@@ -15,10 +15,10 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2
 
-from serving.api.versions import find_versions, newest_version
+from serving.api._versions import find_versions, newest_version
+from serving.loaded._status import Code as StatusCode
+from serving.loaded._status import StatusError
 from serving.loaded.saved_model import ModelSession
-from serving.loaded.status import Code as StatusCode
-from serving.loaded.status import StatusError
 from serving.server._models import Model
 from serving.server._settings import read_models
 from tests.serving import test_protocol

@@ -13,7 +13,7 @@ from tests.conftest import made_once
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
-from training.fit.train import DevSet, train
+from training.fit._train import DevSet, train
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 
@@ -51,7 +51,7 @@ def no_pictures():
     """Training draws neither heat-maps nor curves, which is a third of a short one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DevSet, "draw", lambda dev: None)
-        patch.setattr("training.fit.recorder.draw_curves", lambda files, config: None)
+        patch.setattr("training.fit._recorder.draw_curves", lambda files, config: None)
         yield
 
 

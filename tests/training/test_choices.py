@@ -10,9 +10,10 @@ from training import train
 from training.command.errors import UserError
 from training.config.schema import Config, override
 from training.data import splits
-from training.fit import trial
-from training.presets import options, recognise
-from training.runs import choices
+from training.fit import _trial as trial
+from training.presets import _options as options
+from training.presets import _recognise as recognise
+from training.runs import _choices as choices
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, EVIDENCE = (

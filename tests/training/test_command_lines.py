@@ -57,7 +57,7 @@ def test_an_interrupted_training_says_how_to_go_on(begun, said, tmp_path, monkey
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("training.fit.train.train", interrupted)
+    monkeypatch.setattr("training.fit._train.train", interrupted)
     train = importlib.import_module("training.train")
     with pytest.raises(SystemExit) as ended:
         main_guard(lambda: train.main(["--preset", "cmudict", "--output", "a run"]))
@@ -71,7 +71,7 @@ def test_a_resumed_run_has_no_preset_beside_its_place(tmp_path, monkeypatch, cap
     gone_on = []
     monkeypatch.chdir(tmp_path)
     shutil.copytree(RUN, "runs/cmudict")
-    monkeypatch.setattr("training.fit.train.resume", lambda path, *more: gone_on.append(path))
+    monkeypatch.setattr("training.fit._train.resume", lambda path, *more: gone_on.append(path))
     monkeypatch.setattr(train, "summary", lambda files: {})
     train.main(["--resume", "--preset", "cmudict"])
     assert [str(path) for path in gone_on] == ["runs/cmudict"]

@@ -8,11 +8,11 @@ import pytest
 from keras_attention import distributions, mechanisms
 from training.command.errors import ConfigError
 from training.config import schema
-from training.config.keys import ATTENTIONS
+from training.config._keys import ATTENTIONS
 from training.config.schema import SOURCES, Config, load_config, load_preset, override
-from training.presets.options import own_preset
+from training.presets._options import own_preset
+from training.sources._source import Source
 from training.sources.kinds import SOURCE_KINDS, source_class
-from training.sources.source import Source
 
 WORDS, ALIGNED = "source_tokenizer=words target_tokenizer=words", "attention=hard_monotonic"
 G2P = {"g2p-low", "g2p-medium", "g2p-high"}

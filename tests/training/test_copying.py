@@ -8,20 +8,20 @@ import pytest
 import tensorflow as tf
 
 from serving.check._version import check_version
-from serving.client.clients import Translator
-from serving.export.version import export
+from serving.client._clients import Translator
+from serving.export._version import export
 from tests.serving.conftest import serving
 from tests.training.conftest import tiny_config, without_steps
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.token_ids import hide_names, shared_words, tokenize_to_copy
+from training.data._token_ids import hide_names, shared_words, tokenize_to_copy
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.decode.search import check_search, force_decode, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
-from training.fit.train import resume, train
+from training.fit._train import resume, train
+from training.runs._start import prepare_run
 from training.runs.run import load_run
-from training.runs.start import prepare_run
 
 SOURCE = VocabularyTokenizer("words", ["▁the", "▁sees", "▁Paris", "."], copies=True)
 TARGET = VocabularyTokenizer("words", ["▁la", "▁voit", ".", "▁Paris"])

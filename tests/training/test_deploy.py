@@ -13,7 +13,7 @@ import pytest
 import yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1TrainingRuntime, TrainerV1alpha1TrainJob
 
-from training.command.workers import Worker
+from training.command._workers import Worker
 
 DEPLOY = Path(__file__).parents[2] / "training" / "deploy"
 # Models of the custom resources' schemas, as Kubeflow publishes them.

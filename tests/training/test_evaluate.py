@@ -14,14 +14,14 @@ import sacrebleu
 from training import evaluate, translate
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data import corpus
-from training.data.batches import source_batches
-from training.data.pair_files import Split
+from training.data import _corpus as corpus
+from training.data._batches import source_batches
+from training.data._pair_files import Split
 from training.decode.search import score_targets, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, make_translator
 from training.runs.files import RunFiles, Trained
-from training.score import evaluation
+from training.score import _evaluation as evaluation
 
 OLD = Path(__file__).parents[1] / "fixtures" / "old_run"
 RUN = str(OLD / "run")
@@ -224,7 +224,7 @@ def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch)
     assert [len(row) > 256 for row in ids.numpy()] == [False, True, True]
     file, pairs = tmp_path / "texts", tmp_path / "pairs.tsv"
     monkeypatch.setattr("training.decode.texts.make_nbest", lambda *more: lambda *rest: [])
-    monkeypatch.setattr("training.score.evaluation.evaluate", lambda *more, **options: {})
+    monkeypatch.setattr("training.score._evaluation.evaluate", lambda *more, **options: {})
     for count in (3, 1):
         file.write_text("\n".join(texts[:count]))
         pairs.write_text("".join(f"{text}\tIl dort.\n" for text in texts[:count]))
@@ -286,12 +286,12 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypat
     ):
         evaluate.main(["--run", "x", "--replace-unknown"])
     config = run.config
-    monkeypatch.setattr("training.score.evaluation.load_ensemble", lambda paths: [run])
+    monkeypatch.setattr("training.score._evaluation.load_ensemble", lambda paths: [run])
     with pytest.raises(UserError, match=r"no split 'test', only train, dev\."):
         evaluate.main(["--run", "x"])
     with pytest.raises(UserError, match=r"is scored as a whole. Remove --split foo"):
         evaluate.main(["--run", "x", "--data", f"tsv:{file}", "--split", "foo"])
-    monkeypatch.setattr("training.score.evaluation.evaluate", lambda *more, **options: {})
+    monkeypatch.setattr("training.score._evaluation.evaluate", lambda *more, **options: {})
     found = run_command(run, tmp_path, "--data", f"tsv:{file}")
     assert (found["data"], found["split"]) == (f"tsv:{file}", "all")
     assert " sources, so these scores are too high. Leave out --data" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from training.config.schema import Config, load_preset
 from training.data.store import END_ID
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
-from training.fit.optimizer import compile_model, configure_keras
+from training.fit._optimizer import compile_model, configure_keras
 from training.model.seq2seq import build_model
 
 pytestmark = pytest.mark.slow  # XLA compiles

@@ -1,8 +1,8 @@
 import pytest
 
 from training import train
+from training._metric_choice import fitting_metric, misfit
 from training.config.schema import Config, override
-from training.metric_choice import fitting_metric, misfit
 from training.metrics import METRICS, deciding, figures, is_best, score
 from training.runs.files import reason_to_stop
 

@@ -9,7 +9,7 @@ from training.config.schema import Config, override
 from training.data.store import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.decode.settings import SearchSettings
-from training.fit.optimizer import TokenCrossentropy
+from training.fit._optimizer import TokenCrossentropy
 from training.model.seq2seq import build_model, build_seq2seq
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19

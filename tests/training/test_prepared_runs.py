@@ -8,9 +8,9 @@ import pytest
 from tests.training.conftest import TINY, tiny_config, without_steps
 from training import prepare, train_arrays
 from training.command.errors import UserError
-from training.fit.devices.processes import Processes
-from training.fit.prepared import train_prepared
-from training.fit.train import resume, train
+from training.fit._prepared import train_prepared
+from training.fit._train import resume, train
+from training.fit.devices._processes import Processes
 from training.runs.checkpoints import save_checkpoint
 
 NO_DROPOUT = ["dropout=0.0", "epochs=2"]  # which draws other numbers in another process
@@ -58,7 +58,7 @@ def test_stopped_between_epochs_it_goes_on(prepared, history, tmp_path, monkeypa
         save_checkpoint(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("training.fit.recorder.save_checkpoint", save_and_stop)
+    monkeypatch.setattr("training.fit._recorder.save_checkpoint", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
         train_prepared(path)
     monkeypatch.undo()

@@ -8,9 +8,9 @@ import pytest
 from tests.training.conftest import tiny_config, untrained
 from training import train
 from training.command.errors import ConfigError
+from training.config._settle import settled
 from training.config.schema import NEEDS, PRESETS, Config, load_config, needs_of, read_settings
-from training.config.settle import settled
-from training.presets.options import OF_MODEL
+from training.presets._options import OF_MODEL
 from training.runs.run import load_run
 
 SETTINGS = [

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from training.presets.arguments import default_output
-from training.presets.options import choose, configuration
-from training.presets.recognise import CHANGES, crossed, recognise
+from training.presets._arguments import default_output
+from training.presets._options import choose, configuration
+from training.presets._recognise import CHANGES, recognise, reordered
 
 RNG, NO_SPLITS = random.Random(7), {"dev": None, "test": None}
 
@@ -139,9 +139,9 @@ def test_sentences_with_names_and_numbers_stay_sentences():
 def test_words_on_both_sides_tell_the_order_though_each_is_new():
     names = [(f"{word('abcdefgh', 7)}lin", RNG.choice(["Ann", "Bob", "Cy"])) for _ in WORDS]
     pairs = [(f"{last}, {first}", f"{first} {last}") for last, first in names]
-    assert crossed(pairs, str.split) == (1.0, 2.0)
+    assert reordered(pairs, str.split) == (1.0, 2.0)
     assert chosen(*zip(*pairs, strict=True))[1][-1:] == ADDITIVE
-    assert crossed([(a, a.replace(",", " -")) for a, _ in pairs], str.split)[0] == 0
+    assert reordered([(a, a.replace(",", " -")) for a, _ in pairs], str.split)[0] == 0
 
 
 def test_words_in_another_form_are_spelled_not_subwords():
@@ -191,7 +191,7 @@ def test_words_of_sources_that_mean_a_letter_each_are_read_whole():
 )
 def test_places_that_are_crossed_are_counted(targets, share):
     pairs = list(zip(WORDS, targets, strict=True))
-    found, points = crossed(pairs, list if targets is BACKWARDS else str.split)
+    found, points = reordered(pairs, list if targets is BACKWARDS else str.split)
     assert found == share
     assert points > 1
 
@@ -292,7 +292,7 @@ def test_a_label_of_two_words_has_no_order():
     told = {"xyz": "very high", "uvw": "quite low", "rst": "not known"}
     words = [RNG.choice(list(told)) for _ in WORDS]
     pairs = [(f"the {a} was {b}", told[b]) for a, b in zip(WORDS, words, strict=True)]
-    assert recognise(pairs).crossed is None
+    assert recognise(pairs).reordered is None
 
 
 @pytest.mark.parametrize("tail", [0, 3, 12])
@@ -304,7 +304,7 @@ def test_one_change_of_order_counts_however_long_the_rest_is(tail):
         kept = " ".join([text, *rest])
         pairs.append((f"{a}, {b}: {kept}", f"{b} {a}: {kept}"))
     traits = recognise(pairs)
-    assert traits.crossed > CHANGES
+    assert traits.reordered > CHANGES
     assert not traits.follows
 
 
@@ -315,7 +315,7 @@ def test_the_order_is_doubtful_where_few_pairs_change_it(turned, doubtful):
         a, b = ("".join(rng.choices("abcdefgh", k=7)) for _ in "ab")
         pairs.append((f"{a} {b}", f"{b} {a}" if number % 100 < turned else f"{a} {b}"))
     traits = recognise(pairs)
-    assert traits.crossed == pytest.approx(turned / 100, abs=0.01)
+    assert traits.reordered == pytest.approx(turned / 100, abs=0.01)
     assert traits.doubtful == doubtful
     assert traits.follows == (turned == 0)
 

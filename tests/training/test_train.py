@@ -11,8 +11,8 @@ from tests.training.conftest import TINY, tiny_config, without_steps
 from training import evaluate
 from training import train as script
 from training.command.errors import UserError
-from training.fit.train import DevSet, resume, train
-from training.runs.card import draw_curves
+from training.fit._train import DevSet, resume, train
+from training.runs._card import draw_curves
 from training.runs.files import RunFiles
 from training.runs.run import RunError, load_ensemble, load_run
 
@@ -25,7 +25,7 @@ def tiny_run(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DevSet, "draw", draw)
-        patch.setattr("training.fit.recorder.draw_curves", draw_curves)
+        patch.setattr("training.fit._recorder.draw_curves", draw_curves)
         train(tiny_config("train_limit=200", "warmup_steps=0", "learning_rate=1e-2"), path)
     return load_run(path)
 
@@ -146,7 +146,7 @@ def test_a_run_that_was_stopped_twice_goes_on_as_if_it_had_not_been(
 
             yield advance
 
-        monkeypatch.setattr("training.fit.recorder.progress", progress)
+        monkeypatch.setattr("training.fit._recorder.progress", progress)
 
     output = tmp_path / "run"
     stop_in(epoch=0)

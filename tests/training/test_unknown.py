@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.export.version import export
+from serving.export._version import export
 from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS, names_task
 from training.command.errors import UserError
@@ -19,7 +19,7 @@ from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest, replace_unknown, say_cut
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
-from training.sources.text.source import TextSource
+from training.sources.text._source import TextSource
 
 
 @pytest.fixture(scope="module")

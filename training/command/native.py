@@ -63,10 +63,16 @@ def need(package: str, any_backend: bool = False) -> None:
     Raises UserError if a package is missing.
     """
     refuse_windows()
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
     for module in NEEDED[package]:
         if importlib.util.find_spec(module) is None:
-            raise UserError(f"{module} is not installed: {install(package)}")
-    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+            way = ""
+            if any_backend and backend != "tensorflow":
+                way = (
+                    f". To train on {backend} without it, run training.prepare on another machine, "
+                    "copy the run here, and give --resume --output RUN"
+                )
+            raise UserError(f"{module} is not installed: {install(package)}{way}")
     if "keras" in sys.modules:  # the backend is already set
         return
     if not any_backend:

@@ -21,7 +21,7 @@ from typing import Any, get_type_hints
 
 from training.command.errors import ConfigError, UsageError
 from training.command.files import write_text
-from training.config.keys import Events, Image, Shared, Target, Text, check, key
+from training.config._keys import Events, Image, Shared, Target, Text, check, key
 
 SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image, "events": Events}
 # Values of other keys that a setting requires. Hard monotonic attention has a decoder of its own.

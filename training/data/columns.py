@@ -1,7 +1,7 @@
 """The form of a file's columns, found from all of its lines, and the columns of its lines.
 
 Training and the client read with this module; the client has a copy. Quotes are the quotes of
-spreadsheets. A pronouncing dictionary has notes that are not read: see `training.data.lists`.
+spreadsheets. A pronouncing dictionary has notes that are not read: see `training.data._lists`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from training.command.visible import visible
-from training.data.lists import Notes, split_entry
+from training.data._lists import Notes, split_entry
 from training.data.separators import separator_of, separator_of_list, tabs_command
 
 NEARLY_ALL = 0.99

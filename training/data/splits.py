@@ -14,18 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from training._metric_choice import fitting_metric as fitting_metric  # its place in earlier clones
 from training.command.progress import print_choice, print_note
 from training.command.visible import visible
 from training.config.schema import Config
-from training.data import corpus
-from training.data.lines import Block, Skipped, Survey, parse
-from training.data.named import corpora
-from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
-from training.data.specs import PREPARED, Spec
-from training.metric_choice import fitting_metric as fitting_metric  # its place in earlier clones
+from training.data import _corpus as corpus
+from training.data._lines import Block, Skipped, Survey, parse
+from training.data._pair_files import CorpusError, Split, merge_sources, number_of, sample
+from training.data._specs import PREPARED, Spec
+from training.data.named import _corpora as corpora
 
 if TYPE_CHECKING:
-    from training.data.prepared import Manifest
+    from training.data._prepared import Manifest
 
 HELD_OUT = ("dev", "test")
 # Approximate lines that are held out for dev if no share is chosen: 1,000 of a large file, and of a

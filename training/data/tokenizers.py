@@ -21,7 +21,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from training.command.native import without_native_log
-from training.config.keys import TOKENIZERS
+from training.config._keys import TOKENIZERS
 from training.data.letters import (
     FINAL_SIGMA,
     SIGMA,

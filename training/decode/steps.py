@@ -10,11 +10,11 @@ import keras
 from keras import ops
 
 from keras_attention import Shortlist, backend
-from training.decode.constant.products import product, shortlist
-from training.decode.constant.step import ConstantStep, has_constant_step
+from training.decode.constant._products import product, shortlist
+from training.decode.constant._step import ConstantStep, has_constant_step
 from training.model.aligned import AlignedDecoder
 from training.model.seq2seq import mean_of_heads, output_layer
-from training.sources.text.source import known_tokens
+from training.sources.text._source import known_tokens
 
 Tensor = Any
 SPARE = 1  # tokens listed beyond the beam width, because bfloat16 may order them wrongly
@@ -65,7 +65,7 @@ class PlainStep:
 
     def prepare(self, source: Tensor) -> tuple[Any, Any]:
         """Return the memory for all steps, and the state before the first step: see `prepare`."""
-        with backend.within(products=self._products):
+        with backend.with_settings(products=self._products):
             memory, state = prepare(self._model, source, self._prepare)
         if self.copying:
             memory = {"memory": memory, "words": self._model.get_layer("source_words")(source)}
@@ -106,8 +106,8 @@ class ConstantModelStep(PlainStep):
 
     In bfloat16, a step returns the log-probabilities of the best tokens only, and computes their
     logits in float32. With beams, the products of recurrent cells are in float32. Cells and
-    attention layers that `training.decode.constant.step` does not support keep their own step: then
-    only the product with the vocabulary is constant. TensorFlow only.
+    attention layers that `training.decode.constant._step` does not support keep their own step:
+    then only the product with the vocabulary is constant. TensorFlow only.
 
     Args:
         model: a model of `training.model.seq2seq.build_seq2seq`.

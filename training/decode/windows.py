@@ -6,7 +6,7 @@ side of a window are context; the other six are its core. Each window keeps the 
 attention weight is on a letter of its core. If nearly all words of training are shorter than 12
 letters, windows are as long as these words, and a quarter of a window is the context on each side.
 
-`serving.portable.read.windows` and `engine/windows.js` do the same without TensorFlow;
+`serving.portable.read._windows` and `engine/windows.js` do the same without TensorFlow;
 `tests/serving/portable/windows.json` is the table of cases that holds all three together.
 """
 
@@ -21,7 +21,7 @@ import tensorflow as tf
 from keras_attention import SearchResult, backend
 from training.data.store import END_ID, PAD_ID
 from training.data.tokenizers import ALPHABETS
-from training.runs.origin import read_origin
+from training.runs._origin import read_origin
 from training.runs.run import Run
 
 WINDOW = 12  # most letters of a window

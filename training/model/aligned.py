@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention import HoistedRNN, backend
 from keras_attention.recurrent import keras_cells
-from training.sources.text.source import EMBEDDING_STDDEV
+from training.sources.text._source import EMBEDDING_STDDEV
 
 Tensor = Any
 

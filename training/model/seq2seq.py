@@ -14,14 +14,14 @@ from training.command.errors import ConfigError, UserError, enough_memory
 from training.config.schema import Config
 from training.data.store import PAD_ID
 from training.model.aligned import AlignedDecoder
+from training.sources._source import build_cell
 from training.sources.kinds import source_class
-from training.sources.source import build_cell
-from training.sources.text.source import EMBEDDING_STDDEV, known_tokens
+from training.sources.text._source import EMBEDDING_STDDEV, known_tokens
 
 Tensor = Any
 
 
-class TwoDropouts(keras.layers.Layer):
+class RepeatForRDrop(keras.layers.Layer):
     """Stacks a batch twice in training, so that each copy gets its own dropout mask (R-Drop)."""
 
     def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
@@ -87,7 +87,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         `"encoder"` (see `training.sources`), `"target_embedding"`, `"decoder"` and, unless
         embeddings are tied, `"output"`.
 
-        With `copy`, ids of both sides may also be the ids that `training.data.token_ids` gives to
+        With `copy`, ids of both sides may also be the ids that `training.data._token_ids` gives to
         words that can be copied. Instead of logits, the model returns log-probabilities of the
         vocabulary extended by the source positions, `(B, T, target_vocab_size + S)`. It has the
         additional layers `"source_words"` and `"copy"`.
@@ -101,7 +101,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     target = keras.Input((None,), dtype="int32", name="target")
     inputs = {"source": source, "target": target}
     if config.r_drop:
-        twice = TwoDropouts(name="twice")
+        twice = RepeatForRDrop(name="twice")
         source, target = twice(source), twice(target)
     memory, mask, *state = encoder(source)
     cells = [build_cell(config.decoder, config.decoder_units) for _ in range(config.decoder_layers)]

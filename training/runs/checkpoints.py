@@ -134,7 +134,7 @@ def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
     check_finite(model, _NOT_SAVED)
     aside = aside_of(file)
     _save(_bare(model), aside)
-    files.put(aside, file)
+    files.replace_with_digest(aside, file)
 
 
 def _save(model: keras.Model, file: Path) -> None:

@@ -43,10 +43,10 @@ class RunFiles:
         self.path = path = Path(path)
         # the configuration, which is written last: a directory with this file is a run
         self.config = path / "config.toml"
-        self.origin = path / "origin.json"  # facts about the start, see `training.runs.origin`
+        self.origin = path / "origin.json"  # facts about the start, see `training.runs._origin`
         # the tokenizers of source and target; only sides that are text have the file
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
-        self.tokens = path / "tokens"  # token ids of the texts, see `training.data.prepared`
+        self.tokens = path / "tokens"  # token ids of the texts, see `training.data._prepared`
         # numbers for the training images or histories, by which `training.evaluate` finds them
         self.learned = path / "learned.npy"
         self.streamed = path / "writing-texts"  # token ids, while they are being written
@@ -90,7 +90,7 @@ class RunFiles:
         """Write the digests of a new run's tokenizers and sources, and discard all others."""
         write_json(self.digests, {file.name: [sha256(file)] for file in self.all_sides()})
 
-    def put(self, aside: Path, file: Path) -> None:
+    def replace_with_digest(self, aside: Path, file: Path) -> None:
         """Replace `file` by the file `aside`, and write the new digest.
 
         The digest of the replaced file is kept, too, because a crash may happen after the digest is

@@ -15,9 +15,9 @@ from training.config.schema import Config
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.seq2seq import build_model
 from training.runs.files import RunFiles
+from training.sources._source import Source
 from training.sources.kinds import SOURCE_KINDS, source_class
-from training.sources.source import Source
-from training.sources.text.source import TextSource
+from training.sources.text._source import TextSource
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from training.data import corpus, specs
-from training.data.named import corpora
-from training.data.pair_files import CorpusError
-from training.data.specs import Spec
+from training.data import _corpus as corpus
+from training.data import _specs as specs
+from training.data._pair_files import CorpusError
+from training.data._specs import Spec
+from training.data.named import _corpora as corpora
 
 if TYPE_CHECKING:
-    from training.sources.source import Source
+    from training.sources._source import Source
 
 
 @dataclass(frozen=True)
 class SourceKind:
     """A kind of source."""
 
-    reader: str  # `module:class` of its `training.sources.source.Source`
+    reader: str  # `module:class` of its `training.sources._source.Source`
     unit: str  # plural noun for its examples
     # the forms of SPECs for its data, such as "images:PATH", each with its meaning
     specs: Mapping[str, str]
@@ -36,17 +37,17 @@ class SourceKind:
         return [spec.partition(":")[0] for spec in self.specs if ":" in spec]
 
 
-# By value of the configuration's key `source`; `training.config.keys` has the keys of each kind.
+# By value of the configuration's key `source`; `training.config._keys` has the keys of each kind.
 SOURCE_KINDS = {
     "text": SourceKind(
-        reader="training.sources.text.source:TextSource",
+        reader="training.sources.text._source:TextSource",
         unit="pairs",
         specs=specs.SPECS,
         tokens=True,
         sets={name: corpora.splits(name) for name in corpora.NAMES},
     ),
     "image": SourceKind(
-        reader="training.sources.image.source:ImageSource",
+        reader="training.sources.image._source:ImageSource",
         unit="images",
         specs={
             "images:PATH": "a folder of PNG or JPEG files with labels.tsv (or .csv): file TAB text"

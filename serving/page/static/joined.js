@@ -1,4 +1,4 @@
-// Joins translations of sentences to one text, as `serving.api.results.join_sentences` does.
+// Joins translations of sentences to one text, as `serving.api._results.join_sentences` does.
 
 import { FULL_WIDTH_END } from "./rules.js";
 

@@ -1,4 +1,4 @@
-// Answers the page's requests to a model, as `serving.page.app` does.
+// Answers the page's requests to a model, as `serving.page._app` does.
 
 import { readImage } from "./pixels.js";
 import { Reader } from "./reader.js";

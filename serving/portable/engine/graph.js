@@ -4,7 +4,7 @@ import { OPERATORS } from "./operators.js";
 import { ARRAYS, count, tensor } from "./tensors.js";
 
 export class Graph {
-  // `about` is a graph as `serving.portable.engine.graphs` writes it, `numbers` the buffer of its
+  // `about` is a graph as `serving.portable.engine._graphs` writes it, `numbers` the buffer of its
   // constants. `laid` has the laid-out kernels of all graphs, by offset and shape.
   constructor(about, numbers, products, laid = new Map()) {
     const { inputs, outputs, constants, kernels, nodes } = about;

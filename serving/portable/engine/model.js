@@ -5,7 +5,7 @@ import { makeProducts } from "./products.js";
 
 const LENGTH = 4; // bytes that say how long the header is
 
-// Return the model in a file (an ArrayBuffer), as `serving.portable.engine.pack` writes it.
+// Return the model in a file (an ArrayBuffer), as `serving.portable.engine._pack` writes it.
 export function readModel(buffer, products = makeProducts()) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, LENGTH, size)));

@@ -110,7 +110,7 @@ const WITHIN = {
 };
 
 // Return a matrix product. `products` multiplies by a kernel, and the operators in `then` change the
-// result in place (see `serving.portable.engine.graphs`). Other matrices are multiplied row by row.
+// result in place (see `serving.portable.engine._graphs`). Other matrices are multiplied row by row.
 function matMul([a, b, ...more], { then = [] }, products) {
   if (b.kernel) {
     const [lead, m, cast] = [a.dims.slice(0, -1), b.dims[1], then[0] === "Cast"];

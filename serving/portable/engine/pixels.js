@@ -1,4 +1,4 @@
-// Images as a model's pixels: `serving.portable.read.pixels`, by the browser's decoder.
+// Images as a model's pixels: `serving.portable.read._pixels`, by the browser's decoder.
 
 import { refusal } from "./whole.js";
 

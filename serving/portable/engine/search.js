@@ -1,7 +1,12 @@
-// Greedy and beam search over a decoder's steps: `serving.portable.write.search`, of one sentence.
+// Greedy and beam search over a decoder's steps: `serving.portable.write._search`, of one sentence.
 
 import { END_ID, START_ID } from "./rules.js";
 import { around, tensor } from "./tensors.js";
+
+// What sums of log-probabilities are divided by: Wu et al. 2016 (arXiv 1609.08144), eq. 14.
+export function lengthNorm(length, penalty) {
+  return Math.pow((length + 5) / 6, penalty);
+}
 
 // `model` has the graphs encoder and step, and which of the encoder's outputs every step takes
 // (`memory`) and which change (`state`); `source` is what the encoder reads. `limit` is the most
@@ -9,7 +14,7 @@ import { around, tensor } from "./tensors.js";
 // first, of {ids, score, logProbs, weights}: ids end with END unless they were cut, with a
 // log-probability and a row of S weights for each.
 export function search(model, source, limit, { width, results, penalty }) {
-  const norm = (length) => Math.pow((length + 5) / 6, penalty);
+  const norm = (length) => lengthNorm(length, penalty);
   const made = model.encoder.ask(source);
   const memory = pick(made, model.memory);
   let state = pick(made, model.state);

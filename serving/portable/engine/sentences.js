@@ -1,4 +1,4 @@
-// Texts cut into sentences: `serving.api.results`.
+// Texts cut into sentences: `serving.api._results`.
 
 import { BLANK, LINE_END, SENTENCE_END } from "./rules.js";
 

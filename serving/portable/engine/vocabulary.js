@@ -1,4 +1,4 @@
-// Words, characters, letters or symbols, looked up in a list: `serving.portable.read.tokenizers`.
+// Words, characters, letters or symbols, looked up in a list: `serving.portable.read._tokenizers`.
 
 import { clean } from "./clean.js";
 import { unknownLetters, withSmall } from "./letters.js";

@@ -1,4 +1,4 @@
-// Whether an image file can be read, as in `serving.portable.read.pixels`; a browser would also show
+// Whether an image file can be read, as in `serving.portable.read._pixels`; a browser would also show
 // an incomplete file, and one in CMYK.
 
 import { MOST_PIXELS } from "./rules.js";

@@ -6,10 +6,10 @@ translator = LocalTranslator("models/en-fr")
 print(translator.translate(["She is eating a green apple."])[0].text)
 """
 
-from serving.portable.read.lexicon import Pronouncer
-from serving.portable.read.readers import LocalPredictor, LocalReader
-from serving.portable.read.translator import LocalTranslator
-from serving.portable.read.voices import read_columns, spoken_words
+from serving.portable.read._lexicon import Pronouncer
+from serving.portable.read._readers import LocalPredictor, LocalReader
+from serving.portable.read._translator import LocalTranslator
+from serving.portable.read._voices import read_columns, spoken_words
 
 __all__ = [
     "MODELS",

@@ -77,7 +77,7 @@ def holds(*cases, tolerance=1e-5, run=in_graph):
 
     def both(*tensors):
         *tensors, upstream = tensors
-        with backend.within(training=True):
+        with backend.with_settings(training=True):
             found = slopes(lambda *xs: ops.sum(scores.additive(*xs) * upstream), tensors)
             return scores.additive(*tensors), found
 

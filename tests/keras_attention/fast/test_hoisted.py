@@ -17,7 +17,7 @@ from keras_attention import (
     MultiplicativeAttention,
     fast_paths,
 )
-from keras_attention.fast import loop
+from keras_attention.fast import _loop as loop
 from tests.keras_attention.helpers import (
     array,
     assert_close,

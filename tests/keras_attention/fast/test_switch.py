@@ -60,7 +60,7 @@ FAST = [module.name for module in pkgutil.iter_modules(fast.__path__, "keras_att
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("name", ["keras_attention.mechanisms.additive", *FAST])
+@pytest.mark.parametrize("name", ["keras_attention.mechanisms._additive", *FAST])
 def test_functions_are_converted(name):
     import tensorflow as tf
 

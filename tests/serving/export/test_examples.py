@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from serving.api.histories import history_columns, parse_table
-from serving.export import version
-from serving.export.version import _COUNT, _examples, _manifest
+from serving.api._histories import history_columns, parse_table
+from serving.export import _version as version
+from serving.export._version import _COUNT, _examples, _manifest
 from tests.serving.conftest import TEXT_RUN
 from training.runs.run import load_run
-from training.sources.events.histories import Histories, Schema
+from training.sources.events._histories import Histories, Schema
 from training.sources.events.source import EventSource
-from training.sources.image import data
+from training.sources.image import _data as data
 
 
 def test_texts_are_short_ones_of_dev_and_stand_in_the_manifest(monkeypatch):

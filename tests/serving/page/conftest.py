@@ -9,7 +9,7 @@ import urllib.request
 
 import uvicorn
 
-from serving.page.app import HEADERS, build
+from serving.page._app import HEADERS, build
 
 
 class Page:

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from serving.api.errors import SignatureNotFoundError
-from serving.api.http import host_names
-from serving.api.results import Hypothesis
+from serving.api._errors import SignatureNotFoundError
+from serving.api._http import host_names
+from serving.api._results import Hypothesis
 from serving.client import Translator
-from serving.page import app
+from serving.page import _app as app
 from serving.page.__main__ import main
-from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, PageSettings, look
-from serving.page.card import Card
+from serving.page._app import HEADERS, MOST_CHARACTERS, STATIC, PageSettings, look
+from serving.page._card import Card
 from tests.serving.conftest import free_port
 from tests.serving.page.conftest import Page, showing
 from tests.serving.test_versions import eventually

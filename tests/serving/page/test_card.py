@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from serving.page.card import read_card
+from serving.page._card import read_card
 
 
 def manifest(tmp_path, config, kept, history):

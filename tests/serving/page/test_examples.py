@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from serving.client import Translator
-from serving.page.app import PageSettings
-from serving.page.card import read_card
-from serving.page.files import write
+from serving.page._app import PageSettings
+from serving.page._card import read_card
+from serving.page._files import write
 from serving.portable.read import LocalTranslator
 from tests.serving.conftest import serving
 from tests.serving.javascript import needs_node, packed, run

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from serving.client import Reader
-from serving.page.app import MOST_IMAGE, PageSettings
+from serving.page._app import MOST_IMAGE, PageSettings
 from tests.serving.page.conftest import showing
 from tests.serving.page.models import VISITS
 

@@ -6,11 +6,11 @@ import tensorflow as tf
 
 from serving.check._onnx import check_folder
 from serving.client import SignatureNotFoundError
-from serving.export.modules import Exported, ExportedReader, traced
-from serving.export.version import export
+from serving.export._modules import Exported, ExportedReader, traced
+from serving.export._version import export
 from serving.portable.read import LocalReader, LocalTranslator
-from serving.portable.read.lexicon import Pronouncer
-from serving.portable.read.pixels import read_image
+from serving.portable.read._lexicon import Pronouncer
+from serving.portable.read._pixels import read_image
 from tests.serving.javascript import NODE, ask_model, needs_node
 from tests.serving.onnx_program import Program
 from tests.serving.portable.searches import CASES, Answer, Case, asker, by_loop
@@ -21,7 +21,7 @@ from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.decode.windows import spelling_of
 from training.runs.run import load_run
-from training.sources.image import digits
+from training.sources.image import _digits as digits
 
 
 @pytest.fixture(scope="module", params=CASES)

@@ -11,13 +11,13 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from serving.portable.engine.graphs import Numbers
-from serving.portable.engine.pack import read_tokenizer
-from serving.portable.read.tokenizers import Vocabulary, load_tokenizer, without_special
-from serving.portable.write.graphs import _write_tokenizer
+from serving.portable.engine._graphs import Numbers
+from serving.portable.engine._pack import read_tokenizer
+from serving.portable.read._tokenizers import Vocabulary, load_tokenizer, without_special
+from serving.portable.write._graphs import _write_tokenizer
 from tests.attack.conftest import within
 from tests.serving.javascript import needs_node, run
-from training.data import corpus
+from training.data import _corpus as corpus
 from training.data.pieces import train_sentencepiece
 from training.data.rules import END_ID, UNK_ID
 from training.data.tokenizers import (

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from keras_attention import SearchResult
-from serving.portable.read import windows as in_python
-from serving.portable.read.model import Result
+from serving.portable.read import _windows as in_python
+from serving.portable.read._model import Result
 from tests.serving.javascript import call, needs_node
 from training.decode import windows as in_tensorflow
 

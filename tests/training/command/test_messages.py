@@ -4,17 +4,17 @@ import sys
 
 import pytest
 
-from serving.api.printing import print_error
-from serving.api.results import unseen
-from serving.portable.read import lexicon
+from serving.api._printing import print_error
+from serving.api._results import unseen
+from serving.portable.read import _lexicon as lexicon
 from tests.serving.javascript import call, needs_node
 from tests.training.data.files import train_tokenizer
 from training.command.errors import UserError
 from training.command.options import Parser, main_guard
 from training.command.progress import print_choice, print_note
 from training.command.visible import visible
-from training.data.encoding import check_texts
-from training.data.lists import phone_notes
+from training.data._encoding import check_texts
+from training.data._lists import phone_notes
 
 HIDDEN = "a\u200bb\u3164c\xa0d\x1be\ufe0ff\U000e0101g\u2028"  # each shows nothing, or other signs
 NUMBERS = "a<U+200B>b<U+3164>c<U+00A0>d<U+001B>e<U+FE0F>f<U+E0101>g<U+2028>"

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from training.command._workers import Worker
 from training.command.errors import UserError
-from training.command.workers import Worker
 
 NAMES = (
     *("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_PORT"),

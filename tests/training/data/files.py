@@ -2,7 +2,7 @@
 
 import gzip
 
-from training.data.encoding import train_state
+from training.data._encoding import train_state
 from training.data.tokenizers import tokenizer_of
 
 

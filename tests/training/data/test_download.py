@@ -9,9 +9,9 @@ import zipfile
 import pytest
 
 from tests.training.data.files import write
-from training.data.corpus import load
-from training.data.named.corpora import NAMES
-from training.data.pair_files import CorpusError
+from training.data._corpus import load
+from training.data._pair_files import CorpusError
+from training.data.named._corpora import NAMES
 
 
 def serve(monkeypatch, files):

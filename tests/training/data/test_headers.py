@@ -6,8 +6,8 @@ import unicodedata
 import pytest
 
 from tests.training.data.files import write
-from training.data.lines import read_blocks, read_split, survey
-from training.data.specs import Spec
+from training.data._lines import read_blocks, read_split, survey
+from training.data._specs import Spec
 from training.data.splits import Texts, divide
 
 ROWS = 397

@@ -14,10 +14,10 @@ import zipfile
 import pytest
 
 from tests.training.data.files import DICTIONARIES, LEXICON, write
-from training.data import lines
-from training.data.corpus import sample_pairs
-from training.data.pair_files import CorpusError
-from training.data.specs import Spec
+from training.data import _lines as lines
+from training.data._corpus import sample_pairs
+from training.data._pair_files import CorpusError
+from training.data._specs import Spec
 
 PAIRS = [('He said "hi".', "Il dit « salut »."), ("Go!", 'Va "vite" !'), ("No", "Non")] * 31
 
@@ -202,7 +202,7 @@ def test_blocks_have_all_lines_in_their_order(tmp_path, size):
 
 def test_a_sample_is_drawn_evenly(tmp_path, monkeypatch):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i:06d}\tt\n" for i in range(20_011)))
-    monkeypatch.setattr("training.data.lines.SAMPLE_BYTES", 20_000)
+    monkeypatch.setattr("training.data._lines.SAMPLE_BYTES", 20_000)
     lines, drawn, *_ = surveyed(f"tsv:{path}", 5003)
     assert lines == 20_011
     rows = [int(line[1:7]) for line in drawn.data.splitlines()]

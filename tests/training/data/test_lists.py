@@ -8,9 +8,9 @@ import pytest
 
 from serving.portable.read import read_columns
 from tests.training.data.files import write
-from training.data import lines
-from training.data.pair_files import CorpusError
-from training.data.specs import Spec
+from training.data import _lines as lines
+from training.data._pair_files import CorpusError
+from training.data._specs import Spec
 
 WORDS = [a + b + c for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
 PHONES = [f"{word[0]} ɒː {word[2]}" for word in WORDS]

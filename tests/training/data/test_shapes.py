@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
-from training.data.plan import Batching, InOrder, Plan
-from training.data.shapes import Costs
-from training.fit.optimizer import as_reckoned
+from training.data._plan import Batching, InOrder, Plan
+from training.data._shapes import Costs
+from training.fit._optimizer import as_reckoned
 
 LONGEST = 60
 

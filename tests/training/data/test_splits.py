@@ -11,17 +11,17 @@ import pytest
 from training.command.errors import ConfigError
 from training.command.options import Parser
 from training.config.schema import Config
-from training.data import corpus
-from training.data.encoding import Tokenizing
-from training.data.named import corpora
-from training.data.pair_files import CorpusError
-from training.data.specs import Spec
+from training.data import _corpus as corpus
+from training.data._encoding import Tokenizing
+from training.data._pair_files import CorpusError
+from training.data._specs import Spec
+from training.data._tokens import write_tokens
+from training.data.named import _corpora as corpora
 from training.data.splits import Texts, check_split, dev_share, load_split
 from training.data.store import SIDES
 from training.data.tokenizers import load_tokenizer
-from training.data.tokens import write_tokens
-from training.presets.arguments import add_configuration
-from training.presets.options import configuration
+from training.presets._arguments import add_configuration
+from training.presets._options import configuration
 
 CUT = {"tokenizer": "characters", "vocab_size": 9999}
 LINES = [f"source {i} number\tcible {i}" for i in range(997)]

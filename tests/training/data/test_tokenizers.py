@@ -6,13 +6,13 @@ import pytest
 import tensorflow as tf
 
 from tests.training.data.files import train_tokenizer
-from training.config.keys import TOKENIZERS
+from training.config._keys import TOKENIZERS
 from training.data.pieces import MOST_WORDS_OF_BPE, train_sentencepiece
 from training.data.rules import clean
 from training.data.splitting import clean_text, first_places
 from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import SentencePieceTokenizer, load_tokenizer
-from training.score.links import word_of_piece
+from training.score._links import word_of_piece
 
 ENGLISH = [
     "She is eating a green apple.",

@@ -16,20 +16,21 @@ from tests.training.conftest import tiny_config
 from training import prepare
 from training.command.errors import ConfigError, RunError, UserError
 from training.config.schema import load_config, override
-from training.data import corpus, tokens
-from training.data.batches import read_batches
-from training.data.corpus import load
-from training.data.encoding import Tokenizing, check_texts, workers
-from training.data.lines import read_blocks
-from training.data.pair_files import CorpusError
-from training.data.plan import Batching
-from training.data.prepared import Prepared
+from training.data import _corpus as corpus
+from training.data import _tokens as tokens
+from training.data._batches import read_batches
+from training.data._corpus import load
+from training.data._encoding import Tokenizing, check_texts, workers
+from training.data._lines import read_blocks
+from training.data._pair_files import CorpusError
+from training.data._plan import Batching
+from training.data._prepared import Prepared
 from training.data.splits import Texts, load_split
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
-from training.fit import optimizer
-from training.fit import train as texts
+from training.fit import _optimizer as optimizer
+from training.fit import _train as texts
+from training.runs._start import open_run, prepare_run
 from training.runs.files import RunFiles
-from training.runs.start import open_run, prepare_run
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from keras import ops
 from keras_attention import AdditiveAttention, AttentionRNN
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.config.schema import Config
-from training.decode.constant.products import product, shortlist
-from training.decode.constant.step import ConstantStep, has_constant_step
+from training.decode.constant._products import product, shortlist
+from training.decode.constant._step import ConstantStep, has_constant_step
 from training.decode.search import encode, search
 from training.decode.settings import SearchSettings
 from training.decode.steps import ConstantModelStep, PlainStep, constant_steps

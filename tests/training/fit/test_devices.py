@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from training.command._workers import Worker
 from training.command.errors import UserError
-from training.command.workers import Worker
-from training.fit.devices import on_tensorflow
+from training.fit.devices import _on_tensorflow as on_tensorflow
 
 # Prints, for each case, losses of all steps, weights, and copies of weights that differ.
 SCRIPT = """
@@ -23,12 +23,12 @@ import keras, numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 from training.config.schema import Config
-from training.data.batches import Batches
-from training.data.plan import Batching
+from training.data._batches import Batches
+from training.data._plan import Batching
 from training.data.store import Sequences
-from training.fit import optimizer
-from training.fit.devices.joining import joined
-from training.sources.image.source import Images
+from training.fit import _optimizer as optimizer
+from training.fit.devices._joining import joined
+from training.sources.image._source import Images
 
 sizes = dict(batch_size=22, epochs=2, warmup_steps=2, learning_rate=0.05, dropout=0.0)
 units = dict(embedding_size=3, readout_units=3, attention_units=11, decoder_units=7)
@@ -147,10 +147,10 @@ from pathlib import Path
 import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-import training.fit.recorder as recorder
+import training.fit._recorder as recorder
 from tests.training.conftest import tiny_config
-from training.fit.devices.joining import joined
-from training.fit.train import DevSet, resume, train
+from training.fit.devices._joining import joined
+from training.fit._train import DevSet, resume, train
 from training.runs.files import RunFiles
 
 recorder.draw_curves = lambda files, config: None

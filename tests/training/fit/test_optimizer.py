@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from training.fit.optimizer import ClippedAdam, Perplexity, TokenCrossentropy, token_losses
+from training.fit._optimizer import ClippedAdam, Perplexity, TokenCrossentropy, token_losses
 
 B, T, V = 3, 5, 11
 

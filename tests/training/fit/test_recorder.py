@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from training.config.schema import Config, override
-from training.data.plan import Statistics
-from training.data.shapes import Reckoned
-from training.fit import recorder
-from training.fit.recorder import Recorder, train_epochs
-from training.runs.card import write_card
+from training.data._plan import Statistics
+from training.data._shapes import Reckoned
+from training.fit import _recorder as recorder
+from training.fit._recorder import Recorder, train_epochs
+from training.runs._card import write_card
 from training.runs.files import RunFiles, summary
 from training.runs.run import load_best
 

@@ -12,13 +12,14 @@ from tests.training.conftest import without_steps
 from training.config.schema import load_config, load_preset, override
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
-from training.fit import optimizer, trial
-from training.fit.devices.processes import Processes
-from training.fit.train import resume, train
-from training.fit.trial import Tried, is_better
+from training.fit import _optimizer as optimizer
+from training.fit import _trial as trial
+from training.fit._train import resume, train
+from training.fit._trial import Tried, is_better
+from training.fit.devices._processes import Processes
+from training.runs._start import open_run
 from training.runs.files import RunFiles
 from training.runs.run import Run
-from training.runs.start import open_run
 
 SMALL = [
     *("encoder_units=23", "decoder_units=29", "embedding_size=13", "readout_units=17"),

@@ -11,23 +11,23 @@ import time
 import pytest
 
 from tests.training.conftest import TINY, tiny_config
-from training.fit.train import train
+from training.fit._train import train
 
 LONG = 300  # seconds, far more than anything here takes
 SETTINGS = [*TINY, "epochs=3", "dropout=0.0", "max_dev_translations=3"]
 TRAIN = """
 import sys
-import training.fit.recorder
+import training.fit._recorder
 from training.command.options import main_guard
-from training.fit.train import DevSet
+from training.fit._train import DevSet
 from training.train import main
-training.fit.recorder.draw_curves = lambda files, config: None
+training.fit._recorder.draw_curves = lambda files, config: None
 DevSet.draw = lambda dev: None
 main_guard(lambda: main(sys.argv[1:]))
 """
 DIE = """
 import os, signal
-from training.fit.devices.on_tensorflow import MirroredProcesses
+from training.fit.devices._on_tensorflow import MirroredProcesses
 epoch = MirroredProcesses.epoch
 def mortal(self, batches, number):
     if number == 1:
@@ -98,6 +98,7 @@ def test_a_killed_worker_ends_the_other_and_both_continue_to_the_same_history(tm
     first, second = ended(started([EARLY + TRAIN] * 2, "--resume", "--output", str(run), home=home))
     assert (first[0], second[0]) == (0, 0), first[2] + second[2]
     assert json.loads(first[1].splitlines()[-1])["epochs_done"] == 3
+    assert "waiting until 1 process has started, for at most 300 s\n" in first[1]
     assert "in 2 processes on 2 devices" in first[1]
     assert second[1] == ""
     assert [path for path in home.iterdir() if path.is_dir()] == []  # workers make no copies

@@ -1,7 +1,7 @@
 import pytest
 
 from training.config.schema import Config
-from training.fit.optimizer import make_schedule
+from training.fit._optimizer import make_schedule
 from training.runs.files import best, reason_to_stop
 
 

@@ -16,15 +16,15 @@ import tensorflow as tf
 from tests.training.conftest import tiny_config, untrained
 from training.command.errors import ConfigError, RunError
 from training.config.schema import load_config
-from training.data import tokens as writing
-from training.data.pair_files import CorpusError
+from training.data import _tokens as writing
+from training.data._pair_files import CorpusError
 from training.data.rules import most_tokens
-from training.fit import optimizer
-from training.fit import train as texts
-from training.fit.prepared import train_prepared
-from training.runs.choices import fitting_bound
+from training.fit import _optimizer as optimizer
+from training.fit import _train as texts
+from training.fit._prepared import train_prepared
+from training.runs._choices import fitting_bound
+from training.runs._start import prepare_run
 from training.runs.files import RunFiles
-from training.runs.start import prepare_run
 
 
 class BuiltError(Exception):

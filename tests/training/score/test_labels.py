@@ -5,8 +5,8 @@ from tests.training.sources.test_events import random_histories
 from training.command.errors import UserError
 from training.decode.labels import Prediction
 from training.metrics import auc
-from training.score import labels as scores
-from training.score.labels import evaluate_labels
+from training.score import _labels as scores
+from training.score._labels import evaluate_labels
 
 
 def pairs_in_order(labels, values):

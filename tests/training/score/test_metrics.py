@@ -7,11 +7,11 @@ import sacrebleu
 
 from training import metrics
 from training.config.schema import Config, override
-from training.data.pair_files import Split
+from training.data._pair_files import Split
 from training.metrics import METRICS, bleu_of, bootstrap_interval, lowered, percent, ratio, score
 from training.runs.files import best
-from training.score import links
-from training.score.links import THRESHOLD, WordWeights, alignment_errors
+from training.score import _links as links
+from training.score._links import THRESHOLD, WordWeights, alignment_errors
 
 HYPOTHESES = ["Elle mange une pomme verte.", "il n'aime pas les pommes .", "Je sais", "Où est-il ?"]
 REFERENCES = [

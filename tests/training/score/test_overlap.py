@@ -9,11 +9,11 @@ import numpy as np
 from tests.training.conftest import tiny_config, untrained
 from tests.training.sources.test_events import random_histories
 from training.config.schema import Config, override
-from training.data import corpus
+from training.data import _corpus as corpus
 from training.runs.run import load_run
-from training.score.overlap import learned_sources, warning
+from training.score._overlap import learned_sources, warning
 from training.sources.events.source import EventSource
-from training.sources.image.digits import make
+from training.sources.image._digits import make
 
 
 def test_a_copy_of_the_training_texts_is_found_whatever_its_form(tiny_run, tmp_path):

@@ -10,8 +10,8 @@ from training import evaluate
 from training.decode.labels import make_predictor
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_nbest
-from training.sources.events import data as events
-from training.sources.image import data as images
+from training.sources.events import _data as events
+from training.sources.image import _data as images
 
 
 def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, capsys):

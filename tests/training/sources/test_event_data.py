@@ -5,16 +5,16 @@ import subprocess
 import numpy as np
 import pytest
 
-from serving.api import histories as client
+from serving.api import _histories as client
 from training.config.schema import Config
-from training.data.pair_files import CorpusError
+from training.data._pair_files import CorpusError
 from training.data.rules import input_name, parse_number
+from training.runs._start import open_run, reopen
 from training.runs.files import RunFiles
-from training.runs.start import open_run, reopen
-from training.sources.events import data as events
-from training.sources.events.histories import Schema
+from training.sources.events import _data as events
+from training.sources.events._histories import Schema
+from training.sources.events._table import read_table
 from training.sources.events.source import EventSource
-from training.sources.events.table import read_table
 
 WIDE = """patient,day,bili,sex,died
 a,0,1.5,f,

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from training.config.schema import Config
 from training.model.seq2seq import build_model
-from training.sources.events.histories import Histories, Schema
+from training.sources.events._histories import Histories, Schema
 from training.sources.events.source import EventFeatures, EventSource, last_events, statistics_of
 
 NAN = math.nan

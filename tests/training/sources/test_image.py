@@ -10,11 +10,11 @@ from PIL import Image
 
 from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
-from training.data.batches import Batches
-from training.data.plan import Batching
+from training.data._batches import Batches
+from training.data._plan import Batching
 from training.data.store import Sequences
-from training.sources.image.size import grid_size, parse_convolutions
-from training.sources.image.source import GridPositions, Images, ImageSource
+from training.sources.image._size import grid_size, parse_convolutions
+from training.sources.image._source import GridPositions, Images, ImageSource
 
 
 def image_config(**settings):

@@ -14,13 +14,14 @@ from training import pictures
 from training.command.errors import UsageError
 from training.command.options import Parser
 from training.config.schema import PRESETS, load_config, override
-from training.data.pair_files import CorpusError
-from training.presets.arguments import add_configuration
-from training.presets.options import configuration
-from training.sources.image import captchas, digits
-from training.sources.image import data as images
-from training.sources.image.size import grid_size, size_of
-from training.sources.image.source import ImageSource
+from training.data._pair_files import CorpusError
+from training.presets._arguments import add_configuration
+from training.presets._options import configuration
+from training.sources.image import _captchas as captchas
+from training.sources.image import _data as images
+from training.sources.image import _digits as digits
+from training.sources.image._size import grid_size, size_of
+from training.sources.image._source import ImageSource
 
 
 def pixels(contents):

@@ -15,12 +15,12 @@ from keras import ops
 from training.command.files import read_json, write_json
 from training.command.progress import print_choice, print_note
 from training.config.schema import Config
-from training.data.pair_files import digest_of
+from training.data._pair_files import digest_of
 from training.data.rules import MOST_NUMBER
 from training.data.store import Sequences
-from training.sources.events import data as events
-from training.sources.events.histories import Histories, Schema
-from training.sources.source import Source, encoded, read_sequence
+from training.sources._source import Source, encoded, read_sequence
+from training.sources.events import _data as events
+from training.sources.events._histories import Histories, Schema
 
 Tensor = Any
 SMALLEST = 1e-6  # logarithms are taken of at least this number
@@ -103,7 +103,7 @@ class EventSource(Source):
 
     @classmethod
     def load_training(cls, config: Config, source: Any = None) -> tuple[Histories, Histories]:
-        """Read histories with outcomes: see `training.sources.events.data`."""
+        """Read histories with outcomes: see `training.sources.events._data`."""
         schema = None if source is None else source.schema
         return events.load_training(config.data, config.train_limit, config.seed, schema)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.export.version import export
+from serving.export._version import export
 from tests.serving.conftest import TEXT_RUN, TEXT_SETTINGS
 from training.runs.run import load_run
 

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from serving.portable.engine.graphs import OPERATORS, Numbers, read_graph
+from serving.portable.engine._graphs import OPERATORS, Numbers, read_graph
 from tests.serving.javascript import needs_node, run
 
 

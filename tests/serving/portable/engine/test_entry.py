@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from serving.page.files import write
+from serving.page._files import write
 from serving.portable.read import LocalTranslator
 from tests.serving.javascript import NODE, needs_node
 

@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from serving.page.files import page
-from serving.portable.engine.scripts import rules, worker
+from serving.page._files import page
+from serving.portable.engine._scripts import rules, worker
 from tests.serving.javascript import needs_node, run
 from training.command.visible import INVISIBLE
 from training.data import rules as table

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from serving.page.__main__ import main
-from serving.portable.engine.scripts import join, named
+from serving.portable.engine._scripts import join, named
 
 
 @pytest.fixture

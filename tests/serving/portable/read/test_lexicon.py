@@ -15,9 +15,11 @@ import pytest
 
 from serving.check._onnx import check_folder
 from serving.client._translate import main
-from serving.portable.read import LocalTranslator, lexicon, voices
-from serving.portable.read.lexicon import Pronouncer
-from serving.portable.read.model import tokens_of
+from serving.portable.read import LocalTranslator
+from serving.portable.read import _lexicon as lexicon
+from serving.portable.read import _voices as voices
+from serving.portable.read._lexicon import Pronouncer
+from serving.portable.read._model import tokens_of
 from tests.serving.conftest import respelled
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
 from tests.training.data.files import DICTIONARIES, LEXICON
@@ -272,7 +274,7 @@ def test_a_word_that_lacks_phones_is_named(run, model, monkeypatch):
     for fewest, named in ((len(best.phones) / 3, False), ((len(best.phones) + 1) / 3, True)):
         spelling = {"whole": 12, "window": 12, "context": 3, "fewest": fewest}
         manifest = json.loads((model / "manifest.json").read_text()) | {"spelling": spelling}
-        monkeypatch.setattr("serving.portable.read.model.read_manifest", lambda _, m=manifest: m)
+        monkeypatch.setattr("serving.portable.read._model.read_manifest", lambda _, m=manifest: m)
         _, lines, err = run("cat", "--format", "tsv")
         assert lines
         told = (

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from serving.check._onnx import check_folder
 from serving.client import _predict as predict
-from serving.export.modules import ExportedPredictor
-from serving.export.version import export
+from serving.export._modules import ExportedPredictor
+from serving.export._version import export
 from serving.portable.read import LocalPredictor
 from training.config.schema import override
 from training.model.seq2seq import build_model

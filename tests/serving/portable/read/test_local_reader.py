@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from serving.api.errors import InvalidRequestError
+from serving.api._errors import InvalidRequestError
 from serving.check import _onnx as onnx
 from serving.check._onnx import check_folder
 from serving.client import _read as read
-from serving.export.version import export
+from serving.export._version import export
 from serving.portable.read import LocalReader, LocalTranslator
 from tests.serving.test_readers import pictures
 

@@ -16,7 +16,7 @@ import pytest
 from serving.client._translate import main as client
 from serving.page.__main__ import main as page
 from serving.portable.read import LocalTranslator
-from serving.portable.read.model import Folder
+from serving.portable.read._model import Folder
 from tests.serving.conftest import respelled
 from tests.serving.javascript import NODE, ask_model
 

@@ -10,14 +10,14 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from serving.portable.read.model import RUN_OPTIONS
-from serving.portable.read.pixels import check_jpeg, check_png, read_image, resize
+from serving.portable.read._model import RUN_OPTIONS
+from serving.portable.read._pixels import check_jpeg, check_png, read_image, resize
 from tests.attack.conftest import within
 from tests.serving.javascript import NODE, call, needs_node, refusals
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
-from training.sources.image.source import ImageSource
-from training.sources.image.whole import checksum
+from training.sources.image._source import ImageSource
+from training.sources.image._whole import checksum
 
 REFUSED = "cut off|cannot be decoded|pixels|neither PNG|expected a JPEG"
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}

@@ -6,8 +6,8 @@ import types
 import numpy as np
 import pytest
 
-from serving.portable.read.lexicon import Pronouncer
-from serving.portable.read.model import Result
+from serving.portable.read._lexicon import Pronouncer
+from serving.portable.read._model import Result
 from tests.serving.conftest import respelled
 
 

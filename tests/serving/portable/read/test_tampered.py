@@ -12,8 +12,8 @@ from serving.client._predict import main as predict
 from serving.client._read import main as read
 from serving.client._translate import main as client
 from serving.page.__main__ import main as page
-from serving.portable.read.manifest import read_manifest
-from training.sources.image import digits
+from serving.portable.read._manifest import read_manifest
+from training.sources.image import _digits as digits
 
 DAMAGES = 15
 SECRET = "in a folder of the user"

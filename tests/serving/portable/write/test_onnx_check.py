@@ -14,7 +14,7 @@ from serving.check._onnx import check_folder
 from serving.check._questions import TEXTS
 from serving.export.__main__ import main as export_command
 from serving.portable.read import LocalTranslator
-from serving.portable.read.manifest import WEIGHTS
+from serving.portable.read._manifest import WEIGHTS
 from tests.serving.conftest import TEXT_RUN
 from training.decode.texts import make_translator
 

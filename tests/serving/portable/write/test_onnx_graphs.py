@@ -16,7 +16,7 @@ from tests.serving.onnx_models import (
     random_ids,
     random_model,
 )
-from training.config.keys import ATTENTIONS
+from training.config._keys import ATTENTIONS
 
 MODELS = {
     "gru, additive": "attention=additive",
@@ -51,9 +51,8 @@ MODELS = {
 }
 
 
-def test_every_attention_is_among_the_models():
-    words = " ".join(MODELS.values()).split()
-    assert {f"attention={name}" for name in ATTENTIONS} <= set(words)
+_TRIED = set(" ".join(MODELS.values()).split())
+MODELS |= {x: f"attention={x}" for x in ATTENTIONS if f"attention={x}" not in _TRIED}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -140,7 +139,7 @@ def test_a_vocabulary_too_large_for_a_table_is_multiplied(bits, tmp_path, monkey
     config, model = random_model("readout=maxout", "input_feeding=true")
     found = []
     for most in (0, 2**25):
-        monkeypatch.setattr("serving.portable.write.products.TABLE", most)
+        monkeypatch.setattr("serving.portable.write._products.TABLE", most)
         (tmp_path / str(most)).mkdir()
         graphs = Graphs(config, model, tmp_path / str(most), bits)
         made = graphs.run("encoder", ids=random_ids(3, 5))
