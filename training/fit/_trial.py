@@ -1,6 +1,7 @@
 """A short trial of two attentions at full size, where the data do not tell which one fits.
 
-Both train for two epochs, and the better one goes on with its weights. A killed trial starts again.
+Both train for two epochs, and the better one continues with its weights. A killed trial starts
+again.
 """
 
 from __future__ import annotations

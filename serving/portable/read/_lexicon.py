@@ -1,4 +1,4 @@
-"""Lexicons for speech software: the phones of words, from a list of one's own or from a model."""
+"""Lexicons for speech software: the phones of words, from the user's list or from a model."""
 
 from __future__ import annotations
 

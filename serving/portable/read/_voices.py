@@ -136,8 +136,8 @@ class Phones:
     def write(self, phones: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the tokens of phones, and the phones that the voice has no tokens for.
 
-        Letters with marks may be one character or several, and ɝ and ɚ are ɜɹ and əɹ. Tones stand
-        behind all tokens.
+        A phone in NFC and in NFD is the same phone. A voice without ɝ or ɚ gets ɜɹ or əɹ. Tones
+        follow all tokens.
         """
         for names in self._maps:
             phones = [new for old in phones for new in names.get(old, [old])]
