@@ -181,7 +181,7 @@ def latest_version(path: Path) -> Path:
             raise UserError(str(error)) from None
         return version.resolve()
     if newest_version(path, ONNX_MANIFEST):
-        raise UserError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
+        raise UserError(f"{path} is an ONNX export, and serving.batch needs a SavedModel")
     raise UserError(f"{path} holds no exported model: python -m serving.export makes one")
 
 

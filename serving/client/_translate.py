@@ -219,7 +219,7 @@ def _alignments(translator: Translator, arguments: Any, texts: list[str]) -> Ite
 def _scores(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[_Row]:
     pairs = [text.split("\t") for text in texts]
     if wrong := [text for text, pair in zip(texts, pairs, strict=True) if len(pair) != 2]:
-        raise ValueError(f"--score-pairs expected TEXT<TAB>TRANSLATION. Received: {wrong[0]}")
+        raise ValueError(f"--score-pairs needs TEXT<TAB>TRANSLATION, but a line is: {wrong[0]}")
     answers = translator.score(*zip(*pairs, strict=True))
     for (source, target), answer in zip(pairs, answers, strict=True):
         tokens = zip(map(printable, answer.tokens), answer.log_probs, strict=True)

@@ -31,20 +31,20 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"note: {_OLD_NAME} is now --small", file=sys.stderr)
     options = parser.parse_args(["--small" if x == _OLD_NAME else x for x in arguments])
     if options.weights == "int8" and options.format != "onnx":
-        parser.error("--weights int8 expected --format onnx. Received: --format savedmodel")
+        parser.error("--weights int8 needs --format onnx")
     if options.small and options.format != "onnx":
-        parser.error("--small expected --format onnx. Received: --format savedmodel")
+        parser.error("--small needs --format onnx")
     if options.num_results is None:
         options.num_results = min(5, options.beam_width)
     if options.num_results > options.beam_width:
         parser.error(
-            f"--nbest expected at most --beam-width, {options.beam_width}. "
-            f"Received: {options.num_results}"
+            f"--nbest needs at most --beam-width, {options.beam_width}, but it is "
+            f"{options.num_results}"
         )
     for name, least in (("precision", "float32"), ("coverage_penalty", 0.0)):
         if options.format == "onnx" and (value := getattr(options, name)) != least:
             option = f"--{name.replace('_', '-')}"
-            parser.error(f"--format onnx expected {option} {least}. Received: {value}")
+            parser.error(f"--format onnx needs {option} {least}, but it is {value}")
     from training.decode.settings import SearchSettings
 
     search = SearchSettings.of(options, options.num_results)

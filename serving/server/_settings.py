@@ -33,13 +33,13 @@ _LIMITS = (
 def _boolean(text: str) -> bool:
     values = {"true": True, "1": True, "false": False, "0": False}
     if text.lower() not in values:
-        raise argparse.ArgumentTypeError(f"expected true or false. Received: {text!r}")
+        raise argparse.ArgumentTypeError(f"needs true or false, but it is {text!r}")
     return values[text.lower()]
 
 
 def _origins(text: str) -> list[str]:
     if wrong := [each for each in text.split(",") if not re.fullmatch(r"\*|https?://[^/]+", each)]:
-        raise argparse.ArgumentTypeError(f"expected https://HOST or *. Received: {wrong[0]!r}")
+        raise argparse.ArgumentTypeError(f"needs https://HOST or *, but it is {wrong[0]!r}")
     return text.split(",")
 
 

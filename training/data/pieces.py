@@ -62,7 +62,9 @@ def train_sentencepiece(
     Raises ValueError if no model can be trained on this text.
     """
     if vocab_size <= END_ID + 1:
-        raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")
+        raise ValueError(
+            f"a vocabulary needs more than {END_ID + 1} tokens, but it has {vocab_size}"
+        )
     if model_type is None:
         model_type, units = "bpe", set[str]()
         for line in lines:

@@ -69,7 +69,8 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     lines = text.split("\n")
     if form.separator:
         line = shown(next(filter(str.strip, lines)).strip())
-        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {form.repair}")
+        hint = f"To write tabs: {form.repair}"
+        raise ValueError(f"{path} has {form.separator} instead of tabs, as in {line}. {hint}")
     if form.doubt:
         raise ValueError(f"{path}: {form.doubt}")
     if form.quoted:
@@ -82,7 +83,7 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
         word, phones = columns_in(line, form, 2)
         if bool(word) != bool(phones):
             expected = "two columns with a tab between them, the second of phones"
-            raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
+            raise ValueError(f"{path}, line {number} needs {expected}, but it is {shown(line)}")
         if word:
             rows.setdefault(word, []).append(phones.split())
     return rows
@@ -97,7 +98,7 @@ def read_tokens(path: Path) -> frozenset[str]:
     for number, line in _lines(path):
         if not (match := re.fullmatch(r"(\S*)[ \t]+\d+\s*", line)):
             expected = "a token and its number, as in a voice's tokens.txt"
-            raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
+            raise ValueError(f"{path}, line {number} needs {expected}, but it is {shown(line)}")
         tokens.add(match[1] or " ")
     if not tokens:
         raise ValueError(f"{path} has no tokens")
