@@ -102,13 +102,16 @@ def _parser() -> argparse.ArgumentParser:
     text = "translations of the signature nbest; default: 5, or the beam's width"
     add("--nbest", dest="num_results", help=text, **number)
     add("--max-source-length", default=256, help="tokens after which a text is cut", **number)
-    text = "onnx runs without TensorFlow: python -m serving.client translate --local models/NAME/1"
+    text = (
+        "onnx runs without TensorFlow: python -m serving.client translate --local models/NAME/1. "
+        "It has no --coverage-penalty and no --precision"
+    )
     add("--format", choices=("savedmodel", "onnx"), default="savedmodel", help=text)
-    text = "of ONNX: int8, in which products are computed, is a quarter of the size"
+    text = "with --format onnx: int8 computes products in eight bits; a quarter of the size"
     add("--weights", choices=("float32", "int8"), default="float32", help=text)
     text = (
-        "of ONNX: keep embeddings and kernels in place of tables of their products: a little "
-        "slower, and several times smaller, for a page that is downloaded"
+        "with --format onnx: store embeddings and kernels instead of tables of their products. "
+        "The file is several times smaller, for a page that is downloaded, and a little slower"
     )
     add("--small", action="store_true", help=text)
     return parser
