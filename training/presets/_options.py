@@ -147,8 +147,8 @@ def configuration(options: argparse.Namespace) -> Config:
         print_choice("fitted", f"to your settings: {text}")
     if config.source != "text" and (options.dev or options.test):
         raise UsageError(
-            f"--dev and --test work only for texts: of {SOURCE_KINDS[config.source].unit}, the "
-            "trainer sets aside a fixed part. To score other data: python -m training.evaluate "
+            "--dev and --test work only for texts. The trainer sets aside a fixed part of these "
+            f"{SOURCE_KINDS[config.source].unit}. To score other data: python -m training.evaluate "
             "--run DIR --data DATA"
         )
     # do not average the first epochs of a short training

@@ -250,7 +250,7 @@ def configured(spec, *settings, options=()):
 def test_a_part_that_is_fixed_takes_no_option(spec, option):
     with pytest.raises(
         UsageError,
-        match=r"--dev and --test work only for texts: of images, .*evaluate --run DIR --data",
+        match=r"--dev and --test work only for texts\. .* these (images|examples)\. To score other",
     ):
         configured(spec, options=[option, "0.1"])
 
