@@ -35,7 +35,7 @@ class Memory(NamedTuple):
 
     Attributes:
         value: `(B, Tv, dv)`, the vectors that are averaged to contexts.
-        key: `(B, Tv, ·)`, the projected keys that `keys` returns for `compute_scores`.
+        key: what `keys` returns for `compute_scores`, usually projected keys `(B, Tv, ·)`.
         mask: boolean `(B, Tv)`, or None. False positions get weight 0.
 
     With several heads, value and key are split among the heads: `(B, heads, Tv, ·)`.
@@ -76,8 +76,8 @@ class Attention(AveragingLayer):
         value_mask: boolean `(B, Tv)`, or `(B, H, W)` for a grid; False positions get weight 0.
             Values and keys at False positions may be NaN or infinite.
         key_mask: like `value_mask`. All masks are combined.
-        attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`; B and Tq may be 1. A position that only
-            this mask hides must have a finite value: 0 times NaN is NaN.
+        attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`, or `(B, Tv)` for one step; B and Tq may
+            be 1. A position that only this mask hides must have a finite value: 0 times NaN is NaN.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
         use_causal_mask: whether query `i` sees only positions up to `i`.

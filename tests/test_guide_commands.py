@@ -92,7 +92,7 @@ def run_blocks(guide, folder):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=540,
+        timeout=3600,  # of a hang: the machine may be busy
     )
     logs = "".join(path.read_text(encoding="utf-8") for path in folder.glob("server.log"))
     assert done.returncode == 0, done.stdout + logs

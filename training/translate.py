@@ -29,7 +29,9 @@ def main(arguments: list[str] | None = None) -> None:
         "line stays empty. On a terminal each line is translated at once.",
         examples=["--run runs/NAME < source.txt > target.txt", "--run runs/NAME --nbest 5"],
     )
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="else standard input")
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="default: standard input"
+    )
     add_options(parser, "--run", *SEARCH, "--batch-size")
     several = "N translations of a line, the best first, each after the line's number and a TAB"
     parser.add_argument("--nbest", type=positive_int, metavar="N", help=several)

@@ -38,8 +38,8 @@ class AttentionRNN(AttentionCell):
         inputs: `(B, T, dim)`.
         memory: `(B, S, dim)`, or a grid `(B, H, W, dim)`.
         inputs_mask: boolean `(B, T)`; False steps keep the state, and have output 0.
-        memory_mask: boolean `(B, S)`; False positions get weight 0. Steps and positions that a mask
-            hides may be NaN or infinite.
+        memory_mask: boolean `(B, S)`, or `(B, H, W)` for a grid; False positions get weight 0.
+            Steps and positions that a mask hides may be NaN or infinite.
         initial_state: a `State` that another call returned, or a list of only the recurrent cell's
             states, each `(B, ·)`; zeros if not given.
         training: whether dropout is applied.

@@ -77,7 +77,7 @@ class AttentionCell(BaseLayer):
         inputs: `(B, dim)`.
         memory: `(B, S, dim)` or a grid `(B, H, W, dim)`.
         state: a `State`; by default, the result of `initial_state`.
-        memory_mask: boolean `(B, S)`; False positions get weight 0.
+        memory_mask: boolean `(B, S)`, or `(B, H, W)` for a grid; False positions get weight 0.
         training: whether dropout is applied.
 
     Output:

@@ -60,7 +60,7 @@ def beam_search(
             0, a score is the sum of log-probabilities; greater values prefer longer results.
         coverage_penalty: `β`, the penalty for source positions without weight (eq. 14 of the same
             paper): adds `β · Σ_s log(min(Σ_t a_ts, 1))` to the score, where `a` is the mean over
-            the heads. Each position adds at least `log(1e-6)`. 0 for no penalty.
+            the heads. Each position adds at least `β · log(1e-6)`. 0 for no penalty.
         memory_mask: boolean `(B, S)`, the positions that the coverage penalty sums; needed only
             for it.
         num_results: number of results for each sentence, at most `beam_width`.
@@ -141,8 +141,8 @@ def greedy_search(
         **options: other arguments of `beam_search`, except `beam_width` and `num_results`.
 
     Returns:
-        A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`,
-            log-probabilities `(B, T)`.
+        A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`, with
+        several heads `(B, T, heads, S)`, and log-probabilities `(B, T)`.
     """
     name, widths = "greedy_search", options.keys() & {"beam_width", "num_results"}
     expect(name, not widths, "no beams, which beam_search has", ", ".join(sorted(widths)))

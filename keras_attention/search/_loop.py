@@ -199,7 +199,7 @@ class SearchResult(NamedTuple):
         scores: float32 `(B, N)`, best first: the sum of the log-probabilities divided by
             `((5 + length) / 6) ** length_penalty`, plus the coverage penalty, which is at most 0.
         attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, zeros
-            after the end; None if not requested.
+            after the end; None if not requested, or if the decoder does not attend.
         log_probs: float32 `(B, N, T)`, the log-probability of each token, zeros after the end.
     """
 

@@ -123,7 +123,7 @@ def _check_names(names: Sequence[str], person: str, time: str, name: str) -> Non
             commas = commas_hint(names[0], path) if len(names) == 1 else ""
             raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}{commas}")
     if person == time:
-        raise ValueError(f"expected a column of ids and one of times. Received: {time!r} for both")
+        raise ValueError(f"ids and times need a column each, but {time!r} is given for both")
     for column in filter(None, names):
         if names.count(column) + (column == input_name(TIME) and time != TIME in names) > 1:
             raise ValueError(f"{name} has two columns {column!r}")
@@ -244,5 +244,5 @@ def _number(column: str, cell: float | str | None) -> float:
             number = float(cell)
     if number is None or abs(number) > MOST_NUMBER:
         wanted = f"a number, -1e30 to 1e30{number_hint(text)}"
-        raise ValueError(f"expected {column} to be {wanted}. Received: {cell!r}")
+        raise ValueError(f"{column} needs {wanted}, but it is {cell!r}")
     return number

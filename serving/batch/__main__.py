@@ -52,9 +52,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m serving.batch",
         description="Translate files of any size with an exported model; or read images, or "
         "predict from tables of events. Each input file, or folder of images, gives one output "
-        "file of JSON lines, in order, written aside and renamed: one that is there is "
-        "whole, and a job that is started again makes the missing ones. The last line printed is "
-        "a JSON object.",
+        "file of JSON lines, in the order of the input. An output file appears when it is "
+        "complete. If you run the command again, it writes the missing files. The last line "
+        "printed is a JSON object.",
         examples=(
             "--model models/en-fr --input 'texts/*.txt' --output french",
             "--model models/digits --input scans --output read --workers 4",
@@ -63,19 +63,21 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model", type=Path, required=True, metavar="DIR", help="models/NAME, or a version of it")
     text = (
-        'text files with a text a line, or .jsonl of objects with a "text", .gz or not; folders or '
-        "files of PNG or JPEG images; .csv, .gz or not, a row for each visit; may be given several "
-        "times"
+        'text files with a text on each line, or .jsonl files of objects with a "text"; folders or '
+        "files of PNG or JPEG images; .csv files with a row for each visit. Texts and tables may "
+        "be compressed (.gz). May be given several times"
     )
     add("--input", dest="inputs", action="append", required=True, metavar="GLOB", help=text)
-    add("--output", type=folder_to_write, required=True, metavar="DIR", help="of the answers")
-    add("--id", default="id", metavar="COLUMN", help="of a table: whose a row is")
-    add("--time", default="time", metavar="COLUMN", help="of a table: when it was")
+    add(
+        "--output", type=folder_to_write, required=True, metavar="DIR", help="folder of the answers"
+    )
+    add("--id", default="id", metavar="COLUMN", help="column of ids in a table")
+    add("--time", default="time", metavar="COLUMN", help="column of times in a table")
     number: dict[str, Any] = {"type": positive_int, "metavar": "N"}
-    add("--workers", default=1, help="processes with a model each, of Ray if several", **number)
-    add("--address", metavar="ADDRESS", help="of a Ray cluster, or auto")
-    add("--threads", default=1, help="of each worker", **number)
-    add("--batch-size", default=64, help="answered together", **number)
+    add("--workers", default=1, help="processes with a model each; several need Ray", **number)
+    add("--address", metavar="ADDRESS", help="address of a Ray cluster, or auto")
+    add("--threads", default=1, help="threads of each worker", **number)
+    add("--batch-size", default=64, help="items answered together", **number)
     return parser
 
 

@@ -41,7 +41,7 @@ def find(patterns: Sequence[str], output: Path) -> list[list[Path]]:
             kinds.setdefault(kind_of(path), path)
     if len(kinds) > 1:
         first, second, *_ = kinds.values()
-        raise UserError(f"expected inputs of one kind. Received: {first} and {second}")
+        raise UserError(f"{first} and {second} are of two kinds. Start a job for each kind")
     for each in inputs.values():
         first, *others = sorted(each)
         for other in others:

@@ -30,7 +30,7 @@ _MOST_SIZE = 2**26  # of the items in memory: characters, bytes or events
 _DECIMALS = {"score": 4, "probability": 6}
 _IF_SO = ("truncated", "unknown")  # fields that are left out if false or empty
 # Finds the reason in the error of a graph that rejects a single item.
-_REFUSAL = re.compile(rf"(?:{INPUT}\[0\] |(?=expected ))([^\]\n']+)")
+_REFUSAL = re.compile(rf"(?:{INPUT}\[0\] |assertion failed: \['?(?!{INPUT}))([^\]\n']+)")
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def latest_version(path: Path) -> Path:
             raise UserError(str(error)) from None
         return version.resolve()
     if newest_version(path, ONNX_MANIFEST):
-        raise UserError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
+        raise UserError(f"{path} is an ONNX export, and serving.batch needs a SavedModel")
     raise UserError(f"{path} holds no exported model: python -m serving.export makes one")
 
 

@@ -77,14 +77,13 @@ def _parser() -> Parser:
         examples=("models/en-fr/1", "models/en-fr/1 --against localhost:8500"),
     )
     add = parser.add_argument
-    add("version_dir", type=Path, metavar="models/NAME/1", help="of an export")
-    text = "gRPC of a server to compare with, such as the stock"
+    add("version_dir", type=Path, metavar="models/NAME/1", help="an export")
+    text = "gRPC address of a server to compare with, such as the stock server"
     add("--against", metavar="HOST:PORT", help=text)
-    add("--rest", default="", metavar="HOST:PORT", help="its REST, which is left out without this")
-    add("--model", metavar="NAME", help="the model's name there; default: of models/NAME/1")
-    add(
-        "--run", type=Path, metavar="DIR", help="run of an ONNX export, to compare its answers with"
-    )
+    text = "REST address of that server, to compare REST, too"
+    add("--rest", default="", metavar="HOST:PORT", help=text)
+    add("--model", metavar="NAME", help="name of the model on that server; default: as in the path")
+    add("--run", type=Path, metavar="DIR", help="the run to compare an ONNX export with")
     return parser
 
 

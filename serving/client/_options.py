@@ -49,9 +49,9 @@ class Parser(argparse.ArgumentParser):
         add("--target", default="localhost:8500", metavar="HOST:PORT", help=text)
         where = self.add_mutually_exclusive_group(required=True)
         where.add_argument("--model", metavar="NAME", help="name of the model on the server")
-        text = "no server: models/NAME/1, exported with --format onnx"
+        text = "models/NAME/1, exported with --format onnx, to run without a server"
         where.add_argument("--local", type=Path, metavar="DIR", help=text)
-        text = "with --local: that translate or read together; default: 1"
+        text = "with --local: threads of the model; default: 1"
         add("--threads", type=size, default=1, metavar="N", help=text)
         which = self.add_mutually_exclusive_group()
         text = "version of the model; default: the latest"
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         add("--retries", type=few, default=MOST_RETRIES, metavar="N", help=text)
         text = f"most {rows} in a request; default: 32"
         add("--batch-size", type=size, default=32, metavar="N", help=text)
-        text = "wait so long for a server that is starting"
+        text = "wait at most this long for a server that is starting"
         add("--wait-ready", type=seconds, metavar="SECONDS", help=text)
         add = self.add_argument_group("encrypted connections (PEM files)").add_argument
         add("--tls", action="store_true", help="with the system's root certificates")

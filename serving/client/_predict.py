@@ -31,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser("python -m serving.client predict", text, examples, "histories", "an id", png)
     parser.add_argument("table", metavar="CSV", help="a row for each visit; .gz allowed")
     add = parser.add_argument
-    add("--id", default="id", metavar="COLUMN", help="whose each row is; default: id")
-    add("--time", default="time", metavar="COLUMN", help="when it was; default: time")
+    add("--id", default="id", metavar="COLUMN", help="column of ids; default: id")
+    add("--time", default="time", metavar="COLUMN", help="column of times; default: time")
     add("--only", action="append", metavar="ID", help="only these ids")
     return parser
 

@@ -70,7 +70,9 @@ class Tls:
     def __post_init__(self) -> None:
         """Raise ValueError for a certificate without its key, or a key alone: gRPC would abort."""
         if (self.certificate is None) != (self.private_key is None):
-            raise ValueError("expected a certificate with its private key. Received: one of them")
+            raise ValueError(
+                "a client's certificate needs its private key, and the key its certificate"
+            )
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     text = "Reads images, PNG or JPEG, with a served model, or here with --local."
     png = "with --regions: draw it over the image"
     parser = Parser("python -m serving.client read", text, examples, "images", "an image", png)
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="files")
-    parser.add_argument("--regions", action="store_true", help="where the model looked")
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files")
+    parser.add_argument("--regions", action="store_true", help="attention weights, too")
     return parser
 
 

@@ -64,13 +64,14 @@ def _parser() -> argparse.ArgumentParser:
     png = "with --align: write a heat map (matplotlib)"
     parser = Parser("python -m serving.client translate", text, examples, "texts", "a text", png)
     add = parser.add_argument
-    add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
+    add("texts", nargs="*", metavar="TEXT", help="texts; default: lines of standard input")
     signature = parser.add_mutually_exclusive_group().add_argument
     signature("--nbest", type=size, metavar="N", help="the N best translations, with scores")
     signature("--align", action="store_true", help="draw the attention weights")
-    text = "texts are TEXT<TAB>TRANSLATION: how probable the model finds each token"
+    text = "score your own translations: each text is TEXT<TAB>TRANSLATION"
     signature("--score-pairs", dest="score", action="store_true", help=text)
-    signature("--split", action="store_true", help="translate sentence by sentence")
+    text = "translate sentence by sentence; line by line if the model's sources are not sentences"
+    signature("--split", action="store_true", help=text)
     signature("--metadata", action="store_true", help="show the signatures and stop")
     text = "print the score before each translation"
     add("--show-scores", dest="scores", action="store_true", help=text)
@@ -78,22 +79,22 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group(
         "lexicons of speech software, by a pronouncer with --local (on all cores, or --threads)"
     ).add_argument
-    text = "write a line for each word: of sherpa-onnx, Kaldi, MFA, JSON objects or a TSV"
+    text = "write a line for each word, for sherpa-onnx, Kaldi or MFA, or as JSON or TSV"
     add("--format", choices=_FORMATS, help=text)
-    text = "the input is a text: its words, each once"
+    text = "the input is a text: look up each of its words once"
     add("--words-from-text", dest="text", action="store_true", help=text)
     add("--lexicon", metavar="FILE", help="WORD<TAB>PHONES: these words keep their phones")
     text = "WORD<TAB>WORDS: numbers and abbreviations, which are read as these words"
     add("--spell-out", dest="spell_out", metavar="FILE", help=text)
-    text = "PHONE<TAB>PHONES: renames phones first; or arpabet-ipa, kokoro; may come several times"
+    text = "PHONE<TAB>PHONES: phones to rename; or arpabet-ipa, kokoro; may be given several times"
     add("--rename-phones", dest="map", metavar="FILE", action="append", default=[], help=text)
-    text = "tokens.txt of a voice: phones are split into its tokens"
+    text = "tokens.txt of a voice: splits phones into its tokens"
     add("--voice-tokens", dest="phones", metavar="FILE", help=text)
-    text = "with --format sherpa: the kind of voice that reads it, vits where none is named"
+    text = "with --format sherpa: the kind of voice that reads the file; default: vits"
     add("--voice", choices=_VOICES, help=text)
     text = "write the words that are left out, or not looked up, with the reasons: WORD<TAB>REASON"
     add("--write-skipped", dest="missing", metavar="FILE", type=file_to_write, help=text)
-    add("--strict", action="store_true", help="exit status 1 where a word is missing")
+    add("--strict", action="store_true", help="exit status 1 if a word is missing")
     return parser
 
 
@@ -219,7 +220,7 @@ def _alignments(translator: Translator, arguments: Any, texts: list[str]) -> Ite
 def _scores(translator: Translator, arguments: Any, texts: list[str]) -> Iterator[_Row]:
     pairs = [text.split("\t") for text in texts]
     if wrong := [text for text, pair in zip(texts, pairs, strict=True) if len(pair) != 2]:
-        raise ValueError(f"--score-pairs expected TEXT<TAB>TRANSLATION. Received: {wrong[0]}")
+        raise ValueError(f"--score-pairs needs TEXT<TAB>TRANSLATION, but a line is: {wrong[0]}")
     answers = translator.score(*zip(*pairs, strict=True))
     for (source, target), answer in zip(pairs, answers, strict=True):
         tokens = zip(map(printable, answer.tokens), answer.log_probs, strict=True)

@@ -31,20 +31,20 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"note: {_OLD_NAME} is now --small", file=sys.stderr)
     options = parser.parse_args(["--small" if x == _OLD_NAME else x for x in arguments])
     if options.weights == "int8" and options.format != "onnx":
-        parser.error("--weights int8 expected --format onnx. Received: --format savedmodel")
+        parser.error("--weights int8 needs --format onnx")
     if options.small and options.format != "onnx":
-        parser.error("--small expected --format onnx. Received: --format savedmodel")
+        parser.error("--small needs --format onnx")
     if options.num_results is None:
         options.num_results = min(5, options.beam_width)
     if options.num_results > options.beam_width:
         parser.error(
-            f"--nbest expected at most --beam-width, {options.beam_width}. "
-            f"Received: {options.num_results}"
+            f"--nbest needs at most --beam-width, {options.beam_width}, but it is "
+            f"{options.num_results}"
         )
     for name, least in (("precision", "float32"), ("coverage_penalty", 0.0)):
         if options.format == "onnx" and (value := getattr(options, name)) != least:
             option = f"--{name.replace('_', '-')}"
-            parser.error(f"--format onnx expected {option} {least}. Received: {value}")
+            parser.error(f"--format onnx needs {option} {least}, but it is {value}")
     from training.decode.settings import SearchSettings
 
     search = SearchSettings.of(options, options.num_results)
@@ -102,13 +102,16 @@ def _parser() -> argparse.ArgumentParser:
     text = "translations of the signature nbest; default: 5, or the beam's width"
     add("--nbest", dest="num_results", help=text, **number)
     add("--max-source-length", default=256, help="tokens after which a text is cut", **number)
-    text = "onnx runs without TensorFlow: python -m serving.client translate --local models/NAME/1"
+    text = (
+        "onnx runs without TensorFlow: python -m serving.client translate --local models/NAME/1. "
+        "It has no --coverage-penalty and no --precision"
+    )
     add("--format", choices=("savedmodel", "onnx"), default="savedmodel", help=text)
-    text = "of ONNX: int8, in which products are computed, is a quarter of the size"
+    text = "with --format onnx: int8 computes products in eight bits; a quarter of the size"
     add("--weights", choices=("float32", "int8"), default="float32", help=text)
     text = (
-        "of ONNX: keep embeddings and kernels in place of tables of their products: a little "
-        "slower, and several times smaller, for a page that is downloaded"
+        "with --format onnx: store embeddings and kernels instead of tables of their products. "
+        "The file is several times smaller, for a page that is downloaded, and a little slower"
     )
     add("--small", action="store_true", help=text)
     return parser

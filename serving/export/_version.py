@@ -269,7 +269,7 @@ def _exported(
     if SOURCE_KINDS[config.source].tokens:
         return Exported(runs, settings)
     if settings.precision != "float32":
-        raise UserError(f"--precision expected runs with source = text. Received: {config.source}")
+        raise UserError(f"--precision works only for texts, and the run reads {config.source}")
     if config.target == "label":
         return ExportedPredictor(runs)
     return ExportedReader(runs, settings)

@@ -34,7 +34,7 @@ class _Output(ctypes.Structure):
 
 
 _TSTRING_BYTES = 24
-_ROWS = 64  # of a part of a heavy run; between parts it may stop, or others run
+_ROWS = 64  # of a part of an expensive run; between parts it may stop, or others run
 
 
 def _bind() -> ctypes.CDLL:
@@ -179,7 +179,7 @@ class ModelSession:
         # Idle threads that spin would take cores from the threads that send responses.
         config = config_pb2.ConfigProto()
         config.experimental.disable_thread_spinning = True
-        # Operations queue for the threads of a pool. So light runs use pool 0, heavy runs pool 1.
+        # Operations queue for the threads of a pool. Cheap runs use pool 0, expensive ones pool 1.
         for _ in range(2):
             config.session_inter_op_thread_pool.add()
         serialized = config.SerializeToString()
@@ -211,8 +211,8 @@ class ModelSession:
         Args:
             name: of the signature.
             inputs: an array, or nested lists, for every input.
-            call: the request, whose time limits the run; None means no limit. A heavy call of an
-                export of this project runs in parts of `_ROWS` rows.
+            call: the request, whose time limits the run; None means no limit. An expensive call of
+                an export of this project runs in parts of `_ROWS` rows.
 
         Raises StatusError with TensorFlow's status, DEADLINE_EXCEEDED when the time is over.
         """

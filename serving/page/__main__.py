@@ -45,8 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(
         prog="python -m serving.page",
-        description="A page that asks a model server, this project's or TensorFlow Serving, over "
-        "gRPC, and shows what the model says and where it looks. Nothing typed is kept or logged.",
+        description="A page for a model on a server, this project's or TensorFlow Serving. It "
+        "sends requests over gRPC, and shows the answers and the attention weights. It stores and "
+        "logs no input.",
         examples=(
             "--model en-fr --open",
             "--static models/en-fr-onnx/1 --output translator.html --single-file",
@@ -56,17 +57,17 @@ def _parser() -> Parser:
     text = "the server, or unix:PATH; default: localhost:8500"
     add("--target", default="localhost:8500", metavar="HOST:PORT", help=text)
     where = parser.add_mutually_exclusive_group(required=True).add_argument
-    where("--model", metavar="NAME", help="as the server calls it")
-    text = "write a page that asks no server, of a translator or a reader: DIR is an ONNX export"
+    where("--model", metavar="NAME", help="name of the model on the server")
+    text = "write a page without a server, for a translator or a reader; DIR is an ONNX export"
     where("--static", type=Path, metavar="DIR", help=text)
-    text = "of --static: a folder for any static host"
+    text = "with --static: the folder to write, for any static host"
     add("--output", type=Path, metavar="SITE", help=text)
-    text = "of --static: SITE is one HTML file, which works by a double click"
+    text = "with --static: write SITE as one HTML file, which opens with a double click"
     add("--single-file", action="store_true", help=text)
-    text = "assets.extra/manifest.json of the export: what it says of the model is shown"
+    text = "assets.extra/manifest.json of the export; the page shows its facts about the model"
     add("--manifest", type=Path, metavar="FILE", help=text)
-    add("--example", default="", metavar="TEXT", help="what to begin with")
-    text = "of the page; default: 8080"
+    add("--example", default="", metavar="TEXT", help="the text that the page begins with")
+    text = "port of the page; default: 8080"
     add("--port", type=port, default=8080, metavar="PORT", help=text)
     text = (
         "address to listen on; default: 127.0.0.1, this machine alone. The page has no passwords: "

@@ -157,7 +157,7 @@ async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer
     pieces = split_sentences(text, metadata.signatures)
     if len(pieces) > MOST_SENTENCES:
         raise BadRequestError(
-            f"expected at most {MOST_SENTENCES} sentences. Received: {len(pieces)}"
+            f"Give at most {MOST_SENTENCES} sentences at once. These are {len(pieces)}"
         )
     translations = await translator.translate([piece for piece, _ in pieces])
     return {
@@ -231,7 +231,9 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
         history = people[person]
         count = len(history[TIME])
         if count > MOST_EVENTS:
-            raise ValueError(f"expected at most {MOST_EVENTS} visits of one id. Received: {count}")
+            raise ValueError(
+                f"The page shows at most {MOST_EVENTS} visits of one id, and these are {count}"
+            )
         until = [{name: cells[: n + 1] for name, cells in history.items()} for n in range(count)]
         answers = await predictor.outcome(until, ignore=True)
         inputs = (await predictor.metadata()).signatures["predict"]["inputs"]

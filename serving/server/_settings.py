@@ -22,24 +22,24 @@ METRICS = "/monitoring/prometheus/metrics"
 _WAIT = between(0, _INT32)
 _LIMITS = (
     ("max_request_rows", 1000, "N", positive_int, "rows of a request"),
-    ("max_request_positions", 100_000, "N", positive_int, "events and the like, of all its rows"),
+    ("max_request_positions", 100_000, "N", positive_int, "positions, such as events, in all rows"),
     ("max_request_bytes", 100 * 2**20, "BYTES", between(1, _INT32), "of a request"),
-    ("max_request_seconds", 120, "SECONDS", between(1, _DAY), "of a request, client or none"),
-    ("max_waiting_requests", 960, "N", count, "that wait beside 64 under way, not refused"),
-    ("shutdown_grace_seconds", 30, "SECONDS", between(0, _DAY), "for requests, on SIGTERM"),
+    ("max_request_seconds", 120, "SECONDS", between(1, _DAY), "most for a request"),
+    ("max_waiting_requests", 960, "N", count, "requests waiting, in addition to 64 running"),
+    ("shutdown_grace_seconds", 30, "SECONDS", between(0, _DAY), "for running requests, on SIGTERM"),
 )
 
 
 def _boolean(text: str) -> bool:
     values = {"true": True, "1": True, "false": False, "0": False}
     if text.lower() not in values:
-        raise argparse.ArgumentTypeError(f"expected true or false. Received: {text!r}")
+        raise argparse.ArgumentTypeError(f"needs true or false, but it is {text!r}")
     return values[text.lower()]
 
 
 def _origins(text: str) -> list[str]:
     if wrong := [each for each in text.split(",") if not re.fullmatch(r"\*|https?://[^/]+", each)]:
-        raise argparse.ArgumentTypeError(f"expected https://HOST or *. Received: {wrong[0]!r}")
+        raise argparse.ArgumentTypeError(f"needs https://HOST or *, but it is {wrong[0]!r}")
     return text.split(",")
 
 
@@ -47,18 +47,18 @@ _names = partial(str.split, sep=",")
 _SWITCH: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True}
 _Flag = tuple[str, Any, str, Any, str]  # name, default, metavar, type or settings, help
 _STOCK: tuple[_Flag, ...] = (
-    ("port", 8500, "PORT", port, "TCP port of gRPC; 0 takes any that is free"),
+    ("port", 8500, "PORT", port, "TCP port of gRPC; 0 takes any free port"),
     ("host", "127.0.0.1", "ADDRESS", str, "to listen on; 0.0.0.0 lets other machines in"),
-    ("rest_api_port", 0, "PORT", port, "TCP port of REST and of the metrics; 0 for none"),
+    ("rest_api_port", 0, "PORT", port, "TCP port of REST and metrics; 0 turns them off"),
     ("model_name", "default", "NAME", str, "name of the model (not with --model_config_file)"),
     ("model_base_path", None, "PATH", Path, "directory of the model's numbered versions"),
-    ("rest_api_cors_origins", [], "ORIGIN,…", _origins, "whose pages may ask REST, or *"),
-    ("rest_api_hosts", [], "NAME,…", _names, "by which clients call REST, beside this machine's"),
-    ("rest_api_trusted_proxies", [], "ADDRESS,…", _names, "whose X-Forwarded-For is a client"),
-    ("monitoring_config_file", None, "FILE", Path, "text MonitoringConfig: the metrics' path"),
+    ("rest_api_cors_origins", [], "ORIGIN,…", _origins, "whose web pages may call REST; * for all"),
+    ("rest_api_hosts", [], "NAME,…", _names, "further names by which clients call REST"),
+    ("rest_api_trusted_proxies", [], "ADDRESS,…", _names, "proxies that set X-Forwarded-For"),
+    ("monitoring_config_file", None, "FILE", Path, "text MonitoringConfig: path of the metrics"),
     ("model_config_file", None, "FILE", Path, "text ModelServerConfig: several models, versions"),
-    ("model_config_file_poll_wait_seconds", 0, "SECONDS", _WAIT, "between reads of it; 0: one"),
-    ("file_system_poll_wait_seconds", 1, "SECONDS", _WAIT, "between looks for versions; 0: one"),
+    ("model_config_file_poll_wait_seconds", 0, "SECONDS", _WAIT, "between reads; 0 reads once"),
+    ("file_system_poll_wait_seconds", 1, "SECONDS", _WAIT, "between searches; 0 searches once"),
     ("enable_batching", False, "true|false", _SWITCH, "run requests of several clients together"),
     ("batching_parameters_file", None, "FILE", Path, "text BatchingParameters"),
     ("ssl_config_file", None, "FILE", Path, "text SSLConfig: TLS for gRPC"),

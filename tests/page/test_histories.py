@@ -24,7 +24,7 @@ def test_a_history_has_a_timeline_with_the_weight_of_each_event(browser, kinds):
         expect(tab.locator("#notes")).to_contain_text("1 cell is taken as missing in bili: line 3")
         expect(tab.locator("#event")).to_contain_text("more events than the model reads")
         tab.locator("#table").fill("patient,day,bili\na,3,x")
-        expect(tab.locator("#status.error")).to_contain_text("bili to be a number")
+        expect(tab.locator("#status.error")).to_contain_text("bili needs a number")
         tab.locator("#table").fill(VISITS.replace("first", "<img src=x onerror=alert(1)>"))
         tab.locator("#person").select_option("a")
         expect(tab.locator("svg .event")).to_have_count(3)

@@ -129,7 +129,7 @@ def test_a_text_that_is_too_long_is_refused_in_a_line(browser, one_file):
     with tab_at(browser, one_file.as_uri()) as (tab, _):
         tab.locator("#text").fill("a. " * 70)
         expect(tab.locator("#status.error")).to_have_text(
-            "expected at most 64 sentences. Received: 70"
+            "Give at most 64 sentences at once. These are 70"
         )
         tab.locator("#text").fill("She sleeps.")
         expect(tab.locator(".sentence")).to_have_count(1)

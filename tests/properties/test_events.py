@@ -166,7 +166,7 @@ def over_rest(server, model, local):
             return REFUSED
         outputs = rest(server, model, "predict", columns)
         if "error" in outputs:
-            assert "to be a number, 0 to 1e30. Received: " in outputs["error"]
+            assert "needs a number, 0 to 1e30, but it is " in outputs["error"]
             return REFUSED
         return {**rows_of(outputs, 1)[0], "refused": False}
 

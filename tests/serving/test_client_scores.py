@@ -69,7 +69,7 @@ def test_the_command_reads_pairs(server, capsys):
     assert found["tokens"] == ["l", "e", "</s>"]
     assert client.main([*common, "no translation"]) == 1
     assert capsys.readouterr().err == (
-        "error: --score-pairs expected TEXT<TAB>TRANSLATION. Received: no translation\n"
+        "error: --score-pairs needs TEXT<TAB>TRANSLATION, but a line is: no translation\n"
     )
 
 

@@ -61,4 +61,4 @@ def test_an_option_of_the_export_names_the_new_one(capsys):
         export.main(["--run", "r", "--output", "o", "--no-tables"])
     note, error = capsys.readouterr().err.splitlines()
     assert note == "note: --no-tables is now --small"
-    assert "--small expected --format onnx" in error
+    assert "--small needs --format onnx" in error

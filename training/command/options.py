@@ -146,12 +146,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--replace-unknown": {
         "action": "store_true",
         "help": "replace each unknown word by the source word with the most attention; needs "
-        "tokenizers of whole words, characters or symbols",
+        "tokenizers of words, characters, letters or symbols",
     },
     "--precision": {
         "choices": ("float32", "bfloat16"),
         "default": "float32",
-        "help": "precision of matrix products; bfloat16 is faster where the processor has it",
+        "help": "precision of matrix products; bfloat16 needs a single run, and a processor that "
+        "supports it is faster with it",
     },
     "--batch-size": {
         "type": positive_int,

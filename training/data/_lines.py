@@ -236,8 +236,8 @@ def _aligned(files: list[io.BufferedReader], paths: Sequence[Path]) -> Iterator[
             yield b"\t".join(line[:-1].replace(b"\t", b" ") for line in pair) + b"\n"
     if len(set(counts)) > 1:
         raise CorpusError(
-            f"Expected as many lines in {paths[0]} and {paths[1]}. "
-            f"Received: {counts[0]} and {counts[1]}"
+            f"{paths[0]} has {counts[0]} lines, but {paths[1]} has {counts[1]}. Line n of "
+            "both files must belong together"
         )
 
 

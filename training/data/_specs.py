@@ -56,7 +56,9 @@ class Spec:
             return cls(text, form, (Path(rest).expanduser(),))
         parts = rest.split(",")
         if len(parts) < 2:
-            raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: {text}")
+            raise CorpusError(
+                f"parallel: needs two files, as parallel:SOURCE,TARGET. You gave: {text}"
+            )
         cuts = [(",".join(parts[:n]), ",".join(parts[n:])) for n in range(1, len(parts))]
         pairs = [tuple(Path(path).expanduser() for path in cut) for cut in cuts]
         both = (pair for pair in pairs if all(path.exists() for path in pair))

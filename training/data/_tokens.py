@@ -60,11 +60,11 @@ def prepare_corpus(
     of one SPEC, without copied words.
     """
     if texts.data.form == PREPARED:
-        raise ConfigError(f"a prepared corpus expected texts. Received: {texts.data}")
+        raise ConfigError(f"{texts.data} is prepared already. Give texts: --data tsv:FILE")
     for key, wrong in (("extra_data", texts.extra), ("copy", tokenizing.copying)):
         if wrong:
             raise ConfigError(
-                f"a prepared corpus expected no {key}: put all texts into one file, without copying"
+                f"a prepared corpus cannot have {key}. Put all texts into one file, without copying"
             )
     with written_aside(output) as folder:
         write_tokens(folder, texts, tokenizing, tokenizers, processes)

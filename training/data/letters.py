@@ -101,7 +101,7 @@ def _different(text: str) -> set[str]:
 
 @functools.cache
 def _capitals() -> dict[str, str]:
-    """Return the small letter of each capital that has one of a single character."""
+    """Return the small form, one character or more, of each capital of one character."""
     each = map(chr, itertools.chain(range(0xD800), range(0xE000, 0x110000)))
     return {capital: small for capital in each if (small := capital.lower()) != capital}
 

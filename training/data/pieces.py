@@ -53,16 +53,18 @@ def train_sentencepiece(
         lines: the texts to train on, which can be iterated several times.
         vocab_size: largest number of pieces. A text with more characters gets as many pieces as it
             has characters, and the number is printed.
-        model_type: "unigram" or "bpe". None selects BPE if all words and characters fit into the
-            vocabulary. A unigram model counts in how many different words a piece occurs, and so
-            splits "plus" into letters even if half of all lines contain "plus". BPE counts how
-            often a piece occurs.
+        model_type: "unigram" or "bpe". None selects BPE if the different words and characters are
+            at most 1,000 and fit into the vocabulary. A unigram model counts in how many different
+            words a piece occurs, and so splits "plus" into letters even if half of all lines
+            contain "plus". BPE counts how often a piece occurs.
         normalization: name of SentencePiece's rule that unifies characters.
 
     Raises ValueError if no model can be trained on this text.
     """
     if vocab_size <= END_ID + 1:
-        raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")
+        raise ValueError(
+            f"a vocabulary needs more than {END_ID + 1} tokens, but it has {vocab_size}"
+        )
     if model_type is None:
         model_type, units = "bpe", set[str]()
         for line in lines:

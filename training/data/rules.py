@@ -198,7 +198,7 @@ def table_rows(lines: Iterable[str], table: str) -> Iterator[tuple[int, list[str
                 continue
             line = f"{table}, line {rows.line_num}"
             if len(cells) != len(header):
-                raise ValueError(f"{line}: expected {len(header)} columns. Received: {len(cells)}")
+                raise ValueError(f"{line} has {len(cells)} columns, but the header {len(header)}")
             if any("\0" in cell for cell in cells):
                 raise ValueError(f"{line} has a NUL: it is no text")
             yield rows.line_num, cells

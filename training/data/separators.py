@@ -117,7 +117,7 @@ def commas_hint(header: str, path: str) -> str:
         pattern = "  +" if name == "spaces" else f" *(?:{_SIGNS[name]}) *"
         program = f"perl -pe 's{{{pattern}}}{{,}}g'"
     hint = f". It has {name} instead of commas"
-    return f"{hint}: {rewriting(program, path, 'new.csv')}" if path else hint
+    return f"{hint}. To write commas: {rewriting(program, path, 'new.csv')}" if path else hint
 
 
 def rewriting(program: str, path: str, output: str = "") -> str:

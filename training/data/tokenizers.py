@@ -316,10 +316,12 @@ def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> Vocabu
     """
     lines = [line for line in lines if line.strip()]
     if not lines:
-        raise ValueError("A tokenizer expected text to learn from. Received: none")
+        raise ValueError("there is no text to train the tokenizer on")
     room = vocab_size - len(_SPECIAL_TOKENS)
     if room < 1:
-        raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")
+        raise ValueError(
+            f"a vocabulary needs more than {END_ID + 1} tokens, but it has {vocab_size}"
+        )
     counts: Counter[bytes] = Counter()
     for start in range(0, len(lines), 4096):
         split = split_text(kind, tf.constant(lines[start : start + 4096]))

@@ -57,6 +57,6 @@ class SearchSettings:
         for run in runs if self.replaces_unknown else ():
             kinds = [run.config.source_tokenizer, run.config.target_tokenizer]
             if len(set(kinds)) > 1 or "sentencepiece" in kinds:
-                wanted = "words, characters or symbols as the tokenizer of both sides"
+                wanted = "words, characters, letters or symbols as the tokenizer of both sides"
                 received = f"{run.path}, {' and '.join(kinds)}"
                 raise UserError.expected("--replace-unknown", wanted, received)

@@ -57,7 +57,10 @@ def spelling_of(runs: Sequence[Run]) -> Spelling | None:
 
 
 class Windows(NamedTuple):
-    """The windows of B words of at most S letters: K windows of W letters for each word."""
+    """The windows of B words of at most S letters: K windows for each word, padded to W letters.
+
+    W is S, or the length up to which a word is read at once, if that is less.
+    """
 
     ids: tf.Tensor  # int32 `(B * K, W)`; windows that a word does not need are padding
     starts: tf.Tensor  # int32 `(B, K)`, the first letter of a window

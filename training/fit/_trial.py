@@ -1,6 +1,7 @@
 """A short trial of two attentions at full size, where the data do not tell which one fits.
 
-Both train for two epochs, and the better one goes on with its weights. A killed trial starts again.
+Both train for two epochs, and the better one continues with its weights. A killed trial starts
+again.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def settle_attention(
     )
     if processes.devices > 1 or model.jit_compile:
         why = "with XLA, which compiles long" if model.jit_compile else "on several devices"
-        chosen = f"{_words(first.attention)}: no other is tried {why}"
+        chosen = f"{_words(first.attention)}: nothing else is tried {why}"
         print_choice("attention", chosen, f"--set attention={second.attention}")
         processes.write(first.save, files.config)
         return first, model
@@ -91,7 +92,7 @@ def settle_attention(
     if is_better(other, tried):
         kept, kept_model = second, other_model
     seconds = time.monotonic() - began
-    chosen = f"{_words(kept.attention)} goes on with its weights: {line}. {seconds:.0f} s"
+    chosen = f"{_words(kept.attention)} continues with its weights: {line}. {seconds:.0f} s"
     print_choice("attention", chosen, f"--set attention={first.attention}")
     save_checkpoint(files, kept_model, [])
     kept.save(files.config)

@@ -17,16 +17,17 @@ from training.sources.kinds import SOURCE_KINDS
 
 _SPECS = """Ways to name data (DATA):
 {specs}
-Files may be compressed (.gz, .zst). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
+Files may be compressed (.gz, .zst). Corpora are searched in $KERAS_ATTENTION_DATA, then in
 ~/.cache/keras-attention, and downloaded there."""
 
 
 def add_configuration(parser: Parser) -> None:
     """Add the options that `configuration` reads. The help lists SPECs and keys."""
     presets = f"preset to train: {', '.join(schema.preset_names())}; or a file of your own, "
-    presets += "NAME.toml; python -m training.presets says more"
+    presets += "NAME.toml; python -m training.presets lists them with figures"
     parser.add_argument("--preset", metavar="NAME", help=presets)
-    data = "training data, not the preset's; without --preset its size chooses the settings"
+    data = "training data, instead of the preset's; without --preset, its size and traits choose "
+    data += "the settings"
     parser.add_argument("--data", metavar="DATA", help=data)
     for key in dataclasses.fields(Config):
         if key.name in ("dev", "test"):

@@ -147,8 +147,9 @@ def configuration(options: argparse.Namespace) -> Config:
         print_choice("fitted", f"to your settings: {text}")
     if config.source != "text" and (options.dev or options.test):
         raise UsageError(
-            f"--dev and --test expected texts. Received: {config.source}, of which a fixed part is "
-            "held out; training.evaluate --data scores others"
+            "--dev and --test work only for texts. The trainer sets aside a fixed part of these "
+            f"{SOURCE_KINDS[config.source].unit}. To score other data: python -m training.evaluate "
+            "--run DIR --data DATA"
         )
     # do not average the first epochs of a short training
     if "epochs" in values and "average_epochs" not in values:
@@ -167,7 +168,7 @@ def configuration(options: argparse.Namespace) -> Config:
     paths = {name: Spec.of(getattr(config, name)).absolute() for name in ("data", "dev", "test")}
     extra = [Spec.of(spec).absolute() for spec in config.extra_data.split()]
     if spaced := [spec for spec in extra if len(spec.split()) > 1]:
-        raise ConfigError(f"extra_data expected paths without spaces. Received: {spaced[0]}")
+        raise ConfigError(f"extra_data needs paths without spaces, but one is {spaced[0]}")
     paths["extra_data"] = " ".join(extra)
     _check_data(config.source, (paths["data"], paths["dev"], paths["test"], *extra))
     config = override(config, [f"{name}={path}" for name, path in paths.items() if path])

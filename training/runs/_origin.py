@@ -38,8 +38,8 @@ class Origin:
     target_tokens: int  # target tokens in an epoch
     vocabulary: tuple[int, int]  # sizes of source and target, such as their numbers of token ids
     init: str | None  # the run whose weights training started from
-    # if the source is split into letters: 99 % of the sources have at most `longest` letters, and
-    # 99.8 % of the pairs have at least `fewest` target tokens for each letter
+    # if sources are split into letters, and targets may follow them: 99 % of the sources have at
+    # most `longest` letters, and 99.8 % of the pairs at least `fewest` target tokens a letter
     longest: int = 0
     fewest: float = 0.0
     command: list[str] = field(default_factory=lambda: sys.orig_argv[1:])  # the command line

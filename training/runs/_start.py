@@ -212,7 +212,8 @@ def warn_of_metric(opened: Opened) -> None:
 def prepare_run(config: Config, output: Path) -> dict[str, int]:
     """Prepare a run of texts for training; return the number of pairs of `train` and `dev`.
 
-    A prepared corpus is not copied.
+    `train` includes the pairs that training leaves out as too long or empty. A prepared corpus is
+    not copied.
     """
     files = RunFiles(output)
     with files.locked():

@@ -29,11 +29,11 @@ def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
     """
     numbers, settings = Numbers(), manifest["settings"]
     lacking = {
-        "one that copies": manifest.get("copies"),
-        "--replace-unknown": settings.get("replaces_unknown"),
+        "copies words": manifest.get("copies"),
+        "was exported with --replace-unknown": settings.get("replaces_unknown"),
     }
     for name in filter(lacking.get, lacking):
-        raise ValueError(f"{folder} expected an export for a page. Received: {name}")
+        raise ValueError(f"A page without a server cannot run {folder}, which {name}")
     header = {
         "graphs": {
             name: read_graph(folder / f"{name}.onnx", numbers) for name in ("encoder", "step")

@@ -34,7 +34,7 @@ function ofTexts(model) {
   };
   const each = async (texts, goOn, answer) => {
     if (texts.length > MOST_SENTENCES) {
-      throw new Error(`expected at most ${MOST_SENTENCES} sentences. Received: ${texts.length}`);
+      throw new Error(`Give at most ${MOST_SENTENCES} sentences at once. These are ${texts.length}`);
     }
     const sentences = [];
     for (const text of texts) {

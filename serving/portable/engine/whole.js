@@ -24,7 +24,7 @@ export async function refusal(bytes) {
   if (bytes.length < 3 || bytes[0] !== 0xff || bytes[1] !== 0xd8 || bytes[2] !== 0xff) return "is neither PNG nor JPEG";
   const frame = frameOf(bytes);
   if (!frame) return "cannot be decoded";
-  return tooLarge(frame.width, frame.height) || (frame.colors === CMYK ? "expected a JPEG in gray or RGB. Received: CMYK" : "");
+  return tooLarge(frame.width, frame.height) || (frame.colors === CMYK ? "is a JPEG in CMYK: convert it to RGB" : "");
 }
 
 function tooLarge(width, height) {

@@ -1,4 +1,4 @@
-"""Lexicons for speech software: the phones of words, from a list of one's own or from a model."""
+"""Lexicons for speech software: the phones of words, from the user's list or from a model."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Pronouncer(LocalTranslator):
         spells = letters.kind in ("characters", "letters") and not self._copies
         if not isinstance(letters, Vocabulary) or not spells or kind != "symbols":
             raise ValueError(
-                f"{path} expected a pronouncer, from letters to phones between spaces. Received: "
-                f"a model from {letters.kind} to {kind}"
+                f"{path} is no pronouncer, which has letters as sources and symbols as targets: it "
+                f"has {letters.kind} and {kind}"
             )
         self._letters = letters
         known = [
@@ -301,8 +301,8 @@ def _read_words(
     words = _some({word: word for line in text.split("\n") if (word := voices.visible(line))})
     if phrase := next((word for word in words if len(word.split()) > 1), None):
         raise ValueError(
-            "--format expected a word a line; --words-from-text reads a text. "
-            f"Received: {shown(phrase)}"
+            "--format needs one word a line. For a text, add --words-from-text. A line is "
+            f"{shown(phrase)}"
         )
     if sherpa:
         words = {voices.small(word, voice): voices.small(word, voice) for word in words}

@@ -83,7 +83,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     kind = manifest.get("format") if isinstance(manifest, dict) else None
     if kind != FORMAT:
         raise ValueError(
-            f"{folder} expected to be an export with --format onnx. Received: format {shown(kind)}"
+            f"{folder} is no ONNX export: its format is {shown(kind)}. Export with --format onnx"
         )
     _check(path, "task", manifest.get("task"), frozenset(_EXPECTED))
     _check(path, "", manifest, {"files?": {"*": str}})

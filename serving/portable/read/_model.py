@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 def check_running() -> None:
-    """Raise ValueError where another thread has stopped this thread's runs."""
+    """Raise ValueError if another thread has stopped this thread's runs."""
     options = RUN_OPTIONS.get()
     if options is not None and options.terminate:
         raise ValueError("the run was stopped")
@@ -286,9 +286,9 @@ class LocalSearch(LocalModel):
     ) -> Iterator[Result]:
         """Return a `Result` for each row of `source`, the graph's own input by name.
 
-        Each has `results` results, with attention weights if `weights`; `width` is of the beam, and
-        None is that of the settings. Raises ValueError for an
-        id outside the vocabulary: the files do not fit together.
+        Each has `results` results, with attention weights if `weights`. `width` is the beam's; None
+        takes the width of the settings. Raises ValueError for an id outside the vocabulary: the
+        files do not fit together.
         """
         settings = {
             "beam_width": np.array([width or self._width]),

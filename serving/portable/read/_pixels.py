@@ -151,7 +151,7 @@ def _decode_jpeg(contents: bytes, channels: int) -> np.ndarray:
         raise ValueError(_DAMAGED) from None
     _check_size(height, width)
     if space in ("CMYK", "YCCK"):
-        raise ValueError("expected a JPEG in gray or RGB. Received: CMYK")
+        raise ValueError("is a JPEG in CMYK: convert it to RGB")
     wanted = "GRAY" if channels == 1 else "RGB"
     try:
         image: np.ndarray = simplejpeg.decode_jpeg(contents, wanted, fastdct=True, strict=False)

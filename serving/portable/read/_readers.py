@@ -165,8 +165,8 @@ class LocalPredictor(LocalModel):
         for row in rows:
             for place, column in np.argwhere((row < 0) & self._logged)[:1]:
                 raise ValueError(
-                    f"expected {self._columns[column]} to be a number, 0 to 1e30. "
-                    f"Received: {row[place, column]:g}"
+                    f"{self._columns[column]} needs a number, 0 to 1e30, but it is "
+                    f"{row[place, column]:g}"
                 )
         places = [np.flatnonzero(~np.isnan(row[:, self._columns.index(TIME)])) for row in rows]
 

@@ -69,7 +69,8 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
     lines = text.split("\n")
     if form.separator:
         line = shown(next(filter(str.strip, lines)).strip())
-        raise ValueError(f"{path} has {form.separator} instead of tabs: {line}. Try: {form.repair}")
+        hint = f"To write tabs: {form.repair}"
+        raise ValueError(f"{path} has {form.separator} instead of tabs, as in {line}. {hint}")
     if form.doubt:
         raise ValueError(f"{path}: {form.doubt}")
     if form.quoted:
@@ -82,7 +83,7 @@ def read_columns(path: Path) -> dict[str, list[list[str]]]:
         word, phones = columns_in(line, form, 2)
         if bool(word) != bool(phones):
             expected = "two columns with a tab between them, the second of phones"
-            raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
+            raise ValueError(f"{path}, line {number} needs {expected}, but it is {shown(line)}")
         if word:
             rows.setdefault(word, []).append(phones.split())
     return rows
@@ -97,7 +98,7 @@ def read_tokens(path: Path) -> frozenset[str]:
     for number, line in _lines(path):
         if not (match := re.fullmatch(r"(\S*)[ \t]+\d+\s*", line)):
             expected = "a token and its number, as in a voice's tokens.txt"
-            raise ValueError(f"{path}, line {number}: expected {expected}. Received: {shown(line)}")
+            raise ValueError(f"{path}, line {number} needs {expected}, but it is {shown(line)}")
         tokens.add(match[1] or " ")
     if not tokens:
         raise ValueError(f"{path} has no tokens")
@@ -136,8 +137,8 @@ class Phones:
     def write(self, phones: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the tokens of phones, and the phones that the voice has no tokens for.
 
-        Letters with marks may be one character or several, and ɝ and ɚ are ɜɹ and əɹ. Tones stand
-        behind all tokens.
+        A phone in NFC and in NFD is the same phone. A voice without ɝ or ɚ gets ɜɹ or əɹ. Tones
+        follow all tokens.
         """
         for names in self._maps:
             phones = [new for old in phones for new in names.get(old, [old])]

@@ -69,7 +69,7 @@ def test_the_weights_are_those_of_the_client(page, served):
     [
         ("api/translate", {"text": 3}, "expected a text"),
         ("api/translate", {"text": "x" * (MOST_CHARACTERS + 1)}, "expected a text of at most"),
-        ("api/translate", {"text": "a. " * 70}, "at most 64 sentences. Received: 70"),
+        ("api/translate", {"text": "a. " * 70}, "at most 64 sentences at once. These are 70"),
         ("api/translate", {}, "expected a text"),
         ("api/translate", b"[1]", "expected a JSON object"),
         ("api/translate", b"\xff", "expected JSON"),

@@ -91,7 +91,7 @@ def test_cells_that_are_missing_and_histories_that_are_cut_are_told(mean):
     [
         ({"table": ""}, "no column 'patient'"),
         ({"time": "bili"}, "a history has no bili, which the model reads; it has day, time, note"),
-        ({"table": VISITS.replace("30", "1e400")}, "Received: '1e400'"),
+        ({"table": VISITS.replace("30", "1e400")}, "but it is '1e400'"),
         ({"table": "patient,day\n" + "a,1\n" * 201}, "at most 200 visits"),
         ({"table": 'patient,day\na,"' + "1" * 200_000}, "field"),
         ({"person": 3}, "all text"),

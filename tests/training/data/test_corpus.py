@@ -114,8 +114,8 @@ def test_unreadable_files_are_one_clear_line(tmp_path):
         (f"tsv:{tmp_path}", "Cannot read .*: Is a directory"),
         (f"tsv:{broken}", "Cannot read .*broken.tsv.gz"),
         (f"tsv:{plain}", "Cannot read .*plain.tsv.gz"),
-        (f"parallel:{path},{other}", "as many lines in .*three and .*two. Received: 3 and 2"),
-        (f"parallel:{path}", "Expected parallel:SOURCE,TARGET. Received"),
+        (f"parallel:{path},{other}", ".*three has 3 lines, but .*two has 2. Line n of both"),
+        (f"parallel:{path}", "needs two files, as parallel:SOURCE,TARGET. You gave"),
     ]:
         with pytest.raises(CorpusError, match=message):
             load(spec, "train")

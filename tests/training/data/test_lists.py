@@ -45,9 +45,9 @@ def test_a_list_with_another_sign_between_word_and_phones_is_refused(tmp_path, s
     )
     with pytest.raises(CorpusError, match="To write tabs: ") as trained:
         read_split(f"tsv:{path}")
-    with pytest.raises(ValueError, match=r"instead of tabs.* Try: ") as listed:
+    with pytest.raises(ValueError, match=r"instead of tabs.* To write tabs: ") as listed:
         read_columns(path)
-    for error, before in ((trained, "To write tabs: "), (listed, "Try: ")):
+    for error, before in ((trained, "To write tabs: "), (listed, "To write tabs: ")):
         command = str(error.value).partition(before)[2]
         assert run(command, path) == [*zip(WORDS, PHONES, strict=True)]
 

@@ -211,5 +211,5 @@ def test_files_of_extra_data_are_named_by_absolute_paths_without_spaces(tmp_path
     assert extra == f"tatoeba-en-de tsv:{tmp_path}/small.tsv"
     (tmp_path / "a b").mkdir()
     monkeypatch.chdir(tmp_path / "a b")
-    with pytest.raises(ConfigError, match=r"extra_data expected paths without spaces.* Received: "):
+    with pytest.raises(ConfigError, match=r"extra_data needs paths without spaces, but one is "):
         configuration(parser.parse_args(words))

@@ -171,9 +171,9 @@ def test_words_that_a_vocabulary_leaves_out_are_counted(kind, capsys):
 
 def test_what_cannot_be_learnt_is_one_clear_line():
     for arguments, message in [
-        (("words", [" ", ""], 100), "expected text"),
-        (("sentencepiece", ENGLISH, 4), "more than 4. Received: 4"),
-        (("words", ENGLISH, 4), "more than 4. Received: 4"),
+        (("words", [" ", ""], 100), "there is no text"),
+        (("sentencepiece", ENGLISH, 4), "more than 4 tokens, but it has 4"),
+        (("words", ENGLISH, 4), "more than 4 tokens, but it has 4"),
         (("syllables", ENGLISH, 100), "letters, symbols. Received: 'syll"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -204,9 +204,9 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
             open_run(files, override(config, [setting]))
     with pytest.raises(CorpusError, match=r"extra_data needs texts"):
         open_run(files, override(config, ["extra_data=phrasebook-en-fr"]))
-    with pytest.raises(ConfigError, match="expected no extra_data: put all texts into one file"):
+    with pytest.raises(ConfigError, match=r"cannot have extra_data\. Put all texts into one file"):
         prepare_corpus(tmp_path / "new", configured(text, "extra_data=phrasebook-en-fr"))
-    with pytest.raises(ConfigError, match=r"a prepared corpus expected texts\. Received: prep"):
+    with pytest.raises(ConfigError, match=r"is prepared already\. Give texts"):
         prepare_corpus(tmp_path / "new", config)
     again = prepare_corpus(tmp_path / "d", configured(text), processes=0, tokenizers=corpus.path)
     for ours, theirs in zip(again.tokenizers, corpus.tokenizers, strict=True):

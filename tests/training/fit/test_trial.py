@@ -122,7 +122,7 @@ def test_the_better_attention_goes_on_with_its_weights_and_is_not_tried_again(
     assert "both are tried for two epochs" in said
     said = said.replace(" --set attention=additive", "")
     results = f"additive has {results['additive']}; hard monotonic has {results['hard_monotonic']}"
-    assert f"{winner.replace('_', ' ')} goes on with its weights: {results}. " in said
+    assert f"{winner.replace('_', ' ')} continues with its weights: {results}. " in said
     kept = load_config(run / "config.toml")
     assert (kept.attention, kept.other_attention) == (winner, "")
     with without_steps():
@@ -164,4 +164,4 @@ def test_several_devices_and_xla_keep_the_choice_of_the_rules(
     assert made[0].attention == "additive"
     assert load_config(files.config) == made[0]
     reason = "with XLA" if xla else "on several devices"
-    assert f"additive: no other is tried {reason}" in capsys.readouterr().out
+    assert f"additive: nothing else is tried {reason}" in capsys.readouterr().out

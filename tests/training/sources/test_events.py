@@ -137,7 +137,7 @@ def test_an_export_refuses_a_number_whose_logarithm_is_not_there():
     columns["c0"][0, 1] = -1.0
     source.window(**columns)
     columns["c1"][2, 3] = -0.25
-    said = r"expected c1 to be a number, 0 to 1e30. Received: -0.25"
+    said = r"c1 needs a number, 0 to 1e30, but it is -0.25"
     with pytest.raises(tf.errors.InvalidArgumentError, match=said):
         source.window(**columns)
 

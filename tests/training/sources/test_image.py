@@ -89,7 +89,7 @@ BROKEN = {
     "huge": (lambda p: huge_png(), "has 20000 x 20000 pixels: expected at least 1"),
     "half a JPEG": (lambda p: encode(p, "jpeg")[:-100], "is cut off"),
     "half a PNG": (lambda p: encode(p)[:-100], "is cut off"),
-    "CMYK": (lambda p: encode(Image.fromarray(p).convert("CMYK"), "jpeg"), "expected a JPEG in gr"),
+    "CMYK": (lambda p: encode(Image.fromarray(p).convert("CMYK"), "jpeg"), "is a JPEG in CMYK"),
     "no content": (lambda p: b"\xff\xd8\xff\xe0" + b"\0" * 90 + b"\xff\xd9", "cannot be decoded"),
     "holes": (lambda p: encode(p)[:60] + b"\0" * 40 + encode(p)[100:], "cannot be decoded"),
 }

@@ -248,7 +248,10 @@ def configured(spec, *settings, options=()):
 @pytest.mark.parametrize("spec", ["images:folder", "events:visits.csv"])
 @pytest.mark.parametrize("option", ["--dev", "--test"])
 def test_a_part_that_is_fixed_takes_no_option(spec, option):
-    with pytest.raises(UsageError, match=r"--dev and --test expected texts.*evaluate --data"):
+    with pytest.raises(
+        UsageError,
+        match=r"--dev and --test work only for texts\. .* these (images|examples)\. To score other",
+    ):
         configured(spec, options=[option, "0.1"])
 
 

@@ -58,7 +58,7 @@ class ShardedProcesses(Processes):
         return own, update
 
     def epoch(self, batches: Batches, number: int) -> Iterator[tuple]:
-        """Yield this process's rows of each batch of an epoch, and which of them are its own.
+        """Yield this process's rows of each batch of an epoch, and which of them were not added.
 
         Added rows make the number of rows a multiple of the number of devices. An added row has the
         source of the first row, and only padding as target. The third array of a batch is float32

@@ -112,8 +112,8 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
             if outcome.lower() in MISSING:
                 continue
             if outcome not in ("0", "1", "0.0", "1.0"):
-                wanted = f"{about.outcome} to be 0, 1 or missing, 1 where it came true"
-                raise about.error_at(line, f"expected {wanted}. Received: {outcome}")
+                wanted = "0, 1 (it came true) or an empty cell"
+                raise about.error_at(line, f"{about.outcome} needs {wanted}, but it is {outcome}")
             examples.append((start, len(times), float(outcome), person))
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about.outcome!r}")
@@ -140,8 +140,8 @@ def _read_about(path: Path) -> About:
     for key, value in about.items():
         texts = value if isinstance(value, list) else [value]
         if isinstance(value, list) != (key in lists) or not all(isinstance(t, str) for t in texts):
-            wanted = "names" if key in lists else "a name"
-            raise CorpusError(f"{file}: {key} expected {wanted}. Received: {value}")
+            wanted = "a list of names" if key in lists else "a name"
+            raise CorpusError(f"{file}: {key} needs {wanted}, but it is {value}")
     # In a table of events, the outcome is a name in the rows, not a column.
     named = [about[key] for key in needed if key != "outcome" or "name" not in about]
     named += [] if "name" in about else about.get("columns", [])
@@ -248,8 +248,7 @@ def _schema_of(about: About, people: dict[str, list[_Event]]) -> Schema:
     for key, available in (("columns", list(cells)), ("log", names), ("categories", names)):
         if unknown := [name for name in getattr(about, key) if name not in available]:
             raise CorpusError(
-                f"{about.file}: {key} expected some of {', '.join(available)}. "
-                f"Received: {unknown[0]}"
+                f"{about.file}: {key} has {unknown[0]}, but it can have only {', '.join(available)}"
             )
     return Schema({name: _categories(about, name, cells[name]) for name in names}, about.log)
 
@@ -267,14 +266,14 @@ def _categories(about: About, name: str, cells: list[_Cell]) -> list[str] | None
         if words and 2 * len(words) < len(known):
             line, text = min(words)
             share = f"{len(known) - len(words)} of {len(known)}"
-            wanted = f"expected {name} to be a number, as {share} are, {declare}. Received: {text}"
-            raise about.error_at(line, wanted)
+            remedy = f"Write a number, {declare}"
+            raise about.error_at(line, f"{name} is {text}, but {share} are numbers. {remedy}")
         if 2 * len(words) < len(known) or not categories:
             return None
         if len(categories) > MOST_CATEGORIES:
             raise CorpusError(
                 f"{about.table}: {name} has {len(categories)} categories, such as "
-                f"{categories[0]!r}: expected numbers, at most {MOST_CATEGORIES} categories, "
+                f"{categories[0]!r}, and at most {MOST_CATEGORIES} are allowed. Write numbers, "
                 f"{declare}, or leave {name} out of its columns = […]"
             )
     for first, other in rules.alike(categories):
@@ -312,5 +311,5 @@ def _number(about: About, name: str, cell: _Cell, least: float = -1e30) -> float
     number = rules.parse_number(cell.text)
     if number is None or number < least:
         wanted = f"a number, {'0' if least == 0 else '-1e30'} to 1e30{rules.number_hint(cell.text)}"
-        raise about.error_at(cell.line, f"expected {name} to be {wanted}. Received: {cell.text}")
+        raise about.error_at(cell.line, f"{name} needs {wanted}, but it is {cell.text}")
     return number

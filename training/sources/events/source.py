@@ -204,7 +204,7 @@ class EventSource(Source):
         events = tf.stack([tf.ensure_shape(columns[name], [None, None]) for name in names], axis=-1)
         there = ~tf.math.is_nan(events[:, :, 0])
         below = tf.where((events < 0) & np.array([False, *self.schema.logged()]))[:1]
-        words = ["expected", tf.gather(names, below[:, 2]), "to be a number, 0 to 1e30. Received:"]
+        words = [tf.gather(names, below[:, 2]), "needs a number, 0 to 1e30, but it is"]
         words += [tf.strings.as_string(tf.gather_nd(events, below), shortest=True)]
         right = tf.debugging.Assert(tf.size(below) == 0, [tf.strings.join(words, " ")])
         with tf.control_dependencies([right]):

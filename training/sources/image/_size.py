@@ -107,10 +107,10 @@ def own_images(config: Config, split: Split, own: Mapping[str, Any]) -> Config:
 
     - Lines of text get the settings of `training/presets/own/lines.toml`, if these are compatible
       with the user's settings.
-    - The image size has the median aspect ratio. The height stays, unless the grid has too few
-      columns for the labels. Then it grows, at most to the images' own height and
-      MOST_CHOSEN_PIXELS.
-    - Few images are trained in small batches.
+    - The image size has the median aspect ratio. The height stays, unless the grid of images that
+      are not lines has too few columns for the labels. Then it grows, at most to the images' own
+      height and MOST_CHOSEN_PIXELS.
+    - Few images, and lines with many characters, are trained in small batches.
     - `max_target_length` grows to fit the labels, up to MOST_CHARACTERS.
 
     Args:

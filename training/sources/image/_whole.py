@@ -50,7 +50,7 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
         sizes = tf.cast(tf.image.extract_jpeg_shape(contents), tf.int64)
         reason, pixels = check_sizes(sizes[0], sizes[1])
         is_cmyk = (reason == "") & (sizes[2] == 4)
-        return tf.where(is_cmyk, "expected a JPEG in gray or RGB. Received: CMYK", reason), pixels
+        return tf.where(is_cmyk, "is a JPEG in CMYK: convert it to RGB", reason), pixels
 
     def check_sizes(height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
         wanted = f"expected at least 1 and at most {MOST_PIXELS:,}"

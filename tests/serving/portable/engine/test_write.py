@@ -39,8 +39,8 @@ def test_a_folder_has_what_its_page_names(versions, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"copies": True}, "one that copies"),
-        ({"settings": {"replaces_unknown": True}}, "--replace-unknown"),
+        ({"copies": True}, "copies words"),
+        ({"settings": {"replaces_unknown": True}}, "was exported with --replace-unknown"),
     ],
 )
 def test_what_the_browser_does_not_search_is_refused(versions, tmp_path, capsys, change, named):
@@ -51,7 +51,7 @@ def test_what_the_browser_does_not_search_is_refused(versions, tmp_path, capsys,
     (folder / "manifest.json").write_text(json.dumps({**manifest, **change}))
     assert main(["--static", str(folder), "--output", str(tmp_path / "site")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(f"expected an export for a page. Received: {named}")
+    assert line.endswith(f"cannot run {folder}, which {named}")
 
 
 def test_folders_that_are_no_translator_are_refused(onnx_predictor, tmp_path, capsys):

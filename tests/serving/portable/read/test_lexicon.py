@@ -493,11 +493,11 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
         (["--format", "mfa", "--voice", "kokoro"], 2, "--voice needs --format sherpa"),
         (["--format", "mfa", "--nbest", "99"], 1, "expected --nbest of 1 to "),
         (["--format", "tsv", "--lexicon", "none.tsv"], 1, "No such file or directory: none.tsv"),
-        (["--format", "tsv", "--lexicon", "{wrong}"], 1, "line 2: expected two columns with a tab"),
+        (["--format", "tsv", "--lexicon", "{wrong}"], 1, "line 2 needs two columns with a tab"),
         (
             ["--format", "tsv", "--voice-tokens", "{wrong}"],
             1,
-            "expected a token and its number, as in",
+            "needs a token and its number, as in",
         ),
         (["--format", "tsv", "--voice-tokens", "{empty}"], 1, "has no tokens"),
         (
@@ -536,7 +536,7 @@ def test_the_check_asks_for_letters_that_training_never_saw_without_a_warning(mo
 def test_an_input_without_words_is_one_line(run):
     for text, message in (
         (b"\n \n", "no word: give words as arguments or on standard input"),
-        (b"ice cream\n", "--format expected a word a line; --words-from-text reads a text"),
+        (b"ice cream\n", "--format needs one word a line. For a text, add --words-from-text"),
         (b"cat\ncaf\xe9\n", "the standard input, line 2 is not UTF-8 text"),
     ):
         status, lines, err = run(text, "--format", "tsv")
@@ -547,7 +547,7 @@ def test_an_input_without_words_is_one_line(run):
 def test_a_model_that_is_no_pronouncer_is_one_line(onnx_translator, capsys):
     assert main(["--local", str(onnx_translator), "--format", "tsv", "cat"]) == 1
     err = capsys.readouterr().err
-    assert "expected a pronouncer, from letters to phones between spaces. Received: a model" in err
+    assert "is no pronouncer, which has letters as sources and symbols as targets: it has" in err
     assert err.count("\n") == 1
 
 

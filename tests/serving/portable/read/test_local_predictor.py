@@ -90,7 +90,7 @@ def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_
         weights = [answer.attention_weights for answer in found]
         np.testing.assert_allclose(weights, wanted["attention_weights"], atol=1e-5)
     columns["bili"][2, 5] = -3
-    with pytest.raises(ValueError, match="expected bili to be a number, 0 to"):
+    with pytest.raises(ValueError, match="bili needs a number, 0 to"):
         predictor.predict(stacked(runs[0], columns))
 
 

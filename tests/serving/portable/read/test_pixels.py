@@ -19,7 +19,7 @@ from training.config.schema import load_preset, override
 from training.sources.image._source import ImageSource
 from training.sources.image._whole import checksum
 
-REFUSED = "cut off|cannot be decoded|pixels|neither PNG|expected a JPEG"
+REFUSED = "cut off|cannot be decoded|pixels|neither PNG|JPEG in CMYK"
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}
 
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_said(rng):
         (whole["RGB"][:40] + whole["RGB"][-12:], "cannot be decoded"),
         (b"\x89PNG\r\n\x1a\n" + too_many, "has 5000 x 5000 pixels: expected"),
         (b"\x89PNG\r\n\x1a\n", "has 0 x 0 pixels"),
-        (cmyk.getvalue(), "expected a JPEG in gray or RGB. Received: CMYK"),
+        (cmyk.getvalue(), "is a JPEG in CMYK: convert it to RGB"),
     ):
         with pytest.raises(ValueError, match=message):
             read_image(contents, 5, 7, 1)
