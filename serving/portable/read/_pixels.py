@@ -25,8 +25,9 @@ _PASSES = (
     *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
     *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
 )
-# A JPEG's markers; within a scan, FF 00 is a data byte, not a marker.
-_MARK = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])")
+# A JPEG's marker is one or more FF and a byte; within a scan, FF 00 is data, FF D0 to D7 divide it.
+_FILL = re.compile(rb"\xff+")
+_NO_MARKS = frozenset((0, *range(0xD0, 0xD8)))
 _SEGMENTS = frozenset((*range(0xC0, 0xD0), *range(0xDA, 0xF0), 0xFE))
 _TIFF = 4096  # bytes of EXIF data that are read
 _SRGB = 45455  # its gamma, in the units of PNG's chunk gAMA
@@ -131,13 +132,25 @@ def check_jpeg(contents: bytes) -> None:
         raise ValueError(_CUT)
     place, kind, right = 2, 0, True
     while right and kind != 0xD9:
-        mark = _MARK.search(contents, place)
-        if right := mark is not None and (mark.start() == place or kind == 0xDA):
-            kind, size = mark[1][0], int.from_bytes(contents[mark.end() : mark.end() + 2], "big")
-            place = mark.end() + size
+        start, end = _next_mark(contents, place)
+        if right := end > 0 and (start == place or kind == 0xDA):
+            kind, size = contents[end - 1], int.from_bytes(contents[end : end + 2], "big")
+            place = end + size
             right = kind == 0xD9 or (kind in _SEGMENTS and size > 1)
     if not right:
         raise ValueError(_DAMAGED)
+
+
+def _next_mark(contents: bytes, place: int) -> tuple[int, int]:
+    """Return where the first marker from a place on begins and ends; -1 and -1 without one.
+
+    Each run of FF is read once: one pattern for the whole marker would try each FF of a run.
+    """
+    for fill in _FILL.finditer(contents, place):
+        end = fill.end()
+        if end < len(contents) and contents[end] not in _NO_MARKS:
+            return fill.start(), end + 1
+    return -1, -1
 
 
 def _decode_jpeg(contents: bytes, channels: int) -> np.ndarray:

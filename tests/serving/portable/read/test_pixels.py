@@ -1,5 +1,6 @@
 """Pixels of image files in Python and in a browser against those of a SavedModel."""
 
+import contextlib
 import io
 import struct
 import zlib
@@ -327,6 +328,25 @@ def test_a_png_of_many_chunks_is_read_in_time_that_grows_with_its_size(rng):
     np.testing.assert_array_equal(found, read_image(whole, 32, 32, 1))
     with within(8):  # Node's start included
         assert not NODE or refusals([many]) == [""]
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        b"\xff" * 1_000_000 + b"\0",
+        b"\xff\0" * 500_000,
+        b"\xff" * 1_000_000,
+        b"\xff\xd0\0" * 300_000,
+    ],
+    ids=["one run", "data", "fill", "divided"],
+)
+@pytest.mark.parametrize("head", [b"\xff\xd8", b"\xff\xd8\xff\xda\0\2"], ids=["header", "scan"])
+def test_a_jpeg_of_one_byte_is_checked_in_time_that_grows_with_its_size(head, middle):
+    with within(4), contextlib.suppress(ValueError):  # of squares it would be half an hour
+        check_jpeg(head + middle + b"\xff\xd9")
+    if NODE:
+        with within(8):
+            refusals([head + middle + b"\xff\xd9"])
 
 
 def test_a_png_of_many_chunks_is_given_up_where_nobody_waits(rng):
