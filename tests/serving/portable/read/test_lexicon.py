@@ -130,6 +130,17 @@ def test_a_listed_word_with_signs_is_found_as_it_stands(run, tmp_path):
     assert words == ["bo", "ki's", "xbo", "ki", "a", "ben", "bob", "kid"]
 
 
+def test_a_listed_word_is_found_without_its_joiners_and_with_others(run, tmp_path):
+    own = tmp_path / "own.tsv"
+    own.write_text("می\u200cخواهم\tp1\nක්ර\tp2\nكتاب\tp3\n", encoding="utf-8")
+    text = "می\u200cخواهم میخواهم ක්\u200dර ක්ර كتـاب"
+    status, lines, err = run(
+        text, "--words-from-text", "--lexicon", own, "--format", "tsv", "--strict"
+    )
+    assert (status, err) == (0, "")
+    assert [line.split("\t")[1] for line in lines] == ["p1", "p1", "p2", "p2", "p3"]
+
+
 def test_signs_within_words_of_any_script_join_letters(run):
     text = "paral‧lel don`t don´t می\u200cخواهم a·b · ma\u00adgyar e.g."
     words = ["paral‧lel", "don`t", "don´t", "می\u200cخواهم", "a·b", "magyar", "e", "g"]
