@@ -37,7 +37,10 @@ GOES_ON = "(?:LETTER|['’-])"  # a character that continues the word before it
 # voiced sound marks belong to several scripts, and so are not among these characters.
 _IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
 _ITERATION = ("IDEOGRAPHIC ITERATION", "VERTICAL IDEOGRAPHIC ITERATION", "OLD CHINESE")
-WHOLE_LETTER = r"[^\u0300-\u036f][\u0300-\u036f]*|[\u0300-\u036f]+"  # in NFC, with its marks
+# Marks that make another letter of the one before them: of Latin, Greek and Cyrillic, hamza and
+# madda of Arabic, nuktas of Indic scripts, voiced sound marks of kana. A range of characters.
+MARKS = "\u0300-\u036f\u0653-\u0655\u093c\u09bc\u0a3c\u0abc\u0b3c\u0cbc\u3099\u309a"
+WHOLE_LETTER = f"[^{MARKS}][{MARKS}]*|[{MARKS}]+"  # in NFC, with its marks
 SPACES = r"[▁\s\p{Z}\p{Cc}]+"
 WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # the white space of `str.split`
 

@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from training.data.letters import MARKS
 from training.data.rules import (
     ALPHABETS,
     GOES_ON,
     IDEOGRAPH,
     LETTER,
     MARK,
+    MARKS,
     SPACES,
     WHITE,
     WORD,

@@ -19,7 +19,7 @@ from serving.portable.read._lexicon import Pronouncer
 from serving.portable.read._model import tokens_of
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
 from tests.training.data.files import DICTIONARIES, LEXICON
-from training.data.letters import cases_of, wholes_of
+from training.data.letters import alphabet_of
 
 
 def test_no_word_of_a_text_is_lost(run, tmp_path, capfd):
@@ -211,9 +211,8 @@ def turkish(model, monkeypatch, tmp_path):
     shutil.copytree(model, folder)
     state = json.loads((model / "source.json").read_text())
     letters = "abcdefghijklmnopqrstuvwxyzı'\u0301\u0308\u0327"
-    state["tokens"] = [*letters, *state["tokens"][len(letters) :]]
-    state["cases"] = cases_of("letters", state["tokens"])
-    state["wholes"] = wholes_of([*letters, "öüşçé"], state["cases"], state["tokens"])
+    tokens = [*letters, *state["tokens"][len(letters) :]]
+    state |= alphabet_of("letters", [*tokens, "öüşçé"], tokens)._asdict()
     (folder / "source.json").write_text(json.dumps(state))
     return folder
 
