@@ -47,10 +47,21 @@ WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # the white space of `str.split`
 # Sentences. A full stop ends a sentence before white space; a Chinese or Japanese full stop, at any
 # place. A full stop after a number of one or two digits is that of an ordinal or a date ("3. Mai",
 # "12.05. bis"), which ends no sentence; nor does one after any number if a small letter follows, as
-# in the Hungarian date "1848. március 15.". Patterns read a run of white space only from its
-# beginning, not from each place in it.
+# in the Hungarian date "1848. március 15.", or after a German article and a number of three or four
+# digits ("am 100. Tag"). Patterns read a run of white space only from its beginning, not from each
+# place in it.
 BLANK = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-_ORDINAL = r"(?<!(?<![0-9,])[0-9]\.{0})(?<!(?<![0-9,])[0-9]{{2}}\.{0})"
+_ARTICLES = (  # German, each alternative of equal length, as Python's lookbehinds want it
+    "[Aa]m|[Ii]m",
+    "[Dd](?:er|ie|as|em|en|es)|[Zz]um|[Vv]om|[Ii]hr",
+    "[Bb]eim|[SMDsmd]ein|[Jj]ede",
+    "[Jj]ede[rsmn]|[Uu]nser",
+)
+_ORDINAL = r"(?<!(?<![0-9,])[0-9]\.{0})(?<!(?<![0-9,])[0-9]{{2}}\.{0})" + "".join(
+    rf"(?<!(?<![A-Za-zÀ-ÿ])(?<!I )(?:{words}){BLANK}[0-9]{{{{{digits}}}}}\.{{0}})"
+    for words in _ARTICLES
+    for digits in (3, 4)
+)
 _SMALL = "a-zß-öø-ÿāăąćčďđēėęěğģīįıķļľłńņňōőœŕřśşšţťūůűųźżž\u03ac-\u03ce\u0430-\u045f"
 _LATER = rf"(?:(?<![0-9]\.)|(?!{BLANK}+[{_SMALL}]))"
 _QUOTE = """["'”’»)\\]]"""
