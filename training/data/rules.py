@@ -151,7 +151,7 @@ def most_tokens(length: Length, bound: Sequence[float]) -> Length:
 
 def clean(text: str) -> str:
     """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
-    return single_spaces(unicodedata.normalize("NFC", text))
+    return unicodedata.normalize("NFC", single_spaces(text))
 
 
 def single_spaces(text: str) -> str:
