@@ -21,6 +21,7 @@ _UNSPACED = (
 _HAN = ("CJK", "IDEOGRAPHIC")
 _CHARACTER_WORDS = ("CJK", "HIRAGANA", "KATAKANA")  # each character counts as a word
 _LETTERS_OF_A_WORD = 5  # letters that count as a word, in the other scripts without spaces
+_LONGEST_WORD = 30  # letters; more without a space are several words, in whatever script
 _WORD = re.compile(r"[^\s\u1361]+")  # U+1361 is the Ethiopic wordspace
 _UNSPACED_SHARE = 0.1  # with more letters of such scripts, spaces are not the ends of words
 _CHINESE = 0.9  # least share of Han among these letters in Chinese; Japanese has less
@@ -31,7 +32,7 @@ def fitting_metric(references: References) -> str:
 
     - `exact` if most references have at most three words, because BLEU compares runs of four. In
       scripts without spaces, a Chinese or Japanese character counts as a word, and so do five
-      letters of the other scripts.
+      letters of the other scripts, and of what has more than 30 letters without a space.
     - `bleu-zh`, which compares characters, for Chinese.
     - `chrf`, which needs no words, for the other scripts without spaces, and for references in
       which BLEU finds no run of four words.
@@ -76,7 +77,13 @@ def _words(text: str, unspaced: Mapping[str, str]) -> float:
         if name := unspaced.get(letter):
             count += 1 if name.startswith(_CHARACTER_WORDS) else 1 / _LETTERS_OF_A_WORD
     spaced = "".join(" " if letter in unspaced else letter for letter in text)
-    return count + len(_WORD.findall(spaced))
+    return count + sum(map(_words_in, _WORD.findall(spaced)))
+
+
+def _words_in(text: str) -> float:
+    """Return about how many words there are between two spaces."""
+    letters = sum(unicodedata.category(letter)[0] in "LM" for letter in text)
+    return letters / _LETTERS_OF_A_WORD if letters > _LONGEST_WORD else 1
 
 
 def _without_runs(metric: str, texts: Texts) -> bool:

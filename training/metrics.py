@@ -239,8 +239,20 @@ def capped(name: str) -> str:
 
 
 def lowered(hypotheses: Texts, references: References) -> tuple[Texts, References]:
-    """Return hypotheses and references in lower case."""
-    return [text.lower() for text in hypotheses], [[t.lower() for t in each] for each in references]
+    """Return hypotheses and references in lower case.
+
+    If more than a tenth of the references' i have no dot, as in Turkish and Azerbaijani, I is the
+    capital of ı, and İ of i.
+    """
+    dotless, dotted = (sum(text.count(x) for each in references for text in each) for x in "ıi")
+    special = {"I": "ı", "İ": "i", "I\u0307": "i"} if 9 * dotless > dotted else {}
+
+    def lower(text: str) -> str:
+        for capital in sorted(special, key=len, reverse=True):
+            text = text.replace(capital, special[capital])
+        return text.lower()
+
+    return [lower(text) for text in hypotheses], [[lower(x) for x in each] for each in references]
 
 
 def signatures(

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 # In gRPC's order: the first that is set counts.
 _PROXIES = "grpc_proxy", "https_proxy", "http_proxy"
 _EXCEPTIONS = "no_grpc_proxy", "no_proxy"
+_LOCAL = "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"
 _SCHEME = re.compile(r"^(?:dns|ipv4|ipv6):/*(?:[^/]*/)?")
 
 
@@ -17,11 +18,13 @@ def is_local(target: str) -> bool:
     """Return whether a target is this machine: no proxy leads there."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
-    host = _host(target)
+    host = _host(target).rstrip(".").lower()
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return host in _LOCAL or host.endswith(".localhost")
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
 
 
 def proxy_hint(target: str) -> str:
@@ -30,11 +33,19 @@ def proxy_hint(target: str) -> str:
     host = _host(target)
     lists = [os.environ[name] for name in _EXCEPTIONS if os.environ.get(name)][:1]
     exceptions = [part.strip().lstrip("*") for each in lists for part in each.split(",")]
-    if name is None or is_local(target) or any(x and host.endswith(x) for x in exceptions):
+    if name is None or is_local(target) or any(_has(each, host) for each in exceptions):
         return ""
     url = urlsplit(os.environ[name])
     shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"  # without a password
     return f"; {name} leads through the proxy {shown}: for a direct connection set no_proxy={host}"
+
+
+def _has(exception: str, host: str) -> bool:
+    """Return whether a host ends in an exception, or lies in one that is a block of addresses."""
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(exception, strict=False)
+    except ValueError:
+        return bool(exception) and host.lower().endswith(exception.lower())
 
 
 def _host(target: str) -> str:

@@ -27,7 +27,7 @@ def test_a_proxy_does_not_stand_between_this_machine_and_itself(name, shared_ser
         async with AsyncTranslator(target, "upper", retries=0) as other:
             return await other.translate(["one"])
 
-    for host in ("localhost", "127.0.0.1", "dns:///localhost"):
+    for host in ("localhost", "127.0.0.1", "dns:///localhost", "0.0.0.0", "LOCALHOST"):
         target = f"{host}:{shared_server.port}"
         with Translator(target, "upper", retries=0) as translator:
             assert translator.translate(["one"])[0].text == "ONE"
@@ -53,12 +53,18 @@ def test_the_hint_follows_the_rules_of_grpc(monkeypatch):
     monkeypatch.setenv("no_proxy", "localhost, .example")
     assert proxy_hint("a.example:1") == ""
     assert "no_proxy=example.org" in proxy_hint("dns:///example.org:1")
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8,EXAMPLE.org,192.0.2.7")
+    hints = [proxy_hint(f"{host}:1") for host in ("10.1.2.3", "a.Example.org", "192.0.2.7")]
+    assert hints == ["", "", ""]
+    assert proxy_hint("11.0.0.1:1")
 
 
 @pytest.mark.parametrize(
     ("target", "wanted"),
     [
         *((x, True) for x in ("localhost:1", "127.3.2.1:1", "[::1]:1", "ipv6:[::1]:1", "unix:x")),
+        *((x, True) for x in ("0.0.0.0:1", "[::]:1", "LocalHost:1", "localhost.:1", "dns:[::1]:1")),
+        *((x, True) for x in ("[::ffff:127.0.0.1]:1", "ip6-localhost:1", "a.localhost:1")),
         *((x, False) for x in ("10.0.0.1:1", "localhost.org:1", "[fe80::1]:1", "dns:///a:1")),
     ],
 )

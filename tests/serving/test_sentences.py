@@ -70,6 +70,7 @@ ORDINALS = [
         "vom 12.05. bis 3.6. neu",
     ),
     *("3. května", "1. Open the door", "am „3.“ Mai", "(3.) Mai"),
+    *("am 100. Tag", "Der 125. Geburtstag", "zum 1000. Mal", "»im 365.« Jahr", "unser 200. Spiel"),
     *("1848. március 15.", "2001.  július", "a 150. évben", "1990. gada 5. maijs", "в 1812. году"),
 ]
 ENDS = [
@@ -77,6 +78,9 @@ ENDS = [
     "12 Eier. 3 Äpfel.",
     "Für 3,50. Dann",
     "Room 100. Next",
+    "I am 100. You are not.",
+    "im Jahr 1999. Dann",
+    "Adam 100. Next",
     "am 3.\nMai",
 ]
 

@@ -2,12 +2,13 @@ r"""Capitals and whole letters, for tokenizers of single letters: `characters` a
 
 A tokenizer's file has two tables, so that every program reads a text as training does:
 
-- `cases`: a small letter for each capital that training never saw. In Turkish and Azerbaijani, I is
-  the capital of ı, and İ of i: the alphabet has ı and no I. A key can have several letters, as the
-  NFD form of İ, "I\u0307". At the end of a word, Σ is ς.
-- `wholes`: each letter with marks that training saw, such as é, and its capital. Tokens of
+- `cases`: a small letter for each capital that training never saw as a letter. In Turkish and
+  Azerbaijani, I is the capital of ı, and İ of i: the alphabet has ı and no I. A key can have
+  several letters, as the NFD form of İ, "I\u0307". At the end of a word, Σ is ς.
+- `known`: each letter that training saw, in NFC, with its marks, and its capital. Tokens of
   `letters` are the parts of a letter (Unicode's NFD). A letter is unknown if training saw only its
-  parts. Korean syllables are known by their parts.
+  parts, or saw it only as a part: n is unknown if ñ was seen alone. In `letters`, Korean syllables
+  are known by their parts.
 
 The client has a copy of this module.
 """
@@ -18,33 +19,75 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
-from training.data.rules import WHOLE_LETTER
+from training.data.rules import MARKS, WHOLE_LETTER
 
 DOTLESS, SIGMA, FINAL_SIGMA = "ı", "Σ", "ς"
-MARKS = "\u0300-\u036f"  # combining marks of Latin, Greek and Cyrillic, as a range of characters
-_WHOLE = re.compile(WHOLE_LETTER)
+_WHOLE, _MARK = re.compile(WHOLE_LETTER), re.compile(f"[{MARKS}]")
 
 
-def cases_of(kind: str, tokens: Iterable[str]) -> dict[str, str]:
-    """Return the small letters, one or several, of the capitals that are no tokens.
+class Alphabet(NamedTuple):
+    """What training learned of letters."""
+
+    tokens: list[str]
+    cases: dict[str, str]
+    known: list[str]
+
+
+def alphabet_of(kind: str, texts: Iterable[str], tokens: Iterable[str]) -> Alphabet:
+    """Return the tokens and tables of a tokenizer of letters, from its training texts.
+
+    `tokens` are all characters of the texts, or of their NFD form. Capitals that occur only as
+    parts of letters, as E in É, are left out, so that É is read as é, and E as e.
+    """
+    seen = {letter for text in texts for letter in _different(text)}
+    tokens = list(tokens)
+    cases = cases_of(kind, tokens, seen)
+    kept = [token for token in tokens if token not in cases]
+    return Alphabet(kept, cases, _known(kind, seen, cases, {*kept}))
+
+
+def cases_of(
+    kind: str, tokens: Iterable[str], seen: Container[str] | None = None
+) -> dict[str, str]:
+    """Return the small letters, one or several, of the capitals that training never saw.
 
     Keys of several letters come first. They are replaced in the text, before it is split.
+
+    Args:
+        kind: `characters` or `letters`.
+        tokens: all characters of the training texts, or of their NFD form.
+        seen: the letters of these texts, in NFC; None: all tokens are letters.
     """
-    known = {*tokens}
+    parts = {*tokens}
+    known = parts if seen is None else {token for token in parts if token in seen}
     pairs = _capitals()
     if DOTLESS in known and "I" not in known:
         dotted = "I\u0307" if kind == "letters" else "İ"
         pairs = {**pairs, dotted: "i", "I": DOTLESS}
-    form: Literal["NFC", "NFD"] = "NFD" if kind == "letters" else "NFC"
     cases = {
         capital: small
         for capital, small in pairs.items()
-        if capital not in known and small in known and unicodedata.is_normalized(form, capital)
+        if capital not in known
+        and small in parts
+        and unicodedata.is_normalized(_form(kind), capital)
     }
     return dict(sorted(cases.items(), key=lambda case: (-len(case[0]), case[0])))
+
+
+def known_in(state: Mapping[str, Any]) -> list[str] | None:
+    """Return the known letters of a tokenizer's file; None if the file does not have them.
+
+    Files of earlier versions have `wholes`, the known letters with marks.
+    """
+    known: list[str] | None = state.get("known")
+    if known is None and "wholes" in state:
+        tokens, cases = {*state["tokens"]}, state.get("cases", {})
+        capitals = [capital for capital, small in cases.items() if small in tokens]
+        return [*state["tokens"], *capitals, *state["wholes"]]
+    return known
 
 
 def with_small(text: str, cases: Mapping[str, str], tokens: Container[str]) -> str:
@@ -59,20 +102,9 @@ def has_final_sigma(cases: Mapping[str, str], tokens: Container[str]) -> bool:
     return SIGMA in cases and FINAL_SIGMA in tokens
 
 
-def wholes_of(texts: Sequence[str], cases: Mapping[str, str], tokens: Iterable[str]) -> list[str]:
-    """Return the letters of texts that are no tokens but have parts, and their capitals, in NFC."""
-    known = {*tokens}
-    seen = {letter for text in texts for letter in _different(unicodedata.normalize("NFC", text))}
-    forms = {unicodedata.normalize("NFD", letter) for letter in seen} | known
-    capitals = [capital for letter in seen for capital in (letter.upper(), letter.title())]
-    composed = {unicodedata.normalize("NFC", capital) for capital in (*capitals, *cases)}
-    seen |= {x for x in composed if small_form(x, cases, known) in forms}
-    return sorted(x for x in seen - known - cases.keys() if not is_syllable(x))
-
-
-def small_form(text: str, cases: Mapping[str, str], tokens: Container[str]) -> str:
-    """Return a text in NFD, with small letters for capitals that training never saw."""
-    text = with_small(unicodedata.normalize("NFD", text), cases, tokens)
+def small_form(kind: str, text: str, cases: Mapping[str, str], tokens: Container[str]) -> str:
+    """Return a text as it is split, with small letters for capitals that training never saw."""
+    text = with_small(unicodedata.normalize(_form(kind), text), cases, tokens)
     return "".join(cases.get(letter, letter) for letter in text)
 
 
@@ -92,11 +124,31 @@ def syllables(tokens: Container[str]) -> list[str]:
     return [x for x in every if all(part in tokens for part in unicodedata.normalize("NFD", x))]
 
 
+def _known(
+    kind: str, seen: set[str], cases: Mapping[str, str], tokens: Container[str]
+) -> list[str]:
+    """Return the letters that count as known, in NFC: those seen, and capitals that become these.
+
+    Korean syllables of `letters` are left out.
+    """
+    forms = {letter: small_form(kind, letter, cases, tokens) for letter in seen}
+    small = {*forms.values()}
+    known = {*seen, *(unicodedata.normalize("NFC", letter) for letter in small)}
+    capitals = {capital for letter in known for capital in (letter.upper(), letter.title())}
+    for capital in (*capitals, *cases):
+        if small_form(kind, capital, cases, tokens) in small:
+            known.add(unicodedata.normalize("NFC", capital))
+    return sorted(letter for letter in known if kind != "letters" or not is_syllable(letter))
+
+
+def _form(kind: str) -> Literal["NFC", "NFD"]:
+    return "NFD" if kind == "letters" else "NFC"
+
+
 def _different(text: str) -> set[str]:
-    """Return the different letters of a text in NFC."""
-    return (
-        {*letters_of(text)} if any("\u0300" <= letter <= "\u036f" for letter in text) else {*text}
-    )
+    """Return the different letters of a text, in NFC."""
+    text = unicodedata.normalize("NFC", text)
+    return {*letters_of(text)} if _MARK.search(text) else {*text}
 
 
 @functools.cache

@@ -37,17 +37,31 @@ GOES_ON = "(?:LETTER|['’-])"  # a character that continues the word before it
 # voiced sound marks belong to several scripts, and so are not among these characters.
 _IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
 _ITERATION = ("IDEOGRAPHIC ITERATION", "VERTICAL IDEOGRAPHIC ITERATION", "OLD CHINESE")
-WHOLE_LETTER = r"[^\u0300-\u036f][\u0300-\u036f]*|[\u0300-\u036f]+"  # in NFC, with its marks
+# Marks that make another letter of the one before them: of Latin, Greek and Cyrillic, hamza and
+# madda of Arabic, nuktas of Indic scripts, voiced sound marks of kana. A range of characters.
+MARKS = "\u0300-\u036f\u0653-\u0655\u093c\u09bc\u0a3c\u0abc\u0b3c\u0cbc\u3099\u309a"
+WHOLE_LETTER = f"[^{MARKS}][{MARKS}]*|[{MARKS}]+"  # in NFC, with its marks
 SPACES = r"[▁\s\p{Z}\p{Cc}]+"
 WHITE = r"[\t-\r\x1c-\x1f\x85\p{Z}]+"  # the white space of `str.split`
 
 # Sentences. A full stop ends a sentence before white space; a Chinese or Japanese full stop, at any
 # place. A full stop after a number of one or two digits is that of an ordinal or a date ("3. Mai",
 # "12.05. bis"), which ends no sentence; nor does one after any number if a small letter follows, as
-# in the Hungarian date "1848. március 15.". Patterns read a run of white space only from its
-# beginning, not from each place in it.
+# in the Hungarian date "1848. március 15.", or after a German article and a number of three or four
+# digits ("am 100. Tag"). Patterns read a run of white space only from its beginning, not from each
+# place in it.
 BLANK = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-_ORDINAL = r"(?<!(?<![0-9,])[0-9]\.{0})(?<!(?<![0-9,])[0-9]{{2}}\.{0})"
+_ARTICLES = (  # German, each alternative of equal length, as Python's lookbehinds want it
+    "[Aa]m|[Ii]m",
+    "[Dd](?:er|ie|as|em|en|es)|[Zz]um|[Vv]om|[Ii]hr",
+    "[Bb]eim|[SMDsmd]ein|[Jj]ede",
+    "[Jj]ede[rsmn]|[Uu]nser",
+)
+_ORDINAL = r"(?<!(?<![0-9,])[0-9]\.{0})(?<!(?<![0-9,])[0-9]{{2}}\.{0})" + "".join(
+    rf"(?<!(?<![A-Za-zÀ-ÿ])(?<!I )(?:{words}){BLANK}[0-9]{{{{{digits}}}}}\.{{0}})"
+    for words in _ARTICLES
+    for digits in (3, 4)
+)
 _SMALL = "a-zß-öø-ÿāăąćčďđēėęěğģīįıķļľłńņňōőœŕřśşšţťūůűųźżž\u03ac-\u03ce\u0430-\u045f"
 _LATER = rf"(?:(?<![0-9]\.)|(?!{BLANK}+[{_SMALL}]))"
 _QUOTE = """["'”’»)\\]]"""
@@ -137,7 +151,7 @@ def most_tokens(length: Length, bound: Sequence[float]) -> Length:
 
 def clean(text: str) -> str:
     """Return a text as training reads it: NFC, single spaces, no byte order marks inside."""
-    return single_spaces(unicodedata.normalize("NFC", text))
+    return unicodedata.normalize("NFC", single_spaces(text))
 
 
 def single_spaces(text: str) -> str:

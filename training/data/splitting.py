@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from training.data.letters import MARKS
 from training.data.rules import (
     ALPHABETS,
     GOES_ON,
     IDEOGRAPH,
     LETTER,
     MARK,
+    MARKS,
     SPACES,
     WHITE,
     WORD,
@@ -68,7 +68,7 @@ def composed(kind: str, text: tf.Tensor) -> tf.Tensor:
 def clean_text(text: tf.Tensor) -> tf.Tensor:
     """Return texts cleaned as by `rules.clean`; invalid UTF-8 becomes U+FFFD."""
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    return single_spaces(tf_text.normalize_utf8(text, "NFC"))
+    return tf_text.normalize_utf8(single_spaces(text), "NFC")
 
 
 def single_spaces(text: tf.Tensor) -> tf.Tensor:

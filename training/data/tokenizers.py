@@ -25,10 +25,10 @@ from training.config._keys import TOKENIZERS
 from training.data.letters import (
     FINAL_SIGMA,
     SIGMA,
-    cases_of,
+    alphabet_of,
     has_final_sigma,
+    known_in,
     syllables,
-    wholes_of,
 )
 from training.data.pieces import (
     SENTENCEPIECE,
@@ -194,7 +194,7 @@ class VocabularyTokenizer(Tokenizer):
         copies: see `Tokenizer`.
         cases: small letters of capitals, see `training.data.letters`. None, as in the files of
             earlier versions, stands for Unicode's small letters.
-        wholes: for `letters`, the known letters with marks. None: a letter is known by its parts.
+        known: the letters that training saw. None: a letter is known by its parts.
     """
 
     def __init__(
@@ -203,22 +203,22 @@ class VocabularyTokenizer(Tokenizer):
         tokens: Sequence[str],
         copies: bool = False,
         cases: Mapping[str, str] | None = None,
-        wholes: Sequence[str] | None = None,
+        known: Sequence[str] | None = None,
     ):
         super().__init__(name="tokenizer")
         self.kind, self.copies = kind, copies
         self.vocab_size = len(_SPECIAL_TOKENS) + len(tokens)
         self._tokens = list(tokens)
         self._cases = None if cases is None else dict(cases)
-        self._wholes = None if wholes is None else list(wholes)
+        self._letters = None if known is None else list(known)
         numbers = {token: number for number, token in enumerate(tokens, END_ID + 1)}
         if not copies:
             capitals = {x: numbers[small] for x, small in (cases or {}).items() if small in numbers}
             numbers |= {x: number for x, number in capitals.items() if len(x) == 1}
         self._ids = _table(numbers)
-        if wholes is not None:
-            known = [*numbers, *wholes, *syllables({*tokens})]
-            self._known = _table(dict.fromkeys(known, END_ID + 1))
+        if known is not None:
+            read = [*known, *(syllables({*tokens}) if kind == "letters" else ())]
+            self._known = _table(dict.fromkeys(read, END_ID + 1))
         self._table = tf.constant(_SPECIAL_TOKENS + self._tokens)
 
     def ids(self, strings: tf.Tensor) -> tf.Tensor:
@@ -257,7 +257,7 @@ class VocabularyTokenizer(Tokenizer):
         """See `Tokenizer.unknown`."""
         if self.kind not in ALPHABETS or self.copies:
             return super().unknown(text)
-        if self._wholes is None:
+        if self._letters is None:
             strings, ids = self.split(text), self.tokenize(text).flat_values
             letters, texts, rows = strings.flat_values, strings.value_rowids(), strings.nrows()
         else:
@@ -302,7 +302,7 @@ class VocabularyTokenizer(Tokenizer):
             **{"kind": self.kind, "tokens": self._tokens},
             **({"copies": True} if self.copies else {}),
             **({} if self._cases is None else {"cases": dict(self._cases)}),
-            **({} if self._wholes is None else {"wholes": list(self._wholes)}),
+            **({} if self._letters is None else {"known": list(self._letters)}),
         }
 
 
@@ -338,9 +338,10 @@ def train_vocabulary(kind: str, lines: Iterable[str], vocab_size: int) -> Vocabu
             file=sys.stderr,
         )
     tokens = [token.decode("utf-8") for token, _ in ranked[:room]]
-    cases = cases_of(kind, tokens) if kind in ALPHABETS else None
-    wholes = wholes_of(lines, cases or {}, tokens) if kind == "letters" else None
-    return VocabularyTokenizer(kind, tokens, cases=cases, wholes=wholes)
+    if kind not in ALPHABETS:
+        return VocabularyTokenizer(kind, tokens)
+    tokens, cases, known = alphabet_of(kind, lines, tokens)
+    return VocabularyTokenizer(kind, tokens, cases=cases, known=known)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -363,7 +364,7 @@ def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:
     if kind == SentencePieceTokenizer.kind:
         return SentencePieceTokenizer(model_of(state))
     if kind in TOKENIZERS:
-        tables = (state.get(name) for name in ("cases", "wholes"))
+        tables = state.get("cases"), known_in(state)
         return VocabularyTokenizer(kind, state["tokens"], state.get("copies", False), *tables)
     raise ValueError(f"tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}")
 

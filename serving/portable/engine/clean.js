@@ -6,7 +6,7 @@ const RUNS = new RegExp(WHITE, "gu");
 
 // Return a text in NFC, with single spaces and without byte order marks.
 export function clean(text) {
-  return singleSpaces(text.normalize("NFC"));
+  return singleSpaces(text).normalize("NFC");
 }
 
 // Return a text with single spaces and without byte order marks, before it is cut to a size.

@@ -18,10 +18,11 @@ export function lettersOf(text) {
   return text.match(WHOLE) ?? [];
 }
 
-// Return the letters of a text in NFC that training never saw as a whole, each once.
-export function unknownLetters(text, cases, wholes, tokens) {
-  const isKnown = (letter) => (SYLLABLE.test(letter)
-    ? [...letter.normalize("NFD")].every((part) => tokens.has(part))
-    : wholes.has(letter) || tokens.has(letter) || tokens.has(cases.get(letter)));
+// Return the letters of a text in NFC that training never saw, each once. Korean syllables are known by
+// their parts if these are given.
+export function unknownLetters(text, known, syllableParts) {
+  const isKnown = (letter) => (syllableParts && SYLLABLE.test(letter)
+    ? [...letter.normalize("NFD")].every((part) => syllableParts.has(part))
+    : known.has(letter));
   return [...new Set(lettersOf(text))].filter((letter) => !isKnown(letter));
 }

@@ -18,15 +18,15 @@ const KINDS = {
 
 export class Vocabulary {
   // `about` is {kind, tokens}; for words also `characters`, runs of code points by name; for letters also
-  // `cases` and `wholes`, the tables of `training.data.letters`, which files of earlier versions lack.
-  constructor({ kind, tokens, characters, cases, wholes }) {
+  // `cases` and `known`, the tables of `training.data.letters`, which files of earlier versions lack.
+  constructor({ kind, tokens, characters, cases, known }) {
     this.kind = kind;
     this.hasLetters = ALPHABETS.includes(kind);
     this.tokens = [...SHOWN, ...tokens];
     this.size = this.tokens.length;
     this.ids = new Map(tokens.map((token, place) => [token, place + END_ID + 1]));
     this.cases = cases && new Map(Object.entries(cases));
-    this.wholes = wholes && new Set(wholes);
+    this.known = known && new Set(known);
     const split = KINDS[kind].split(characters);
     this.split = this.hasLetters && cases ? (text) => split(this.withSmall(text)) : split;
     this.join = KINDS[kind].join;
@@ -49,7 +49,7 @@ export class Vocabulary {
   // The letters of a text that training never saw, each once.
   unseen(text) {
     if (!this.hasLetters) return "";
-    if (this.wholes) return unknownLetters(clean(text), this.cases ?? new Map(), this.wholes, this.ids).join("");
+    if (this.known) return unknownLetters(clean(text), this.known, this.kind === "letters" && this.ids).join("");
     return [...new Set(this.split(clean(text)).filter((token) => this.id(token) === UNK_ID))].join("");
   }
 

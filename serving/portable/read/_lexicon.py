@@ -197,7 +197,8 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
         numbers = dict[str, int]()
         for number, form in enumerate([*forms, *map(model.lower, forms)]):
             numbers.setdefault(form, number)
-        keys = ((number, voices.plain(form)) for form, number in numbers.items())
+        keys = [(number, voices.plain(form)) for form, number in numbers.items()]
+        keys += [(number, voices.joined(key)) for number, key in keys]
         return next(((number, key) for number, key in keys if key in tables), None)
 
     for word, written in words.items():
@@ -265,7 +266,7 @@ def _table(file: str | None, model: Pronouncer) -> dict[str, list[list[str]]]:
     rows = voices.read_columns(Path(file)) if file else {}
     table = {voices.plain(word): each for word, each in rows.items()}
     small = {model.lower(word): each for word, each in table.items()}
-    return {**small, **table}
+    return {**{voices.joined(word): each for word, each in small.items()}, **small, **table}
 
 
 def _joined(parts: Sequence[Pronunciation]) -> Pronunciation:

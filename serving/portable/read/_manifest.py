@@ -13,6 +13,7 @@ from typing import Any
 from serving.api._arguments import shown
 from serving.api._export_files import ONNX_MANIFEST as MANIFEST
 from serving.api._export_files import check_sum, file_in, read_json
+from training.data.letters import known_in
 
 FORMAT = "onnx"
 WEIGHTS = "weights.bin"
@@ -141,7 +142,7 @@ def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any
     path = folder / tokenizer["file"]
     state = read_json(folder, tokenizer["file"], _MOST_TOKENIZER_BYTES)
     expected: dict[str, Any] = {"kind": frozenset([tokenizer["kind"]]), "tokens": [str]}
-    expected |= {"copies?": bool, "cases?": {"*": str}, "wholes?": [str]}
+    expected |= {"copies?": bool, "cases?": {"*": str}, "known?": [str], "wholes?": [str]}
     _check(path, "", state, expected)
     if tokenizer["kind"] == "words":
         _check(path, "characters", state.get("characters"), _CLASSES)
@@ -150,8 +151,10 @@ def read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any
                 raise ValueError(f"{path} expected first and last of each run of characters")
     if (size := len(state["tokens"]) + 4) != tokenizer["size"]:
         raise ValueError(f"{path} expected {tokenizer['size']} tokens. Received: {size}")
-    names = ("kind", "tokens", "copies", "cases", "wholes", "characters")
-    return {name: state[name] for name in names if name in state}
+    known = known_in(state)
+    names = ("kind", "tokens", "copies", "cases", "characters")
+    found = {name: state[name] for name in names if name in state}
+    return found if known is None else {**found, "known": known}
 
 
 def _check(path: Path, name: str, value: Any, expected: Any) -> None:

@@ -7,6 +7,7 @@ import itertools
 import re
 import struct
 import zlib
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,22 @@ _TAIL = 1024  # last bytes of a file, which must contain its end mark
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _CUT, _DAMAGED = "is cut off: its end is missing", "cannot be decoded"
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
-_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by PNG's colour type
+# By PNG's colour type: channels, bits of a channel, and sizes of a clear colour.
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+_CLEAR = {0: (2,), 2: (6,)}
+_PALETTES = range(3, 769, 3)
+_SIZES = {b"gAMA": 4, b"sRGB": 1}
+_INTENTS = 3  # greatest value of sRGB
+_END = b"\0\0\0\0IEND\xae\x42\x60\x82"
 # The passes of an interlaced PNG: first column, first row, column step, row step.
 _PASSES = (
     *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
     *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
 )
-# A JPEG's markers; within a scan, FF 00 is a data byte, not a marker.
-_MARK = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])")
+# A JPEG's marker is one or more FF and a byte; within a scan, FF 00 is data, FF D0 to D7 divide it.
+_FILL = re.compile(rb"\xff+")
+_NO_MARKS = frozenset((0, *range(0xD0, 0xD8)))
 _SEGMENTS = frozenset((*range(0xC0, 0xD0), *range(0xDA, 0xF0), 0xFE))
 _TIFF = 4096  # bytes of EXIF data that are read
 _SRGB = 45455  # its gamma, in the units of PNG's chunk gAMA
@@ -80,36 +89,48 @@ def _check_size(height: int, width: int) -> None:
 
 
 def check_png(contents: bytes) -> bytes:
-    """Return a PNG with its pixels in one chunk.
+    """Return a PNG with its pixels in one chunk, and without chunks that libpng does not use.
+
+    Pillow reads texts, profiles and other chunks, and rejects files in which these are damaged or
+    large; libpng ignores such chunks, and gamma or transparency out of place.
 
     Raises ValueError if a chunk is cut off or fails its checksum, or if pixels are missing; or
     where another thread has stopped this thread's runs.
     """
     if b"IEND" not in contents[-_TAIL:]:
         raise ValueError(_CUT)
-    place, kind, right, has_palette = 8, b"", True, False
-    view, packed, before, after = memoryview(contents), bytearray(), bytearray(), bytearray()
+    place, kind, right = 8, b"", True
+    view, packed, kept = memoryview(contents), bytearray(), bytearray()
+    used, found = dict[bytes, int](), set[bytes]()
     try:
+        width, height, depth, color, *methods = struct.unpack_from(">IIBBBBB", contents, 16)
+        right = depth in _DEPTHS.get(color, ()) and methods[:2] == [0, 0] and methods[2] < 2
         for number in itertools.count():
             if not right or kind == b"IEND":
                 break
             if number % _CHUNKS_TOGETHER == 0:
                 check_running()
-            size, kind = struct.unpack_from(">I4s", contents, place)
+            before, (size, kind) = kind, struct.unpack_from(">I4s", contents, place)
             end = place + 8 + size
             (checksum,) = struct.unpack_from(">I", contents, end)
             right = zlib.crc32(view[place + 4 : end]) == checksum
             right &= kind[0] > 96 or kind in _CRITICAL
+            right &= (kind == b"IHDR") == (place == 8)
+            if kind == b"PLTE":
+                right &= kind not in found and (color != 3 or size in _PALETTES)
+            if kind == b"sRGB" and size == 1 and contents[end - 1] > _INTENTS:
+                used |= {b"gAMA": 0, kind: 0}  # libpng uses neither from here on
             if kind == b"IDAT":
+                right &= before == kind or kind not in found
                 packed += view[place + 8 : end]
-            else:
-                (after if packed else before).extend(view[place : end + 4])
-            has_palette |= kind == b"PLTE"
+            elif b"IDAT" not in found and _is_used(kind, size, color, found, used):
+                used[kind] = size
+                kept += view[place : end + 4]
+            found.add(kind)
             place = end + 4
-        width, height, depth, color, _, _, interlaced = struct.unpack_from(">IIBBBBB", contents, 16)
-        right &= has_palette or color != 3
+        right &= b"PLTE" in used or color != 3
         stream, expected = zlib.decompressobj(), 0
-        for x, y, across, down in _PASSES if interlaced else ((0, 0, 1, 1),):
+        for x, y, across, down in _PASSES if methods[2] else ((0, 0, 1, 1),):
             columns, rows = -((x - width) // across), -((y - height) // down)
             bits = columns * depth * _CHANNELS.get(color, 1)
             expected += rows * (1 - -bits // 8) if columns > 0 and rows > 0 else 0
@@ -122,7 +143,29 @@ def check_png(contents: bytes) -> bytes:
     if not right:
         raise ValueError(_DAMAGED)
     chunk = struct.pack(">I", len(packed)), pixels, struct.pack(">I", zlib.crc32(pixels))
-    return b"".join((contents[:8], before, *chunk, after))
+    return b"".join((contents[:8], kept, *chunk, _END))
+
+
+def _is_used(
+    kind: bytes, size: int, color: int, found: Container[bytes], used: Mapping[bytes, int]
+) -> bool:
+    """Return whether libpng uses a chunk before the pixels.
+
+    Args:
+        kind: the kind of the chunk.
+        size: bytes of its content.
+        color: the file's colour type.
+        found: kinds of the chunks before it.
+        used: of those that are used, the sizes.
+    """
+    if kind in used:
+        return False
+    if kind == b"tRNS":
+        shades = range(1, used.get(b"PLTE", 0) // 3 + 1)
+        return size in (shades if color == 3 else _CLEAR.get(color, ()))
+    if kind == b"PLTE":
+        return color == 3
+    return kind == b"IHDR" or (size == _SIZES.get(kind) and b"PLTE" not in found)
 
 
 def check_jpeg(contents: bytes) -> None:
@@ -131,13 +174,25 @@ def check_jpeg(contents: bytes) -> None:
         raise ValueError(_CUT)
     place, kind, right = 2, 0, True
     while right and kind != 0xD9:
-        mark = _MARK.search(contents, place)
-        if right := mark is not None and (mark.start() == place or kind == 0xDA):
-            kind, size = mark[1][0], int.from_bytes(contents[mark.end() : mark.end() + 2], "big")
-            place = mark.end() + size
+        start, end = _next_mark(contents, place)
+        if right := end > 0 and (start == place or kind == 0xDA):
+            kind, size = contents[end - 1], int.from_bytes(contents[end : end + 2], "big")
+            place = end + size
             right = kind == 0xD9 or (kind in _SEGMENTS and size > 1)
     if not right:
         raise ValueError(_DAMAGED)
+
+
+def _next_mark(contents: bytes, place: int) -> tuple[int, int]:
+    """Return where the first marker from a place on begins and ends; -1 and -1 without one.
+
+    Each run of FF is read once: one pattern for the whole marker would try each FF of a run.
+    """
+    for fill in _FILL.finditer(contents, place):
+        end = fill.end()
+        if end < len(contents) and contents[end] not in _NO_MARKS:
+            return fill.start(), end + 1
+    return -1, -1
 
 
 def _decode_jpeg(contents: bytes, channels: int) -> np.ndarray:
@@ -165,6 +220,7 @@ def _decode_png(contents: bytes, channels: int) -> np.ndarray:
 
     width, height = struct.unpack(">II", (contents + bytes(24))[16:24])
     _check_size(height, width)
+    names_clear = b"tRNS" in contents  # anywhere, as `training.sources.image._decode` looks for it
     contents = check_png(contents)
     try:
         image = Image.open(io.BytesIO(contents))
@@ -176,7 +232,7 @@ def _decode_png(contents: bytes, channels: int) -> np.ndarray:
         return _composite(*_sixteen_bits(image, contents), channels)
     if depth in (2, 4) and color == 0 and "transparency" in image.info:  # Pillow leaves it
         image.info["transparency"] *= 255 // ((1 << depth) - 1)
-    if color >= 4 or "transparency" in image.info:
+    if color >= 4 or names_clear:
         pixels = np.asarray(image.convert("RGBA")).astype("int64")
         return _composite(pixels[..., :3], pixels[..., 3:], channels)
     if image.mode == "1":

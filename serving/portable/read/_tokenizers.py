@@ -101,7 +101,7 @@ class Vocabulary:
         self._ids = {token: number for number, token in enumerate(tokens, END_ID + 1)}
         # Tables of `training.data.letters`; None in the files of earlier versions.
         self._cases: dict[str, str] | None = state.get("cases")
-        self._wholes = frozenset(state["wholes"]) if "wholes" in state else None
+        self._known = frozenset(state["known"]) if "known" in state else None
         if self.kind == "words":
             classes = {name: _ranges(runs) for name, runs in state["characters"].items()}
             ideograph, letter = (f"[{classes[name]}]" for name in ("ideographs", "letters"))
@@ -135,7 +135,7 @@ class Vocabulary:
         """Return the letters of a text that training never saw, each once."""
         if not self._has_letters:
             return ""
-        if self._wholes is not None:
+        if self._known is not None:
             letters = dict.fromkeys(letters_of(clean(text)))
             return "".join(letter for letter in letters if not self._is_known(letter))
         tokens = self.split(text)
@@ -143,11 +143,10 @@ class Vocabulary:
         return "".join(dict.fromkeys(token for token, number in numbers if number == UNK_ID))
 
     def _is_known(self, letter: str) -> bool:
-        """Return whether training saw a letter in NFC as a whole, or its small letter."""
-        if is_syllable(letter):
+        """Return whether training saw a letter in NFC, or the parts of a Korean syllable."""
+        if self.kind == "letters" and is_syllable(letter):
             return all(part in self._ids for part in unicodedata.normalize("NFD", letter))
-        assert self._wholes is not None
-        return letter in self._wholes or self._small(letter) in self._ids or letter in self._ids
+        return self._known is not None and letter in self._known
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text as they stand in it."""

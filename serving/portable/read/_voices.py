@@ -7,7 +7,7 @@ import gzip
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from serving.api._arguments import shown
@@ -24,19 +24,34 @@ _WORD = re.compile(rf"{_RUN}|[^\W_]")
 _APART = "\u3000-\u30ff\u3400-\u9fff"
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}]+")
 # Signs that are alike, the first of which lists are searched by.
-ALIKE = ("'’ʼ‘`´′\u05f3", "·‧", '"\u05f4', "-\u2010\u2011")
+ALIKE = (
+    "'’ʼ‘‛`´′＇ʻ\u05f3",
+    "·‧\u2219\u22c5",
+    '"\u05f4',
+    "-\u2010\u2011\uff0d\ufe63\u05be",  # the last is the Hebrew hyphen, maqaf
+)
+_JOINERS = "\u200c\u200d"  # of Persian and Indic scripts
 # Signs within words of any script (Unicode's UAX 29): `J` joins two letters, as in col·legi; `A` is
-# an apostrophe, also at the ends of a word; `L` is a letter: the geresh, and the joiners of Persian
-# and Indic scripts. All other signs end a word.
+# an apostrophe, also at the ends of a word; `L` is a letter: the geresh, and the joiners. All other
+# signs end a word.
 _SIGNS = {
-    **dict.fromkeys("·‧\u0387`´\u05f4", "J"),
+    **dict.fromkeys("·‧\u0387\u2219\u22c5‘‛`´′＇\u05f4", "J"),
     **dict.fromkeys("'’", "A"),
-    **dict.fromkeys("\u05f3\u200c\u200d", "L"),
+    **dict.fromkeys(f"\u05f3{_JOINERS}", "L"),
 }
 _PLAIN = str.maketrans({sign: signs[0] for signs in ALIKE for sign in signs[1:]})
 _SPOKEN = re.compile("[LA]+(?:(?<=L)J(?=L)[LA]+)*")
 _HEBREW_QUOTE = re.compile('(?<=[\u05d0-\u05ea])"(?=[\u05d0-\u05ea])')  # a gershayim, as typed
-_INVISIBLE = str.maketrans("", "", "\u00ad\u200b\u2060\ufeff")  # where a word may be broken
+# What is no part of a word: places where it may be broken, marks of the direction of writing,
+# selectors of variants, and the line that stretches an Arabic word (tatweel).
+_INVISIBLE = dict.fromkeys(
+    (
+        *(0x00AD, 0x034F, 0x061C, 0x0640, 0x180E, 0x200B, 0x200E, 0x200F, 0xFEFF),
+        *range(0x202A, 0x202F),
+        *range(0x2060, 0x2070),
+        *range(0xFE00, 0xFE10),
+    )
+)
 _TONE = 7  # MeloTTS's English: the tone of a phone without stress; stress 0 to 2 has tones 8 to 10
 
 
@@ -233,6 +248,11 @@ def plain(word: str) -> str:
     return visible(word).translate(_PLAIN)
 
 
+def joined(word: str) -> str:
+    """Return a word without the joiners of Persian and Indic scripts, which many texts lack."""
+    return word.translate(dict.fromkeys(map(ord, _JOINERS)))
+
+
 def spoken_words(
     text: str, listed: Iterable[str] = (), lower: Callable[[str], str] = str.lower
 ) -> list[str]:
@@ -258,10 +278,13 @@ def all_words(
     text = unicodedata.normalize("NFC", lower(text.translate(_INVISIBLE)))
     known = (plain(lower(word)) for word in listed)
     signed = {word for word in known if _words(word) != [word] and len(word.split()) == 1}
-    longest = max(map(len, signed), default=0)
+    lengths: dict[str, set[int]] = {}  # of the words that begin with a sign or letter
+    for word in signed:
+        lengths.setdefault(word[0], set()).add(len(word))
+    longest_first = {first: sorted(each, reverse=True) for first, each in lengths.items()}
     words = []
     for part in text.split():
-        words += _listed_words(part, signed, longest) if signed else _words(part)
+        words += _listed_words(part, signed, longest_first) if signed else _words(part)
     return words
 
 
@@ -281,11 +304,18 @@ def _kinds(text: str) -> str:
     return "".join(kinds)
 
 
-def _listed_words(part: str, signed: Container[str], longest: int) -> list[str]:
-    """Return the words of a part of a text without spaces; `signed` are listed words with signs.
+def _listed_words(
+    part: str, signed: Container[str], lengths: Mapping[str, Sequence[int]]
+) -> list[str]:
+    """Return the words of a part of a text without spaces.
 
     A listed word is not found within another word. If it begins or ends with a sign, no letter is
     next to the sign: "1937-ben" does not have the word "-ben".
+
+    Args:
+        part: the part.
+        signed: listed words with signs.
+        lengths: by first character, the lengths of these words, the longest first.
     """
     kinds, size = f" {_kinds(part)} ", len(part)
     if {*kinds[1:-1]} <= {"L", "A"}:
@@ -294,12 +324,15 @@ def _listed_words(part: str, signed: Container[str], longest: int) -> list[str]:
     places = [n for n in range(size + 1) if n not in inside]
     starts = [n for n in places if kinds[n] != "L" or kinds[n + 1] == "L"]
     ends = {n for n in places if kinds[n + 1] != "L" or kinds[n] == "L"}
+    flat = part.translate(_PLAIN)  # as long as before
     words, done = list[str](), 0
     for start in starts:
-        for end in range(min(size, start + longest), max(start, done), -1):
-            if start >= done and end in ends and plain(part[start:end]) in signed:
+        for length in lengths.get(flat[start : start + 1], ()) if start >= done else ():
+            end = start + length
+            if end in ends and flat[start:end] in signed:
                 words += [*_words(part[done:start]), part[start:end]]
                 done = end
+                break
     return words + _words(part[done:])
 
 

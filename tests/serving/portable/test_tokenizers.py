@@ -39,6 +39,7 @@ ALPHABETS = {
     "turkish": "abcçdefgğhıijklmnoöprsştuüvyz â ",
     "greek": "αάβγδεέζηήθιίϊΐκλμνξοόπρσςτυύϋΰφχψωώ ",
     "others": "aäbéñoößsǆა한국어 ա ӥ q\u0308 ij ",
+    "parts": "ñu Élan İş qırım ज\u093cमीन फक か\u309aぱ ẹ\u0301ọẹ آب",
 }
 CASED = [
     *(
@@ -49,10 +50,23 @@ CASED = [
     *(
         "ä ë ï Ä bär noël ÿ Ñ 한글 각 q\u0308 q\u0301 x\u0308",
         "IJ Ĳ ĳ ß SS",
+        "Emma élan ÉLAN n N Ñ e E IRI İRİ Ş S क\u093c ज\u093c फ\u093c か は ば か\u309a",
+        "ẹ\u0300 Ẹ\u0301 ọ\u0301 أب ا \u0653",
         "\u0308a \u0301\u0308",
     ),
 ]
-ODD = ["", " ", "\u200b", "a\x00b", "▁▁ a▁b", "\ufffd", "\u3000全　角", "e\u0301\u0301", "'’ l'a"]
+ODD = [
+    "",
+    " ",
+    "\u200b",
+    "a\x00b",
+    "▁▁ a▁b",
+    "\ufffd",
+    "\u3000全　角",
+    "e\u0301\u0301",
+    "e\ufeff\u0301",
+    "'’ l'a",
+]
 RANGES = [
     *((32, 127), (0xA0, 0x250), (0x300, 0x370), (0x1100, 0x1200), (0x2000, 0x2100)),
     *((0x3000, 0x3100), (0x4E00, 0x4E40), (0xAC00, 0xAC20), (0xFF00, 0xFFEF)),
@@ -185,7 +199,46 @@ def test_a_letter_is_known_as_a_whole_alone(alphabet):
     assert made.unknown(tf.constant([ALPHABETS[alphabet]])).numpy() == [b""]
 
 
+@pytest.mark.parametrize("kind", ["characters", "letters"])
+@pytest.mark.parametrize(
+    ("lines", "text", "unknown"),
+    [
+        (["ñu", "un"], "nñ NÑ", ""),
+        (["ñu"], "nñ NÑ", "nN"),  # n was seen only as a part of ñ
+        (["ज\u093cमीन", "फक"], "ज\u093cम फ\u093cक क\u093c", "फ\u093cक\u093c"),
+        (["か\u309aぱ", "か"], "か\u309a か ぱ は", "は"),
+        (["ẹ\u0301ẹọ"], "ẹ\u0301 ẹ\u0300 Ẹ\u0301 ọ\u0301 Ọ", "ẹ\u0300ọ\u0301"),
+        (["آب"], "آب ا أ", "اأ"),
+        (["ệế"], "Ệ ê ẹ ề", "êẹề"),
+        (["한국", "말"], "한말 ᄒ", "ᄒ"),
+        (["ﬁ²Ａ"], "fi2A", "fi2A"),
+    ],
+)
+def test_a_letter_that_training_saw_only_as_a_part_is_unknown(kind, lines, text, unknown):
+    made = train_vocabulary(kind, [*lines, "x x"], 99)
+    local = Vocabulary(made.state())
+    told = made.unknown(tf.constant([text])).numpy()[0].decode()
+    assert local.unknown(text) == told == unicodedata.normalize("NFC", unknown)
+    assert local.unknown(" ".join(lines)) == ""
+
+
+def test_a_capital_that_training_saw_only_as_a_part_is_its_small_letter():
+    """E of É, I of İ: their vectors are hardly trained."""
+    made = train_vocabulary("letters", ["Élan", "emma", "İş", "qırım", "bir", "Été"], 99)
+    local = Vocabulary(made.state())
+    for text, small in [("EMMA", "emma"), ("ÉLAN", "élan"), ("QIRIM", "qırım"), ("İRİ", "iri")]:
+        ids = local.encode([small])
+        assert local.encode([text]) == made.tokenize(tf.constant([text])).to_list() == ids
+        assert UNK_ID not in ids[0]
+        assert local.unknown(text) == ""
+
+
 def test_files_of_earlier_versions_are_read_as_they_were():
+    state = {"kind": "letters", "tokens": [*"aobn", "\u0308"], "cases": {"A": "a", "O": "o"}}
+    state["wholes"] = ["Ä", "ä"]
+    for made in (tokenizer_of(state), tokenizer_of(tokenizer_of(state).state())):
+        told = made.unknown(tf.constant(["AÄÖöbB"])).numpy()[0].decode()
+        assert Vocabulary(made.state()).unknown("AÄÖöbB") == told == "ÖöB"
     state = {"kind": "letters", "tokens": [*"abıo", "\u0308"]}
     texts, ids = ["ÄÖI", "äö"], [[4, 8, 7, 8, 1], [4, 8, 7, 8]]
     assert Vocabulary(state).encode(texts) == ids

@@ -41,6 +41,15 @@ def test_bleu_with_several_references_is_that_of_sacrebleu():
     assert lower["bleu"] == pytest.approx(expected.score)
 
 
+def test_capitals_of_turkish_are_small_as_its_alphabet_has_them():
+    references = [["ışık İSTANBUL'da", "IŞIK"], ["Iğdır ilı I\u0307ZMİR"]]
+    small = [["ışık istanbul'da", "ışık"], ["ığdır ilı izmir"]]
+    assert lowered(["IŞIK İstanbul'da"], references) == (["ışık istanbul'da"], small)
+    english = [["In ISPARTA it is his inn, his kitchen is fine, I think: Işık"]]
+    assert lowered(["I"], english) == (["i"], [[english[0][0].lower()]])
+    assert lowered(["ΟΔΟΣ"], [["Straße"]]) == (["οδος"], [["straße"]])
+
+
 def test_chinese_is_scored_by_characters_on_request():
     hypotheses, references = ["我喜欢吃绿苹果。"], [["我喜欢绿苹果。"]]
     expected = sacrebleu.corpus_bleu(hypotheses, [references[0]], tokenize="zh")

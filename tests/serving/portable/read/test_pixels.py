@@ -1,5 +1,6 @@
 """Pixels of image files in Python and in a browser against those of a SavedModel."""
 
+import contextlib
 import io
 import struct
 import zlib
@@ -14,6 +15,7 @@ from serving.portable.read._model import RUN_OPTIONS
 from serving.portable.read._pixels import check_jpeg, check_png, read_image, resize
 from tests.attack.conftest import within
 from tests.serving.javascript import NODE, call, needs_node, refusals
+from tests.serving.portable.read.pngs import chunk, interlaced_png, png
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
 from training.sources.image._source import ImageSource
@@ -21,23 +23,6 @@ from training.sources.image._whole import checksum
 
 REFUSED = "cut off|cannot be decoded|pixels|neither PNG|JPEG in CMYK"
 JPEG_OPTIONS = {"jpeg": {"quality": 95}}
-
-
-def chunk(kind, body):
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
-def png(values, depth, color, *more):
-    """A PNG of rows of numbers that fill `depth` bits each."""
-    height, width = values.shape[:2]
-    rows = []
-    for row in values.reshape(height, -1):
-        bits = "".join(format(value, f"0{depth}b") for value in row.tolist())
-        bits += "0" * (-len(bits) % 8)
-        rows.append(b"\0" + int(bits, 2).to_bytes(len(bits) // 8, "big"))
-    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
-    body = [*more, chunk(b"IDAT", zlib.compress(b"".join(rows))), chunk(b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(body)
 
 
 def files(rng):
@@ -329,6 +314,25 @@ def test_a_png_of_many_chunks_is_read_in_time_that_grows_with_its_size(rng):
         assert not NODE or refusals([many]) == [""]
 
 
+@pytest.mark.parametrize(
+    "middle",
+    [
+        b"\xff" * 1_000_000 + b"\0",
+        b"\xff\0" * 500_000,
+        b"\xff" * 1_000_000,
+        b"\xff\xd0\0" * 300_000,
+    ],
+    ids=["one run", "data", "fill", "divided"],
+)
+@pytest.mark.parametrize("head", [b"\xff\xd8", b"\xff\xd8\xff\xda\0\2"], ids=["header", "scan"])
+def test_a_jpeg_of_one_byte_is_checked_in_time_that_grows_with_its_size(head, middle):
+    with within(4), contextlib.suppress(ValueError):  # of squares it would be half an hour
+        check_jpeg(head + middle + b"\xff\xd9")
+    if NODE:
+        with within(8):
+            refusals([head + middle + b"\xff\xd9"])
+
+
 def test_a_png_of_many_chunks_is_given_up_where_nobody_waits(rng):
     stopped = onnxruntime.RunOptions()
     stopped.terminate = True
@@ -338,12 +342,3 @@ def test_a_png_of_many_chunks_is_given_up_where_nobody_waits(rng):
             read_image(png(rng.integers(0, 256, (3, 5)), 8, 0), 5, 7, 1)
     finally:
         RUN_OPTIONS.reset(token)
-
-
-def interlaced_png():
-    """A PNG in seven passes of which each second, fourth or eighth pixel is a part."""
-    sizes = [(3, 4), (3, 4), (3, 8), (6, 8), (6, 16), (12, 15), (11, 31)]  # of 23 x 31 pixels
-    lines = b"".join((b"\0" + bytes(columns)) * rows for rows, columns in sizes)
-    header = struct.pack(">IIBBBBB", 31, 23, 8, 0, 0, 0, 1)
-    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines)), chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)

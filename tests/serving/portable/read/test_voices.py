@@ -8,6 +8,7 @@ import pytest
 
 from serving.portable.read import _voices as voices
 from serving.portable.read._voices import Phones, read_columns, small, words_of
+from tests.attack.conftest import within
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
 from training.data._lists import Notes
 
@@ -73,6 +74,35 @@ def test_dictionaries_are_read_as_training_reads_them(tmp_path):
         rows = {} if expected is None else {expected[0]: [expected[1].split()]}
         assert read_columns(path) == {"a": [["AH0"]], **rows}, line
         assert Notes().entry(line) == (expected or ("", "")), line
+
+
+@pytest.mark.parametrize(
+    ("listed", "written"),
+    [
+        ("l'homme", "l‘homme l‛homme l′homme l＇homme l`homme l´homme l’homme lʼhomme lʻhomme"),
+        ("hawaiʻi", "hawaiʻi hawai‘i hawai'i hawai’i hawai`i"),
+        ("п'ять", "п'ять п’ять пʼять"),
+        ("bo-ki", "bo-ki bo‐ki bo‑ki bo－ki bo﹣ki BO-KI"),
+        ("בית־ספר", "בית־ספר בית-ספר"),
+        ("צה״ל", 'צה״ל צה"ל'),
+        ("col·legi", "col·legi col‧legi col∙legi col⋅legi"),
+        ("كتاب", "كتاب كتـــاب \u200fكتاب\u200f كت\u2060اب"),
+        ("z.b.", "z.b. Z.B. »z.B.«"),
+        ("café", "café cafe\u0301 CAFE\u0301"),
+        ("3d", "3D 3d"),
+    ],
+)
+def test_a_listed_word_is_found_in_whichever_form_a_text_has_it(listed, written):
+    words = voices.all_words(written, [listed])
+    assert len(words) == len(written.split())
+    assert {voices.plain(word).strip("»«") for word in words} == {voices.plain(listed)}
+
+
+@pytest.mark.parametrize("sign", ["a-", "-", "a.", "“", "a"])
+def test_a_text_without_spaces_is_cut_in_time_that_grows_with_its_size(sign):
+    listed = ["-".join("abcdefghijklmnopqrstuvwxyz" * 4), "“" + "”" * 200, "bo-ki"]
+    with within(5):  # of a comparison at each place it would be minutes
+        voices.all_words(sign * (200_000 // len(sign)), listed)
 
 
 def test_phones_become_the_longest_tokens_that_a_voice_has(tmp_path):
