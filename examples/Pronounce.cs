@@ -66,7 +66,8 @@ public sealed class Pronouncer : IDisposable
     public Pronunciation Pronounce(string word)
     {
         var letters = Letters(word);
-        var size = letters.Length;
+        var tag = TagLength(letters);
+        var size = letters.Length - tag;
         var firsts = new List<int>(); // of the letters that each window decides
         if (size > 0) firsts.Add(0);
         int context = 0;
@@ -83,11 +84,12 @@ public sealed class Pronouncer : IDisposable
             var end = n + 1 < firsts.Count ? firsts[n + 1] : size;
             var start = Math.Max(0, firsts[n] - context);
             var stop = Math.Min(size, end + context);
-            var (score, steps) = Ask(letters.Skip(start).Take(stop - start).ToArray());
+            var own = letters.Skip(tag + start).Take(stop - start);
+            var (score, steps) = Ask(letters.Take(tag).Concat(own).ToArray());
             scores += score;
             foreach (var step in steps)
             {
-                var place = start + step.Place;
+                var place = start + Math.Max(0, step.Place - tag);
                 var inside = firsts.Count == 1 || (place >= firsts[n] && place < end);
                 if (step.Id == End ? end == size : step.Id > End && inside) kept.Add(step);
             }
@@ -119,6 +121,16 @@ public sealed class Pronouncer : IDisposable
         if (ids.TryGetValue(letter, out var id)) return id;
         if (!small.TryGetValue(letter, out var lower)) lower = letter.ToLowerInvariant();
         return ids.TryGetValue(lower, out id) ? id : Unknown;
+    }
+
+    // Return how many ids in front of a word are its tag, such as "[cy] ".
+    int TagLength(long[] letters)
+    {
+        if (!hasSpelling || !spelling.TryGetProperty("tag", out var tag)) return 0;
+        if (letters.Length == 0 || letters[0] != tag.GetProperty("open").GetInt64()) return 0;
+        var size = Array.IndexOf(letters, tag.GetProperty("close").GetInt64()) + 1;
+        if (size > 0 && size < letters.Length && letters[size] == tag.GetProperty("space").GetInt64()) size++;
+        return size <= tag.GetProperty("longest").GetInt32() && size < letters.Length ? size : 0;
     }
 
     // Return the score of the best answer to letters, and a step for each of its tokens, the end included.

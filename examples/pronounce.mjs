@@ -27,6 +27,14 @@ export async function load(ort, file) {
     return [...text].map((x) => ids.get(x) ?? ids.get(small[x] ?? x.toLowerCase()) ?? 1).slice(0, settings.max_source_length);
   }
 
+  // Return how many ids in front of a word are its tag, such as "[cy] ".
+  function tagOf(letters) {
+    const tag = spelling?.tag;
+    const close = tag && letters[0] === tag.open ? letters.indexOf(tag.close) : -1;
+    const size = close + 1 + (letters[close + 1] === tag?.space);
+    return close > 0 && size <= tag.longest && size < letters.length ? size : 0;
+  }
+
   // Return the best answer to letters: {score, steps}, a step for each token with its attention weights.
   async function ask(letters) {
     const out = await session.run({
@@ -44,7 +52,8 @@ export async function load(ort, file) {
 
   return async (word) => {
     const letters = lettersOf(word);
-    const size = letters.length;
+    const tag = tagOf(letters);
+    const size = letters.length - tag;
     const firsts = [0]; // of the letters that each window decides
     if (spelling && size > spelling.whole) {
       const { window, context } = spelling;
@@ -55,10 +64,11 @@ export async function load(ort, file) {
       const end = firsts[n + 1] ?? size;
       const context = firsts.length > 1 ? spelling.context : 0;
       const start = Math.max(0, first - context);
-      const { score, steps } = await ask(letters.slice(start, end + context));
+      const own = letters.slice(tag + start, tag + end + context);
+      const { score, steps } = await ask([...letters.slice(0, tag), ...own]);
       scores.push(score);
       for (const step of steps) {
-        const place = start + step.weights.indexOf(Math.max(...step.weights));
+        const place = start + Math.max(0, step.weights.indexOf(Math.max(...step.weights)) - tag);
         const inside = firsts.length === 1 || (place >= first && place < end);
         if (step.id === 3 ? end === size : step.id > 3 && inside) kept.push(step);
       }

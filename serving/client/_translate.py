@@ -86,6 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--lexicon", metavar="FILE", help="WORD<TAB>PHONES: these words keep their phones")
     text = "WORD<TAB>WORDS: numbers and abbreviations, which are read as these words"
     add("--spell-out", dest="spell_out", metavar="FILE", help=text)
+    text = "language of the words, of a model that learned several: cy for words as [cy] ysgol"
+    add("--tag", metavar="TAG", default="", help=text)
     text = "PHONE<TAB>PHONES: phones to rename; or arpabet-ipa, kokoro; may be given several times"
     add("--rename-phones", dest="map", metavar="FILE", action="append", default=[], help=text)
     text = "tokens.txt of a voice: splits phones into its tokens"
@@ -106,7 +108,17 @@ def _option(name: str) -> str:
 def _lexicon_mistake(arguments: argparse.Namespace) -> str:
     """Return the reason why options contradict one another, "" if they do not."""
     if not arguments.format:
-        names = ("text", "lexicon", "spell_out", "map", "phones", "voice", "missing", "strict")
+        names = (
+            "text",
+            "lexicon",
+            "spell_out",
+            "tag",
+            "map",
+            "phones",
+            "voice",
+            "missing",
+            "strict",
+        )
         wrong = next((name for name in names if getattr(arguments, name)), None)
         return f"{_option(wrong)} needs --format" if wrong else ""
     others = "model", "align", "score", "split", "metadata", "png", "scores", "json"

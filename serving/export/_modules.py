@@ -20,7 +20,7 @@ from training.decode.search import Encoded, bound_of, encode, score_targets, sea
 from training.decode.settings import SearchSettings
 from training.decode.steps import PlainStep, constant_steps
 from training.decode.texts import dense_ids, replace_unknown, shown_first, tokens_to_copy, words_of
-from training.decode.windows import join, spelling_of, windows
+from training.decode.windows import are_long, join, spelling_of, windows
 from training.graphs import graph
 from training.runs.run import Run
 
@@ -227,8 +227,7 @@ class Exported:
             log_probs: likewise, `(B, T)`.
         """
         assert self._spelling is not None
-        lengths = tf.math.count_nonzero(ids, 1)
-        rows = tf.cast(tf.where(lengths > self._spelling.whole), tf.int32)  # (L, 1), of long words
+        rows = tf.cast(tf.where(are_long(ids, self._spelling)), tf.int32)  # (L, 1)
         every = dataclasses.replace(self._settings, num_results=self._settings.beam_width)
         result = self._search(tf.gather_nd(ids, rows), every)
         steps, most = tf.shape(target)[1], tf.shape(result.ids)[2]

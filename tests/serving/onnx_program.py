@@ -49,7 +49,9 @@ class Program:
 
     def pronounce(self, ids):
         """Return the ids of an answer, and its score."""
-        n, spelling = len(ids), self.manifest.get("spelling")
+        spelling = self.manifest.get("spelling")
+        tag = tag_of(ids, spelling)
+        n = len(ids) - tag
         if spelling is None or n <= spelling["whole"]:
             replaces = self.manifest["settings"].get("replaces_unknown", False)
             out = self.run(ids, replaces)
@@ -66,13 +68,23 @@ class Program:
         kept, scores = [], []
         for first, end in zip(firsts, [*firsts[1:], n], strict=True):
             start = max(0, first - context)
-            out = self.run(ids[start : end + context], True)
+            out = self.run(ids[:tag] + ids[tag + start : tag + end + context], True)
             scores.append(float(out["scores"][0][0]))
             for t, id in enumerate(up_to_end(out["found"][0][0].tolist())):
-                place = start + out["weights"][0][0][t].argmax()
+                place = start + max(0, out["weights"][0][0][t].argmax() - tag)
                 if first <= place < end:
                     kept.append(id)
         return kept, sum(scores) / len(scores)
+
+
+def tag_of(ids, spelling):
+    tag = (spelling or {}).get("tag")
+    if tag is None or ids[0] != tag["open"] or tag["close"] not in ids:
+        return 0
+    k = ids.index(tag["close"]) + 1
+    if ids[k : k + 1] == [tag["space"]]:
+        k += 1
+    return k if k <= tag["longest"] and k < len(ids) else 0
 
 
 def up_to_end(ids):

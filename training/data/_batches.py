@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from training.data import _corpus as corpus
 from training.data._plan import Batching, InOrder, Plan
 from training.data._prepared import Prepared
 from training.data._shapes import STEPS
+from training.data.rules import tag_length
 from training.data.splits import Texts
 from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 
@@ -81,6 +82,17 @@ class Batches:
         assert isinstance(self.plan, Plan)
         source, target = (side[self.plan.rows] for side in self.plan.lengths)
         return source, target
+
+    def tag_lengths(self, tag: Mapping[str, int]) -> np.ndarray:
+        """Return the number of ids of each training source's tag, `(n,)`: see `tag_length`."""
+        assert isinstance(self.plan, Plan)
+        sources, rows = self.source, self.plan.rows
+        starts, lengths = sources.starts[rows], sources.lengths[rows]
+        sizes = np.zeros(len(rows), np.int32)
+        for row in np.flatnonzero(sources.values[starts] == tag["open"]):
+            ids = sources.values[starts[row] : starts[row] + lengths[row]]
+            sizes[row] = tag_length(ids.tolist(), tag)
+        return sizes
 
     def shapes_line(self) -> str:
         """Return the shapes of batches, if they are few, and their padding, for people."""

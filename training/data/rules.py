@@ -112,6 +112,24 @@ NO_TEXT = {
 }
 
 
+def tag_length(ids: Sequence[int], tag: Mapping[str, int] | None) -> int:
+    """Return how many ids in front of a word are its tag, such as that of a language: "[cy] ".
+
+    A tag is the ids from `[` to the first `]`, and a space right after it. It has at most as many
+    ids as those of training, and letters follow it.
+
+    Args:
+        ids: the ids of the word with its tag.
+        tag: the ids `open`, `close` and `space`, and the length `longest` of the longest tag; None
+            for a model whose training words have no tags.
+    """
+    if tag is None or not ids or ids[0] != tag["open"] or tag["close"] not in ids:
+        return 0
+    size = ids.index(tag["close"]) + 1
+    size += size < len(ids) and ids[size] == tag["space"]
+    return size if size <= tag["longest"] and size < len(ids) else 0
+
+
 def pattern(rule: str, ideograph: str, letter: str) -> str:
     """Return the pattern of a rule, WORD or GOES_ON, with these character classes filled in."""
     rule = rule.replace("(?:ELIDED)", f"(?i:{ELIDED})")

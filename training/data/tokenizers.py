@@ -225,6 +225,15 @@ class VocabularyTokenizer(Tokenizer):
         """Return ids of string tokens, int32 of the same shape; UNK_ID for unknown tokens."""
         return self._ids.lookup(strings)
 
+    def tag(self, longest: int) -> dict[str, int]:
+        """Return the ids `open` of "[", `close` of "]" and `space`, 0 without one, and `longest`.
+
+        `training.data.rules.tag_length` takes them.
+        """
+        ids = self._ids.lookup(tf.constant(["[", "]", " "])).numpy().tolist()
+        known = [0 if number == UNK_ID else number for number in ids]
+        return dict(zip(("open", "close", "space"), known, strict=True)) | {"longest": longest}
+
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the tokens of each text as they stand in it, string ragged `(B, None)`."""
         return self._split(clean_text(text))

@@ -6,14 +6,17 @@ side of a window are context; the other six are its core. Each window keeps the 
 attention weight is on a letter of its core. If nearly all words of training are shorter than 12
 letters, windows are as long as these words, and a quarter of a window is the context on each side.
 
+A tag in front of the word, such as "[cy] ", is in front of each of its windows. Its letters do not
+count. A phone whose largest weight is on the tag counts for the first letter of its window.
+
 `serving.portable.read._windows` and `engine/windows.js` do the same without TensorFlow;
 `tests/serving/portable/windows.json` is the table of cases that holds all three together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -35,12 +38,17 @@ class Spelling(NamedTuple):
     fewest: float  # nearly all words have at least so many phones a letter
     window: int  # letters of a window of a longer word
     context: int  # letters of a window, on each side, whose phones are not kept
+    tag: Mapping[str, int] | None = None  # of words with tags: see `training.data.rules.tag_length`
 
     @classmethod
-    def of(cls, longest: int, fewest: float) -> Spelling:
+    def of(cls, longest: int, fewest: float, tag: Mapping[str, int] | None = None) -> Spelling:
         """Return how words are read; nearly all training words have up to `longest` letters."""
         window = min(WINDOW, longest)
-        return cls(longest, fewest, window, window // SHARE)
+        return cls(longest, fewest, window, window // SHARE, tag)
+
+    def entry(self) -> dict[str, Any]:
+        """Return the entry `spelling` of a manifest."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 def spelling_of(runs: Sequence[Run]) -> Spelling | None:
@@ -53,21 +61,45 @@ def spelling_of(runs: Sequence[Run]) -> Spelling | None:
     origin = read_origin(runs[0].files)
     if origin is None or not origin.longest or runs[0].config.copy:
         return None
-    return Spelling.of(origin.longest, origin.fewest)
+    tag = runs[0].source_tokenizer.tag(origin.tag) if origin.tag else None
+    return Spelling.of(origin.longest, origin.fewest, tag)
 
 
 class Windows(NamedTuple):
     """The windows of B words of at most S letters: K windows for each word, padded to W letters.
 
-    W is S, or the length up to which a word is read at once, if that is less.
+    Letters are counted from the first one after the tag.
     """
 
     ids: tf.Tensor  # int32 `(B * K, W)`; windows that a word does not need are padding
+    tags: tf.Tensor  # int32 `(B, 1)`, letters of the tag in front of all windows of a word
     starts: tf.Tensor  # int32 `(B, K)`, the first letter of a window
     cores: tf.Tensor  # int32 `(B, K, 2)`, the first letter of a core and the letter after its last
     last: tf.Tensor  # bool `(B, K)`, whether a window is the last one of its word
     needed: tf.Tensor  # bool `(B, K)`, whether a window is one of its word
     length: tf.Tensor  # int32 `()`, S
+
+
+def tag_lengths(ids: tf.Tensor, tag: Mapping[str, int] | None) -> tf.Tensor:
+    """Return the number of ids of each word's tag, int32 `(B,)`: `tag_length` of `(B, S)` ids."""
+    if tag is None:
+        return tf.zeros_like(ids[:, 0])
+    closes = tf.cast(ids == tag["close"], tf.int32)
+    size = tf.argmax(closes, axis=1, output_type=tf.int32) + 1
+    after = tf.gather(ids, tf.minimum(size, tf.shape(ids)[1] - 1), batch_dims=1)
+    size += tf.cast(after == tag["space"], tf.int32)
+    there = (ids[:, 0] == tag["open"]) & (tf.reduce_max(closes, axis=1) > 0)
+    there &= (size <= tag["longest"]) & (size < _lengths(ids))
+    return tf.where(there, size, 0)
+
+
+def are_long(ids: tf.Tensor, spelling: Spelling) -> tf.Tensor:
+    """Return whether words, int32 `(B, S)`, are read in several windows: bool `(B,)`."""
+    return _lengths(ids) - tag_lengths(ids, spelling.tag) > spelling.whole
+
+
+def _lengths(ids: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.cast(ids != PAD_ID, tf.int32), axis=1)
 
 
 def windows(ids: tf.Tensor, spelling: Spelling) -> Windows:
@@ -77,16 +109,18 @@ def windows(ids: tf.Tensor, spelling: Spelling) -> Windows:
         ids: int32 `(B, S)`, padded with 0.
         spelling: the lengths of words and windows.
     """
-    whole, _, window, context = spelling
+    whole, _, window, context, tag = spelling
     core = window - 2 * context
 
     def count_of(letters: tf.Tensor) -> tf.Tensor:
         """Return the number of windows that words of so many letters need."""
         return (letters - 2 * context + core - 1) // core
 
-    lengths = tf.reduce_sum(tf.cast(ids != PAD_ID, tf.int32), axis=1)[:, None]  # (B, 1)
+    long = are_long(ids, spelling)[:, None]  # (B, 1)
+    tags = tf.where(long, tag_lengths(ids, tag)[:, None], 0)  # a word of one window keeps its own
+    lengths = _lengths(ids)[:, None] - tags
     length = tf.shape(ids)[1]
-    count = tf.where(lengths > whole, count_of(lengths), 1)
+    count = tf.where(long, count_of(lengths), 1)
     # XLA needs a static number of windows, from the width of the batch.
     most = count_of(length) if backend.under_xla() else tf.reduce_max(count)
     number = tf.range(tf.where(length > whole, most, 1)) + tf.zeros_like(lengths)
@@ -96,11 +130,14 @@ def windows(ids: tf.Tensor, spelling: Spelling) -> Windows:
     end = tf.where(needed, end, first)  # the core of an unneeded window is empty
     starts = tf.maximum(first - context, 0)
     stops = tf.where(needed, tf.minimum(end + context, lengths), 0)
-    places = starts[..., None] + tf.range(tf.minimum(whole, length))  # (B, K, W)
+    width = tf.minimum(whole + (tag["longest"] if tag else 0), length)
+    columns, front = tf.range(width), tags[..., None]
+    places = tf.where(columns < front, columns, starts[..., None] + columns)  # (B, K, W)
     taken = tf.gather(ids, tf.minimum(places, length - 1), batch_dims=1)
-    taken = tf.where(places < stops[..., None], taken, PAD_ID)
-    taken = tf.reshape(taken, [-1, tf.shape(places)[2]])
-    return Windows(taken, starts, tf.stack([first, end], axis=2), last, needed, length)
+    inside = (places < front + stops[..., None]) & needed[..., None]
+    taken = tf.where(inside, taken, PAD_ID)
+    taken = tf.reshape(taken, [-1, width])
+    return Windows(taken, tags, starts, tf.stack([first, end], axis=2), last, needed, length)
 
 
 def join(result: SearchResult, parts: Windows) -> SearchResult:
@@ -122,7 +159,9 @@ def join(result: SearchResult, parts: Windows) -> SearchResult:
 
     ids, weights = by_window(result.ids), by_window(result.attention_weights)
     starts = tf.broadcast_to(parts.starts[..., None, None], tf.shape(ids))
-    looked = starts + tf.argmax(weights, axis=-1, output_type=tf.int32)  # (B, K, N, T)
+    front = parts.tags[..., None, None]
+    looked = tf.argmax(weights, axis=-1, output_type=tf.int32)  # (B, K, N, T)
+    looked = starts + tf.maximum(looked - front, 0)
     first, end = (parts.cores[..., side][..., None, None] for side in (0, 1))
     kept = tf.where(ids == END_ID, parts.last[..., None, None], (looked >= first) & (looked < end))
     kept &= ids != PAD_ID
@@ -150,11 +189,15 @@ def join(result: SearchResult, parts: Windows) -> SearchResult:
         return tf.gather(tf.gather(x, order, batch_dims=2), ranks, batch_dims=1)
 
     kept, ids, starts = in_order(kept), in_order(ids), in_order(by_word(starts))
-    places = tf.range(parts.length) - starts[..., None]
+    letters = tf.range(parts.length)
+    places = letters - starts[..., None]  # (B, N, T, S)
+    is_tag = letters < front
+    there = is_tag | (places >= front)
+    places = tf.where(is_tag, letters, places)
     width = tf.shape(weights)[4]
     weights = in_order(by_word(weights))
     weights = tf.gather(weights, tf.clip_by_value(places, 0, width - 1), batch_dims=3)
-    there = (places >= 0) & (places < width) & kept[..., None]
+    there &= (places < width) & kept[..., None]
     windows_of = tf.reduce_sum(tf.cast(parts.needed, tf.float32), axis=1, keepdims=True)
     return SearchResult(
         tf.where(kept, ids, PAD_ID),

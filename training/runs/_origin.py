@@ -39,9 +39,12 @@ class Origin:
     vocabulary: tuple[int, int]  # sizes of source and target, such as their numbers of token ids
     init: str | None  # the run whose weights training started from
     # if sources are split into letters, and targets may follow them: 99 % of the sources have at
-    # most `longest` letters, and 99.8 % of the pairs at least `fewest` target tokens a letter
+    # most `longest` letters, and 99.8 % of the pairs at least `fewest` target tokens a letter.
+    # Letters of a tag in front of a source, such as "[cy] ", do not count; the longest tag has
+    # `tag` letters
     longest: int = 0
     fewest: float = 0.0
+    tag: int = 0
     command: list[str] = field(default_factory=lambda: sys.orig_argv[1:])  # the command line
     # the start of the run, UTC
     begun: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))

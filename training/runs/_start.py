@@ -276,9 +276,7 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
     spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
     traits = None if ordered or not spells else recognise(list(dev.pairs()))
     if spells and (traits is None or traits.reordered is None or traits.follows):
-        letters, said = pairs.lengths()
-        longest = int(np.quantile(letters, 0.99, method="lower"))
-        spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}
+        spelling = _lengths_of_words(pairs, source.tokenizer.tag(config.max_source_length))
     origin = Origin(
         data=config.data,
         corpus=digest,
@@ -292,6 +290,18 @@ def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> 
         **spelling,
     )
     return Opened(config, source, target, pairs, dev_pairs, dev, origin)
+
+
+def _lengths_of_words(pairs: Batches, tag: dict[str, int]) -> dict[str, Any]:
+    """Return `longest`, `fewest` and `tag` of an `Origin`."""
+    tags = pairs.tag_lengths(tag)
+    letters, said = pairs.lengths()
+    letters = letters - tags
+    return {
+        "longest": int(np.quantile(letters, 0.99, method="lower")),
+        "fewest": float(np.quantile(said / letters, 0.002)),
+        "tag": int(tags.max()),
+    }
 
 
 def _batches(

@@ -2,17 +2,30 @@
 
 import { END_ID } from "./rules.js";
 
-// Return the windows {ids, start, first, end} of a word's ids, by the model's `spelling`; a short word
-// is one window. A phone is kept if it attends most to a letter from `first` up to `end`.
+// Return how many ids in front of a word are its tag, such as "[cy] ": `training.data.rules.tag_length`.
+function tagLength(ids, tag) {
+  const close = tag && ids[0] === tag.open ? ids.indexOf(tag.close) : -1;
+  const size = close + 1 + (ids[close + 1] === tag?.space);
+  return close > 0 && size <= tag.longest && size < ids.length ? size : 0;
+}
+
+// Return the windows {ids, tag, start, first, end} of a word's ids, by the model's `spelling`; a short word
+// is one window. The first `tag` ids are the word's tag; letters are counted from the first one after it.
+// A phone is kept if it attends most to a letter from `first` up to `end`. If it attends most to the tag,
+// it counts for the letter `start`.
 export function cut(ids, spelling) {
-  const size = ids.length;
-  if (!spelling || size <= spelling.whole) return size ? [{ ids, start: 0, first: 0, end: size }] : [];
+  const tag = tagLength(ids, spelling?.tag);
+  const size = ids.length - tag;
+  if (!spelling || size <= spelling.whole) {
+    return ids.length ? [{ ids, tag: 0, start: 0, first: 0, end: ids.length }] : [];
+  }
   const { window, context } = spelling;
   const firsts = [0];
   for (let at = window - context; at < size - context; at += window - 2 * context) firsts.push(at);
   return firsts.map((first, number) => {
     const [start, end] = [Math.max(0, first - context), firsts[number + 1] ?? size];
-    return { ids: ids.slice(start, end + context), start, first, end };
+    const own = [...ids.slice(0, tag), ...ids.slice(tag + start, tag + end + context)];
+    return { ids: own, tag, start, first, end };
   });
 }
 
@@ -34,14 +47,15 @@ export function join(windows, found, results) {
 }
 
 // Return a window's hypothesis with the phones of its core alone; weights are of all `size` letters.
-function kept({ ids, logProbs, weights, score }, { start, first, end }, size) {
+function kept({ ids, logProbs, weights, score }, { tag, start, first, end }, size) {
   const steps = [...ids.keys()].filter((step) => {
-    const place = start + weights[step].indexOf(Math.max(...weights[step]));
+    const place = start + Math.max(0, weights[step].indexOf(Math.max(...weights[step])) - tag);
     return ids[step] === END_ID ? end === size : place >= first && place < end;
   });
   const rows = steps.map((step) => {
-    const row = new Float32Array(size);
-    row.set(weights[step], start);
+    const row = new Float32Array(tag + size);
+    row.set(weights[step].slice(tag), tag + start);
+    row.set(weights[step].slice(0, tag));
     return row;
   });
   return { ids: steps.map((step) => ids[step]), logProbs: steps.map((step) => logProbs[step]), weights: rows, score };

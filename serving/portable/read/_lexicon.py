@@ -22,7 +22,7 @@ from serving.portable.read._tokenizers import Vocabulary
 from serving.portable.read._translator import LocalTranslator
 from training.command.visible import visible
 from training.data.letters import letters_of
-from training.data.rules import most_tokens
+from training.data.rules import most_tokens, tag_length
 
 SHERPA = "sherpa"
 _BATCH = 256  # constant: the last bits of a probability depend on the batch
@@ -50,10 +50,13 @@ class Pronunciation(NamedTuple):
 class Pronouncer(LocalTranslator):
     """A model from letters to phones; `path` is an ONNX export or the model's directory.
 
-    Raises ValueError if there is no such export, or if it is a model of another kind.
+    With `tag`, as `cy`, `spelled` puts "[cy] " in front of words, as in the words of training.
+
+    Raises ValueError if there is no such export, if it is a model of another kind, or if `tag` is
+    given and training had no words with tags.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, tag: str = "") -> None:
         super().__init__(path, batch_size=_BATCH)
         letters, kind = self._source, self._target.kind
         spells = letters.kind in ("characters", "letters") and not self._copies
@@ -63,6 +66,14 @@ class Pronouncer(LocalTranslator):
                 f"has {letters.kind} and {kind}"
             )
         self._letters = letters
+        known_tag = (self._spelling or {}).get("tag")
+        if tag and not known_tag:
+            raise ValueError(
+                f"{path} expected a model of words with tags, such as [{tag}]. Received: a model "
+                "whose training words have none"
+            )
+        space = " " if known_tag and known_tag["space"] else ""
+        self._front = f"[{tag}]{space}" if tag else ""
         known = [
             next((sign for sign in signs if not letters.unknown(sign)), "")
             for signs in voices.ALIKE
@@ -84,8 +95,11 @@ class Pronouncer(LocalTranslator):
         return "" if len(ids) <= self._most else f"the model reads {self._most} letters"
 
     def spelled(self, word: str) -> str:
-        """Return a word in NFC without signs at its ends, with the apostrophe that training saw."""
-        return voices.spellings(voices.visible(word))[-1].translate(self._alike)
+        """Return a word as the model reads it: with its tag, and the apostrophe that training saw.
+
+        The word is in NFC, without signs at its ends.
+        """
+        return self._front + voices.spellings(voices.visible(word))[-1].translate(self._alike)
 
     def lower(self, word: str) -> str:
         """Return a word in small letters, those of the model's language: see `Vocabulary.lower`."""
@@ -99,8 +113,11 @@ class Pronouncer(LocalTranslator):
     def is_cut(self, word: str, phones: Sequence[str]) -> bool:
         """Return whether a word has fewer phones per letter than nearly all words of training."""
         (ids,) = self._letters.encode([word])
-        fewest = self._spelling["fewest"] if self._spelling else 0.0
-        return len(phones) + 1 <= fewest * len(ids)  # one is lacking at least, of short ones too
+        if self._spelling is None:
+            return False
+        letters = len(ids) - tag_length(ids, self._spelling.get("tag"))
+        # one is lacking at least, of short ones too
+        return len(phones) + 1 <= self._spelling["fewest"] * letters
 
     def pronounce(
         self, words: Sequence[str], count: int = 1, threads: int = 1
@@ -179,7 +196,7 @@ def write_lexicon(arguments: argparse.Namespace) -> int:
     With `strict`, return 1 also if any word is missing. Raises OSError; or ValueError for a file of
     another form, or for a model that is no pronouncer.
     """
-    model = Pronouncer(arguments.local)
+    model = Pronouncer(arguments.local, arguments.tag)
     own, spelled_out = (_table(file, model) for file in (arguments.lexicon, arguments.spell_out))
     melo, kokoro = (arguments.voice == name for name in ("melo", voices.KOKORO))
     voice = voices.Phones(arguments.map, arguments.phones, tones=melo, single=kokoro)

@@ -34,7 +34,10 @@ _SEARCH = {
     "num_results?": _COUNT,
     "replaces_unknown?": bool,
 }
-_SPELLING = {"whole": _COUNT, "window": _COUNT, "context": range(2**31), "fewest": float}
+_SPELLING = {
+    **{"whole": _COUNT, "window": _COUNT, "context": range(2**31), "fewest": float},
+    "tag?": {**dict.fromkeys(("open", "close", "space"), range(2**31)), "longest": _COUNT},
+}
 _EXPECTED: dict[str, dict[str, Any]] = {
     "translate": {
         "attends": bool,

@@ -184,8 +184,7 @@ class LocalTranslator(LocalSearch):
 
         The keys are the row of a word, and the ids of a result.
         """
-        whole = self._spelling["whole"] if self._spelling else math.inf
-        rows = [row for row, ids in enumerate(read.ids) if len(ids) > whole]
+        rows = [row for row, ids in enumerate(read.ids) if len(cut(ids, self._spelling)) > 1]
         long = _Read(
             [read.ids[row] for row in rows],
             [read.truncated[row] for row in rows],

@@ -8,23 +8,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serving.portable.read._model import Result
-from training.data.rules import END_ID, PAD_ID
+from training.data.rules import END_ID, PAD_ID, tag_length
 
 
 class Window(NamedTuple):
-    """Consecutive letters of a word.
+    """Consecutive letters of a word, after the word's tag.
+
+    Letters are counted from the first one after the tag.
 
     Attributes:
-        ids: of the letters.
+        ids: of the tag and the letters.
         start: index of the first letter in the word.
-        core: indices in the word; a phone is kept if it attends most to a letter of `core`.
+        core: indices in the word; a phone is kept if it attends most to a letter of `core`. If it
+            attends most to the tag, it counts for the first letter of the window.
         size: letters of the word.
+        tag: letters of the tag; 0 if the word has one window.
     """
 
     ids: Sequence[int]
     start: int
     core: range
     size: int
+    tag: int = 0
 
     @property
     def is_last(self) -> bool:
@@ -37,21 +42,24 @@ def cut(ids: Sequence[int], spelling: Mapping[str, Any] | None) -> list[Window]:
 
     `spelling` is the manifest's entry.
     """
-    size = len(ids)
+    tag = tag_length(ids, spelling.get("tag")) if spelling else 0
+    size = len(ids) - tag
     if spelling is None or size <= spelling["whole"]:
-        return [Window(ids, 0, range(size), size)]
+        return [Window(ids, 0, range(len(ids)), len(ids))]
     context = spelling["context"]
     core = spelling["window"] - 2 * context
     firsts = [0, *range(core + context, size - context, core)]
     ends = [*firsts[1:], size]
+    starts = [max(0, first - context) for first in firsts]
     return [
         Window(
-            ids[max(0, first - context) : end + context],
-            max(0, first - context),
+            [*ids[:tag], *ids[tag + start : tag + end + context]],
+            start,
             range(first, end),
             size,
+            tag,
         )
-        for first, end in zip(firsts, ends, strict=True)
+        for start, first, end in zip(starts, firsts, ends, strict=True)
     ]
 
 
@@ -68,7 +76,7 @@ def join(windows: Sequence[Window], results: Sequence[Result]) -> Result:
     for rows in each:
         sums = [(total + row.score, [*path, row]) for total, path in best for row in rows]
         best = sorted(sums, key=lambda pair: -pair[0])[:count]
-    size = windows[-1].core.stop
+    size = windows[0].tag + windows[0].size
     joined: dict[tuple[int, ...], _Row] = {}
     for total, path in best:
         ids, log_probs, weights = (
@@ -102,11 +110,13 @@ def _kept(window: Window, result: Result) -> list[_Row]:
     """Return the results of a window, of those with the same kept tokens the first."""
     rows: dict[tuple[int, ...], _Row] = {}
     for ids, log_probs, score, weights in zip(*result[:4], strict=True):
-        places = window.start + weights.argmax(axis=1)
+        tag, start = window.tag, window.start
+        places = start + np.maximum(weights.argmax(axis=1) - tag, 0)
         inside = (window.core.start <= places) & (places < window.core.stop) & (ids != PAD_ID)
         kept = np.where(ids == END_ID, window.is_last, inside)
-        looked = np.zeros((kept.sum(), window.size), weights.dtype)
-        looked[:, window.start : window.start + len(window.ids)] = weights[kept, : len(window.ids)]
+        looked = np.zeros((kept.sum(), tag + window.size), weights.dtype)
+        looked[:, :tag] = weights[kept, :tag]
+        looked[:, tag + start : start + len(window.ids)] = weights[kept, tag : len(window.ids)]
         if score > -np.inf:
             rows.setdefault(tuple(ids[kept]), _Row(ids[kept], log_probs[kept], looked, score))
     return [*rows.values()]

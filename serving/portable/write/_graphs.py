@@ -234,7 +234,7 @@ def write_folder(
         "settings": search,
         "copies": run.config.copy,
         "attends": all(run.config.attention != "none" for run in runs),
-        **({"spelling": spelling._asdict()} if (spelling := spelling_of(runs)) else {}),
+        **({"spelling": spelling.entry()} if (spelling := spelling_of(runs)) else {}),
         "graphs": graphs,
         "source": _about_source(run),
         "tokenizers": {side: _write_tokenizer(t, folder, side) for side, t in sides.items()},

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import random
+import re
 import string
 from typing import NamedTuple
 
@@ -75,16 +76,27 @@ def names(folder, copies):
 LONG = (1, 12, *range(13, 23), 47)  # letters of words
 
 
-def spelled(folder, whole=WHOLE, sizes=LONG, results=2):
-    """Words of 1 to 47 letters: the long ones are read by windows."""
+def spelled(folder, whole=WHOLE, sizes=LONG, results=2, tags=()):
+    """Words of 1 to 47 letters: the long ones are read by windows.
+
+    With `tags`, every other word of training has one of them, and the words have all.
+    """
     rng, letters, data = random.Random(5), string.ascii_lowercase[:10], folder / "words.tsv"
     lengths = [min(whole, size) for size in (3, 4, 7, whole)]
     known = {"".join(rng.choices(letters, k=rng.choice(lengths))) for _ in range(300)}
-    data.write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in sorted(known)))
+    fronts = ["", *tags]
+    rows = [
+        f"{fronts[n % len(fronts)]}{word}\t{' '.join(word.upper())}\n"
+        for n, word in enumerate(sorted(known))
+    ]
+    data.write_text("".join(rows))
     settings = [f"{name}_units=7" for name in ("encoder", "decoder", "attention", "readout")]
     settings += ["embedding_size=5", f"data=tsv:{data}", "dev=0.1", "epochs=1"]
     made = untrained(override(load_preset("g2p-low"), settings), folder / "run")
     words = ["".join(rng.choices(letters, k=size)) for size in sizes]
+    if tags:
+        words = [tag + word for word in words for tag in (*tags, "[abcdefg] ", "[b]] ")]
+        words += [words[-1], tags[0], tags[0].strip() * 5, f"a{tags[0]}{words[0]}"]
     return bend(made, 0.9, end=1), words, {"beam_width": results + 1, "num_results": results}
 
 
@@ -105,6 +117,9 @@ CASES = {
     "replaced": functools.partial(names, copies=False),
     "windows": spelled,
     "short windows": functools.partial(spelled, whole=8, sizes=(1, *range(7, 20)), results=3),
+    "windows with tags": functools.partial(
+        spelled, sizes=(12, 13, 14, 31), tags=("[ab] ", "[j]", "[e-fa] ")
+    ),
     "windows of three": functools.partial(spelled, whole=3, sizes=range(1, 8), results=4),
     "endless": endless,
 }
@@ -134,6 +149,13 @@ def windows_of(size, spelling):
         at = to
 
 
+def tag_of(text, spelling):
+    """The number of letters of a text's tag."""
+    found = re.match(r"\[[^\]]*\] ?(?=.)", text)
+    known = found and spelling and spelling.tag and len(found[0]) <= spelling.tag["longest"]
+    return len(found[0]) if known else 0
+
+
 def by_loop(case, ask, text):
     """The answer to a text, window by window, token by token."""
     source, target = case.run.source_tokenizer, case.run.target_tokenizer
@@ -144,9 +166,13 @@ def by_loop(case, ask, text):
         return Answer([""] * count, [0.0] * count, [], [], np.zeros((0, 0)), 1.0, False)
     copied = source.split(given)[:, :most].to_tensor() if case.names_words else None
     spelling = spelling_of([case.run])
-    windows = list(windows_of(len(ids), spelling))
-    found = [ask(tf.constant([ids[first:last]])) for first, last, _ in windows]
-    ranks = joined(case, len(ids), windows, found)
+    tag = tag_of(text, spelling)
+    letters = ids[tag:]
+    windows = list(windows_of(len(letters), spelling))
+    if len(windows) == 1:
+        tag, letters, windows = 0, ids, [(0, len(ids), range(len(ids)))]
+    found = [ask(tf.constant([ids[:tag] + letters[a:b]])) for a, b, _ in windows]
+    ranks = joined(case, (tag, len(ids)), windows, found)
     says, weights = ranks[0][0], np.reshape(ranks[0][2], (-1, len(ids)))
     texts = [target.detokenize(tf.constant([ids], tf.int32), copied) for ids, *_ in ranks]
     tokens = target.tokens(tf.constant([says], tf.int32), copied).numpy()[0]
@@ -163,7 +189,10 @@ def by_loop(case, ask, text):
 
 
 def joined(case, size, windows, found):
-    """All results of a word, best first: ids, log-probabilities, weights, and the score."""
+    """All results of a word, best first: ids, log-probabilities, weights, and the score.
+
+    `size` are the ids of the tag, and of tag and word.
+    """
     count = found[0].ids.shape[1]
     if len(windows) == 1:
         return [kept_of(case, size, windows, found, [rank]) for rank in range(count)]
@@ -181,15 +210,16 @@ def joined(case, size, windows, found):
 
 def kept_of(case, size, windows, found, ranks):
     """Of a result the tokens that are kept: ids, log-probabilities, weights, and the score."""
-    ids, gains, rows = [], [], []
+    ids, gains, rows, tag = [], [], [], size[0]
     for (first, _, core), each, rank in zip(windows, found, ranks, strict=True):
         steps = each.ids[0, rank], each.log_probs[0, rank], each.attention_weights[0, rank]
         for number, gain, looked in zip(*(x.numpy() for x in steps), strict=True):
-            row = np.zeros(size)
-            row[first : first + len(looked)] = looked
-            if number == END_ID and core.stop == size:
+            row = np.zeros(size[1])
+            row[:tag], row[tag + first : first + len(looked)] = looked[:tag], looked[tag:]
+            place = first if looked[:tag].sum() and looked.argmax() < tag else row.argmax() - tag
+            if number == END_ID and core.stop == size[1] - tag:
                 gains.append(gain)
-            if number not in (PAD_ID, END_ID) and (len(windows) == 1 or row.argmax() in core):
+            if number not in (PAD_ID, END_ID) and (len(windows) == 1 or place in core):
                 if case.search.replaces_unknown and number == UNK_ID and row.any():
                     number = case.run.target_tokenizer.vocab_size + row.argmax()
                 ids.append(number)

@@ -1,5 +1,8 @@
 """Searches and forced decoding: every execution answers one table of cases as loops do."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +18,7 @@ from tests.serving.javascript import NODE, ask_model, needs_node
 from tests.serving.onnx_program import Program
 from tests.serving.portable.searches import CASES, Answer, Case, asker, by_loop
 from training.data.rules import most_tokens
-from training.data.store import END_ID, PAD_ID, START_ID
+from training.data.store import END_ID, PAD_ID, START_ID, Sequences
 from training.decode.search import bound_of, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
@@ -231,10 +234,19 @@ def test_long_words_are_spelled_by_the_lengths_that_training_had(case, version):
     if case.run.config.target_tokenizer != "symbols":
         assert spelling is None
         return
-    letters, phones = (
-        np.load(case.run.files.tokens / f"train.{side}.lengths.npy")
-        for side in ("source", "target")
-    )
+    source = Sequences.open(case.run.files.tokens, "train.source")
+    letters, phones = source.lengths, Sequences.open(case.run.files.tokens, "train.target").lengths
+    if spelling.tag:
+        tokens = case.run.source_tokenizer.tokens(tf.constant(source.values, "int32")).numpy()
+        text = b"".join(tokens).decode()  # of ASCII letters
+        words = [text[at : at + n] for at, n in zip(source.starts, source.lengths, strict=True)]
+        tags = [len(word) - len(re.sub(r"^\[[^]]*\] ?", "", word)) for word in words]
+        assert spelling.tag["longest"] == max(tags) == 7
+        letters = letters - tags
+        about = json.loads(case.run.files.origin.read_text())
+        case.run.files.origin.write_text(json.dumps({k: about[k] for k in about if k != "tag"}))
+        assert spelling_of([case.run]) == spelling._replace(tag=None)
+        case.run.files.origin.write_text(json.dumps(about))
     assert spelling.whole == letters.max() == np.sort(letters)[int(0.99 * (len(letters) - 1))]
     assert spelling.window == min(12, spelling.whole)
     assert spelling.context == {13: 3, 8: 2, 3: 0}[spelling.whole]

@@ -17,11 +17,17 @@ TABLE = json.loads(Path(__file__).with_name("windows.json").read_text(encoding="
 
 
 def ids_of(case):
-    return list(range(4, 4 + case["letters"]))
+    return [*case.get("front", []), *range(4, 4 + case["letters"])]
 
 
 def in_numbers(window):
     return [window[name] for name in ("start", "stop", "first", "end")]
+
+
+def own_ids(case, window):
+    """The ids of a window of the table."""
+    ids, tag = ids_of(case), case.get("tag", 0)
+    return [*ids[:tag], *ids[tag + window["start"] : tag + window["stop"]]]
 
 
 def spelling_of(case):
@@ -50,36 +56,65 @@ def tokens_of(ids, gains, weights):
 def test_python_cuts_as_the_table(case):
     ids = ids_of(case)
     found = in_python.cut(ids, case["spelling"]) if ids else []
-    assert [[x.start, x.start + len(x.ids), x.core.start, x.core.stop] for x in found] == [
+    assert [[x.start, x.start + len(x.ids) - x.tag, x.core.start, x.core.stop] for x in found] == [
         in_numbers(window) for window in case["windows"]
     ]
-    for window in found:
-        assert list(window.ids) == ids[window.start : window.start + len(window.ids)]
+    assert [list(x.ids) for x in found] == [own_ids(case, window) for window in case["windows"]]
+    assert {x.tag for x in found} <= {case.get("tag", 0)}
 
 
 def test_tensorflow_cuts_as_the_table():
     for case in TABLE["cut"]:
-        if not case["letters"] or not case["spelling"]:
+        if not ids_of(case) or not case["spelling"]:
             continue
         found = in_tensorflow.windows(tf.constant([ids_of(case)], "int32"), spelling_of(case))
         count = int(tf.reduce_sum(tf.cast(found.needed, "int32")))
         starts, cores, ids = found.starts.numpy(), found.cores.numpy(), found.ids.numpy()
+        tag = int(found.tags[0, 0])
         rows = [
-            [starts[0, k], starts[0, k] + np.count_nonzero(ids[k]), *cores[0, k]]
+            [starts[0, k], starts[0, k] + np.count_nonzero(ids[k]) - tag, *cores[0, k]]
             for k in range(count)
         ]
         assert rows == [in_numbers(window) for window in case["windows"]], case
+        own = [list(row[row > 0]) for row in ids]
+        assert own == [own_ids(case, window) for window in case["windows"]], case
+        assert tag == case.get("tag", 0), case
+
+
+def test_tensorflow_cuts_a_batch_as_single_words():
+    spelling = next(case["spelling"] for case in TABLE["cut"] if case.get("tag") == 5)
+    cases = [case for case in TABLE["cut"] if case["spelling"] == spelling]
+    spelling = spelling_of(cases[0])
+    batch = tf.ragged.constant([ids_of(case) for case in cases], dtype="int32").to_tensor()
+    together, under_xla = (
+        make(batch)
+        for make in (
+            lambda ids: in_tensorflow.windows(ids, spelling),
+            tf.function(lambda ids: in_tensorflow.windows(ids, spelling), jit_compile=True),
+        )
+    )
+    for found in together, under_xla:
+        ids = tf.reshape(found.ids, [len(cases), -1, found.ids.shape[1]]).numpy()
+        for n, case in enumerate(cases):
+            own = [list(row[row > 0]) for row, k in zip(ids[n], found.needed[n], strict=True) if k]
+            assert own == [own_ids(case, window) for window in case["windows"]], case
+            assert not ids[n][~found.needed.numpy()[n]].any()
 
 
 @needs_node
 def test_javascript_cuts_as_the_table():
     found = call("engine/windows.js", "cut", [[ids_of(c), c["spelling"]] for c in TABLE["cut"]])
     for case, windows in zip(TABLE["cut"], found, strict=True):
-        rows = [[x["start"], x["start"] + len(x["ids"]), x["first"], x["end"]] for x in windows]
+        rows = [
+            [x["start"], x["start"] + len(x["ids"]) - x["tag"], x["first"], x["end"]]
+            for x in windows
+        ]
         assert rows == [in_numbers(window) for window in case["windows"]], case
+        assert [x["ids"] for x in windows] == [own_ids(case, each) for each in case["windows"]]
+        assert {x["tag"] for x in windows} <= {case.get("tag", 0)}
 
 
-@pytest.mark.parametrize("case", TABLE["join"], ids=["several", "equal"])
+@pytest.mark.parametrize("case", TABLE["join"], ids=["several", "equal", "tag", "only tag"])
 def test_python_joins_as_the_table(case):
     windows = in_python.cut(ids_of(case), case["spelling"])
     parts = [
@@ -94,7 +129,7 @@ def test_python_joins_as_the_table(case):
     ] == case["joined"]
 
 
-@pytest.mark.parametrize("case", TABLE["join"], ids=["several", "equal"])
+@pytest.mark.parametrize("case", TABLE["join"], ids=["several", "equal", "tag", "only tag"])
 def test_tensorflow_joins_as_the_table(case):
     parts = in_tensorflow.windows(tf.constant([ids_of(case)], "int32"), spelling_of(case))
     width = parts.ids.shape[1]
