@@ -131,8 +131,8 @@ def notes_on(first: Block) -> tuple[str, ...]:
     notes = [*first.form.notes]
     if columns and has_header(columns, phones=first.form.dictionary is not None):
         notes.append(
-            f"{first.spec}: line 1, {' TAB '.join(columns[0])}, is learned as a pair: if it is a "
-            "header, delete it"
+            f"{first.spec}: line 1, {' TAB '.join(columns[0])}, is read as a pair. If it is "
+            "a header, delete it"
         )
     return tuple(notes)
 

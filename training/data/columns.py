@@ -153,7 +153,8 @@ class Quotes:
             return ""
         texts = "1 text has a quote" if self.wrong == 1 else f"{self.wrong:,} texts have quotes"
         return (
-            f"quotes around {self.inside:,} texts are learned, because {texts} of another form: "
+            f"quotes around {self.inside:,} texts are read as parts of them, because {texts} of "
+            "another form: "
             f"{visible(self._example.strip(), 40)}. If a spreadsheet wrote them, correct this text"
         )
 

@@ -254,8 +254,8 @@ def table_notes(
     """
     if pairs := alike(ids):
         (first, other), *_ = pairs
-        two = f"{first!r} and {other!r} are two"
-        yield f"{table}: {len(pairs)} ids are others in form alone: {two}"
+        count = "1 pair of ids differs" if len(pairs) == 1 else f"{len(pairs)} pairs of ids differ"
+        yield f"{table}: {count} only in form: {first!r} and {other!r} are two ids"
     for column, cells in missing.items():
         (line, text), count = min(cells), len(cells)
         counted = "1 cell is" if count == 1 else f"{count} cells are"
@@ -263,8 +263,8 @@ def table_notes(
     gaps = itertools.pairwise(zip(times, array("f", times), strict=True))
     lost = sum(abs(y - x - (b - a)) > LOST * (b - a) > 0 for (a, x), (b, y) in gaps)
     if lost > LOST * len(times):
-        rounding = "are rounded, to 32 bits, by much of their distances: let them begin near 0"
-        yield f"{table}: {lost} of {len(times)} times {rounding}"
+        large = f"{lost} of {len(times)} times are so large that 32 bits round their distances"
+        yield f"{table}: {large}. Let the times begin near 0"
 
 
 def input_name(column: str, category: str | None = None) -> str:

@@ -74,7 +74,7 @@ def test_an_ordinary_first_line_is_no_header(tmp_path, capsys, name):
         random.Random(shuffle).shuffle(rows)
         write(path, "".join(f"{source}\t{target}\n" for source, target in rows))
         read_split(Spec.of(f"tsv:{path}"))
-    assert "is learned as a pair" not in capsys.readouterr().out
+    assert "is read as a pair" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -90,7 +90,7 @@ def test_a_header_is_found_in_every_alphabet(tmp_path, capsys, name, header):
     path = write(tmp_path / "my.tsv", "".join(f"{line}\n" for line in lines))
     read_split(Spec.of(f"tsv:{path}"))
     shown = header.replace("\t", " TAB ")
-    assert f"line 1, {shown}, is learned" in capsys.readouterr().out
+    assert f"line 1, {shown}, is read as a pair" in capsys.readouterr().out
 
 
 def test_usual_names_are_no_header_where_they_are_words(tmp_path, capsys):
@@ -117,7 +117,7 @@ def test_running_numbers_are_told(tmp_path):
         (note,) = notes(tmp_path, zip(texts, ids, strict=True))
         assert "targets are running numbers" in note
     first, second, *_ = notes(tmp_path, [("id", "sentence"), *enumerate(texts)])
-    assert "line 1, id TAB sentence, is learned" in first
+    assert "line 1, id TAB sentence, is read as a pair" in first
     assert "sources are running numbers (0, 1, 2, …)" in second
     drawn = random.Random(0).sample(range(9973), 397)  # numbers that are spelled, in any order
     for numbers in (drawn, (row % 7 for row in range(397))):

@@ -129,7 +129,9 @@ def test_lines_of_several_ends_are_told(tmp_path, capsys):
 def test_a_header_of_a_dictionary_is_told(tmp_path, capsys, header):
     path = write(tmp_path / "list.tsv", f"{header}\n" + "ab\tA B\nba\tB A\na\tA\n" * 31)
     read_split(f"tsv:{path}")
-    assert f"line 1, {header.replace(chr(9), ' TAB ')}, is learned" in capsys.readouterr().out
+    assert (
+        f"line 1, {header.replace(chr(9), ' TAB ')}, is read as a pair" in capsys.readouterr().out
+    )
     for first in ("aq\tA Q\n", "a\tA\n"):
         write(path, first + "ab\tA B\nba\tB A\n" * 31)
         read_split(f"tsv:{path}")
@@ -279,11 +281,11 @@ def test_a_raw_quote_next_to_quoted_texts_is_told(tmp_path, capsys, place):
         path = write(tmp_path / "my.tsv", "".join([*quoted[:place], raw, *quoted[place:]]))
         assert read_split(f"tsv:{path}").pairs()[place][0].startswith('a 5" pipe')
         said = capsys.readouterr().out
-        assert "quotes around 12 texts are learned, because 1 text has a quote" in said
+        assert "quotes around 12 texts are read as parts of them, because 1 text has" in said
         assert 'of another form: a 5" pipe <U+200B>. ' in said
         write(path, "".join(quoted))
         read_split(f"tsv:{path}")
-        assert "are learned, because" not in capsys.readouterr().out
+        assert "are read as parts of them, because" not in capsys.readouterr().out
 
 
 def repaired(path, error):
@@ -357,7 +359,9 @@ def test_a_header_that_is_learned_is_told(tmp_path, capsys, header):
     first = tuple(header.replace('"', "").split("\t"))
     for spec in (f"tsv:{path}", f"multiref:{path}"):
         assert read_split(spec).pairs()[0] == first
-        assert f"{spec}: line 1, {' TAB '.join(first)}, is learned" in capsys.readouterr().out
+        assert (
+            f"{spec}: line 1, {' TAB '.join(first)}, is read as a pair" in capsys.readouterr().out
+        )
     for side, name in zip(("s", "t"), first, strict=True):
         write(tmp_path / side, f"{name}\n" + "a text\n" * 5)
     if first[0].lower() in ("source", "word", "en", "english"):

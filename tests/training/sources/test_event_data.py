@@ -318,8 +318,8 @@ def test_decimal_commas_of_a_table_with_semicolons_are_told_with_its_separator(t
         ("1,0,1", "2,1,01", "'01' and '1' are different categories of sex"),
         ("1,0,a b", "2,1,a  b", "'a  b' and 'a b' are different categories of sex"),
         ("1,0,1.5", "2,1,1.50", "'1.5' and '1.50' are different categories of sex"),
-        ("1,0,f", "1.0,1,m", "1 ids are others in form alone: '1' and '1.0' are two"),
-        ("p,0,f", "P,1,m", "1 ids are others in form alone: 'p' and 'P' are two"),
+        ("1,0,f", "1.0,1,m", "1 pair of ids differs only in form: '1' and '1.0' are two ids"),
+        ("p,0,f", "P,1,m", "1 pair of ids differs only in form: 'p' and 'P' are two ids"),
     ],
 )
 def test_categories_and_ids_that_differ_in_form_alone_are_two_and_told(
@@ -343,7 +343,7 @@ def test_what_a_table_is_taken_for_is_told_as_in_training(tmp_path, capsys):
     names = ["time", *table.schema.inputs()]
     wanted = sorted(capsys.readouterr().err.splitlines())
     begins = [line.removeprefix(f"{path}: ")[:15] for line in wanted]
-    assert begins == ["1 ids are other", *["2 cells are tak"] * 2, "5 of 7 times ar"]
+    assert begins == ["1 pair of ids d", *["2 cells are tak"] * 2, "5 of 7 times ar"]
     assert wanted[1].endswith("in bili: line 3, '-'")
     assert wanted[2].endswith("in sex: line 4, 'null'")
     assert sorted(client.read_table(path, "patient", "day").notes(names)) == wanted

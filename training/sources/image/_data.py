@@ -149,7 +149,7 @@ def _print_ambiguous(labels: Path, split: Split) -> None:
         first, second, *_ = (visible(text, _MOST_SHOWN) for text in texts[several[0]])
         images = "1 image has" if len(several) == 1 else f"{len(several):,} images have"
         print_note(
-            f"{labels}: {images} two texts or more, which are all learned, for example "
+            f"{labels}: {images} two texts or more, and training uses all of them, for example "
             f"{several[0]}: {first} and {second}"
         )
 
