@@ -45,7 +45,7 @@ def nbest(tiny_run):
 def quick(tiny_run, nbest, monkeypatch):
     """Have commands take the run as it is loaded, and its searches; return one of 3 hypotheses."""
     monkeypatch.setattr("training.runs.run.load_translators", lambda paths: [tiny_run])
-    for room in ("decode.texts", "score.evaluation"):
+    for room in ("decode.texts", "score._evaluation"):
         monkeypatch.setattr(f"training.{room}.make_nbest", lambda runs, asked, *_: nbest(asked))
     return nbest(THREE)
 

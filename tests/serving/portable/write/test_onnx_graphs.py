@@ -51,7 +51,7 @@ MODELS = {
 }
 
 
-_TRIED = set(" ".join(x for x in MODELS.values() if "heads" not in x).split())
+_TRIED = set(" ".join(MODELS.values()).split())
 MODELS |= {x: f"attention={x}" for x in ATTENTIONS if f"attention={x}" not in _TRIED}
 
 
