@@ -254,8 +254,8 @@ def table_notes(
     """
     if pairs := alike(ids):
         (first, other), *_ = pairs
-        count = "1 pair of ids differs" if len(pairs) == 1 else f"{len(pairs)} pairs of ids differ"
-        yield f"{table}: {count} only in form: {first!r} and {other!r} are two ids"
+        differ = "1 pair of ids differs" if len(pairs) == 1 else f"{len(pairs)} pairs of ids differ"
+        yield f"{table}: {differ} only in form: {first!r} and {other!r} are two ids"
     for column, cells in missing.items():
         (line, text), count = min(cells), len(cells)
         counted = "1 cell is" if count == 1 else f"{count} cells are"
