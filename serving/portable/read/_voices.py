@@ -21,7 +21,11 @@ _RUN = r"[0-9A-Za-z'äöüÄÖÜßáéíóúñÁÉÍÓÚÑàèùçâêîôûëï
 _WORD = re.compile(rf"{_RUN}|[^\W_]")
 # Kokoro's words end at these signs only; a quote is a part of its word. Kokoro and Matcha look up a
 # word with hyphens as a whole, and then Kokoro its parts.
-_APART = "\u3000-\u30ff\u3400-\u9fff"
+# Chinese, Japanese, Korean and Yi letters, as sherpa-onnx bounds them.
+_APART = (
+    "\u1100-\u11ff\u2e80-\ua4cf\ua840-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff65-\uffdc"
+    "\U00020000-\U0002ffff"
+)
 _WHOLE = re.compile(rf"[{_APART}]|[^ \t\r\n!,.:;?…、。，！？；：{_APART}]+")
 # Signs that are alike, the first of which lists are searched by.
 ALIKE = (

@@ -13,6 +13,11 @@ from tests.serving.portable.read.voice import PUNCTUATION, Voice
 from training.data._lists import Notes
 
 ARPABET_IPA = read_columns(Path(voices.__file__).with_name("arpabet-ipa.tsv"))
+# Letters that end words of Kokoro, and their neighbours.
+OTHERS = (
+    "\u0915\u0e01\u1005\u1100\u11ff\u1e00\u2e80\u3105\u3131\u33ff\ua000\ua4cf\ua4d0\ua840\uac00각"
+)
+OTHERS += "\ud7a3\uf900\uff65ｱ\uffdcＡ\U00020000\U0001f600的のア,"
 SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…\u0301\u0308"
 
 
@@ -26,6 +31,7 @@ def test_words_are_those_that_a_voice_looks_up(kind, phone, tmp_path, capfd):
     voice = Voice(tmp_path, ["_", "", *PUNCTUATION, phone], own, capfd, kind)
     for _ in range(300):
         signs = SIGNS + "".join(map(chr, rng.choices(range(0xA1, 0x250), k=9)))
+        signs += "".join(rng.choices(OTHERS, k=9))
         text = "qqq " + "".join(rng.choices(signs, k=rng.randrange(1, 30)))
         _, lost = voice.read(text)
         found = {small(word, kind) for word in lost if any(map(str.isalnum, word))}
