@@ -81,7 +81,8 @@ export async function load(ort, file) {
   };
 }
 
-if (globalThis.process?.argv[1]?.endsWith("pronounce.mjs")) {
+const started = globalThis.process?.argv[1]?.split(/[\\/]/).at(-1); // the program that Node runs
+if (started && decodeURI(import.meta.url).endsWith(`/${started}`)) {
   const { readFile } = await import("node:fs/promises");
   const ort = await import("onnxruntime-node");
   const [folder, ...words] = process.argv.slice(2);

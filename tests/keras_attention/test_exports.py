@@ -156,6 +156,7 @@ def test_a_float32_copy_of_a_mixed_bfloat16_model_is_exported(rng, tmp_path, set
     assert_close(run(inputs)[0], array(names["trained"](inputs)), 0.1)
 
 
+@pytest.mark.slow
 @from_tensorflow
 def test_layers_are_exported_from_tensorflow_for_every_length_and_mask(rng, tmp_path):
     """One model of all layers: the exporter takes its seconds once."""
