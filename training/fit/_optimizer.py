@@ -13,9 +13,9 @@ from keras import ops
 
 from keras_attention import backend
 from training.config.schema import Config
-from training.data._batches import Batches
-from training.data._prepared import WORDS
-from training.data.store import PAD_ID
+from training.data.batches._batches import Batches
+from training.data.tokens._prepared import WORDS
+from training.data.tokens.store import PAD_ID
 from training.fit.devices._processes import ALONE, Processes
 from training.model.seq2seq import build_model, check_attention
 

@@ -10,9 +10,10 @@ import keras
 
 from training.command.errors import RunError
 from training.config.schema import Config
-from training.data._batches import read_batches
-from training.data._plan import Batching
-from training.data.splits import Texts
+from training.data.batches._batches import make_batches
+from training.data.batches._plan import Batching
+from training.data.read.texts import Texts
+from training.data.tokens._prepared import Prepared
 from training.fit import _optimizer as optimizer
 from training.fit._recorder import Recorder, describe, train_epochs
 from training.fit._trial import settle_attention
@@ -43,7 +44,7 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
     processes.check_batch_size(config)
     with processes.holding(files):
         optimizer.configure_keras(config)
-        pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
+        pairs, dev = make_batches(Prepared(files.tokens), Texts.of(config), Batching.of(config))
         origin = read_origin(files)
         assert origin is not None  # `check_prepared`
         vocabulary, tokens = origin.vocabulary, files.tokens

@@ -18,8 +18,8 @@ from training.command.errors import RunError
 from training.command.files import read_json, write_json
 from training.command.progress import progress
 from training.config.schema import Config
-from training.data._plan import Statistics
-from training.data._shapes import Reckoned
+from training.data.batches._plan import Statistics
+from training.data.batches._shapes import PredictedSeconds
 from training.runs._card import FIGURES, draw_curves, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
@@ -171,7 +171,7 @@ def _device() -> str:
 
 
 def train_epochs(
-    recorder: Recorder, batches: Callable[[int], Any], reckoned: Reckoned | None = None
+    recorder: Recorder, batches: Callable[[int], Any], reckoned: PredictedSeconds | None = None
 ) -> Record:
     """Train the missing epochs, and try the mean of the last ones; return the last record.
 

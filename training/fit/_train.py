@@ -14,8 +14,8 @@ from keras_attention import plot_attention
 from training.command.files import replacing
 from training.command.native import count_names_anew, keep_programs
 from training.config.schema import Config
-from training.data._batches import Batches
-from training.data._pair_files import Split
+from training.data.batches._batches import Batches
+from training.data.read._pairs import Split
 from training.decode.labels import make_predictor
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator

@@ -38,7 +38,7 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
     facts["versions"] = ", ".join(map(" ".join, versions().items()))
     facts["backend"] = keras.backend.backend()
     facts["parameters"] = f"{model.count_params():,}"
-    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
     fields = {
         **config.values(),
         "target": config.target,

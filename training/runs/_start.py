@@ -17,17 +17,17 @@ from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import move, sync, write_json
 from training.command.progress import stages
 from training.config.schema import Config
-from training.data import _corpus as corpus
-from training.data._batches import Batches, read_batches
-from training.data._encoding import Tokenizing, check_texts, train_state
-from training.data._pair_files import Split
-from training.data._plan import Batching
-from training.data._prepared import Prepared
-from training.data._token_ids import tokenize
-from training.data._tokens import write_tokens
-from training.data.splits import Texts
-from training.data.store import Sequences
-from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
+from training.data.batches._batches import Batches, make_batches
+from training.data.batches._plan import Batching, Statistics
+from training.data.read._manifest import tokenizer_files
+from training.data.read._pairs import Split
+from training.data.read._specs import PREPARED, Spec
+from training.data.read.texts import Texts, read_texts
+from training.data.tokens._encoding import Tokenizing, check_texts, train_state, write_tokens
+from training.data.tokens._prepared import Prepared
+from training.data.tokens._token_ids import tokenize
+from training.data.tokens.store import Sequences
+from training.data.tokens.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
 from training.model.seq2seq import build_model, check_attention
 from training.presets._recognise import recognise
 from training.runs._choices import fitting_bound, print_choices
@@ -69,8 +69,10 @@ def as_init_reads(config: Config, init: Path) -> Config:
         copies = str(reader.copies).lower()
         remedy = f"Add --set copy={copies}"
         raise ConfigError.expected("copy", f"{copies}, as {init} has it", config.copy, remedy)
-    if own := corpus.prepared(config.data):
-        files = zip(RunFiles(init).tokenizers, own.tokenizers, strict=True)
+    data = Spec.of(config.data)
+    if data.form == PREPARED:
+        prepared = tokenizer_files(data.paths[0])
+        files = zip(RunFiles(init).tokenizers, prepared, strict=True)
         if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
             hint = f"prepare the corpus with --tokenizers {init}"
             raise RunError(f"{init} and {config.data} have different tokenizers: {hint}")
@@ -100,28 +102,12 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
 
     Raises UserError if the data cannot be read or do not fit the configuration.
     """
-    data: Any
     if SOURCE_KINDS[config.source].tokens:
-        if own := corpus.prepared(config.data):
-            for key, value in own.manifest.settings.items():
-                if (received := getattr(config, key)) != value:
-                    wanted = f"{value}, as {config.data} has it"
-                    raise ConfigError.expected(key, wanted, received, f"Add --set {key}={value}")
-            if config.copy:
-                raise ConfigError(f"copy needs texts, but {config.data} has token ids")
-        data = write_tokens(files.streamed, Texts.of(config), Tokenizing.of(config), init)
-        sides = load_sides(config, RunFiles(data.path))
+        texts = Texts.of(config)
+        tokens = write_tokens(files.streamed, read_texts(texts), Tokenizing.of(config), init)
+        opened = _open_texts(config, texts, tokens, load_sides(config, RunFiles(tokens.path)), init)
     else:
-        reader = source_class(config.source)
-        begun = None if init is None else load_sides(config, RunFiles(init))
-        data = reader.load_training(config, begun and begun[0])
-        if begun and begun[1] is not None:
-            for name, split in zip((config.data, "dev"), data, strict=True):
-                check_texts(name, [text for _, text in split.pairs()], begun[1])
-        sides = begun or (reader.make(config, data[0]), _train_tokenizer(config, data[0]))
-    opened = _open(config, data, sides, init)
-    if not isinstance(data, Prepared):
-        opened = replace(opened, learned=opened.source.digests(data[0]))
+        opened = _open_examples(config, init)
     if opened.target is not None:
         opened = _decided(opened)
     print_choices(opened.config, opened.source, opened.target, opened.origin, chosen=init is None)
@@ -140,21 +126,11 @@ def preview(config: Config, init: Path | None = None) -> None:
         print(shapes)
 
 
-def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:
-    """Train the target's tokenizer of a source that is not a text; return None for labels."""
-    if config.target == "label":
-        return None
-    lines = [text for references in data.references for text in references]
-    kind, size = config.target_tokenizer, config.target_vocab_size
-    with stages("training the tokenizer of the target side"):
-        return tokenizer_of(train_state("target", kind, size, lines))
-
-
 def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     """Read the data of a run to resume; sentences that differ from its start need `force`."""
     sides = load_sides(config, files)
     if not SOURCE_KINDS[config.source].tokens:
-        opened = _open(config, sides[0].load_training(config, sides[0]), sides)
+        opened = _batched(config, sides, sides[0].load_training(config, sides[0]))
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
     tokens = None
@@ -164,9 +140,93 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     digest, _ = texts.stamped(tokens.manifest if tokens else None)
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest.digest != digest:
-        write_tokens(files.streamed, texts, Tokenizing.of(config), files.path)
+        write_tokens(files.streamed, read_texts(texts), Tokenizing.of(config), files.path)
         tokens = Prepared(_move_tokens(files))
-    return _open(config, tokens, sides)
+    return _open_texts(config, texts, tokens, sides)
+
+
+def _open_texts(
+    config: Config, texts: Texts, tokens: Prepared, sides: Sides, init: Path | None = None
+) -> Opened:
+    """Return a run of texts, opened from its token ids."""
+    pairs, dev_pairs = make_batches(tokens, texts, Batching.of(config))
+    dev = tokens.texts("dev")
+    unusable = tokens.manifest.unusable + dev.unusable
+    origin = _origin(config, tokens.manifest.digest, sides, pairs.statistics, unusable, init)
+    origin = replace(origin, dev=len(dev.sources))
+    # windows need outputs in the order of letters
+    ordered = "hard_monotonic" in (config.attention, config.other_attention)
+    spells = config.source_tokenizer in ALPHABETS
+    traits = None if ordered or not spells else recognise(list(dev.pairs()))
+    if spells and (traits is None or traits.crossed is None or traits.follows):
+        letters, outputs = pairs.lengths()
+        longest = int(np.quantile(letters, 0.99, method="lower"))
+        fewest = float(np.quantile(outputs / letters, 0.002))
+        origin = replace(origin, longest=longest, fewest=fewest)
+    return Opened(config, *sides, pairs, dev_pairs, dev, origin)
+
+
+def _open_examples(config: Config, init: Path | None) -> Opened:
+    """Read the images or histories of a new run; return the run, opened."""
+    reader = source_class(config.source)
+    begun = None if init is None else load_sides(config, RunFiles(init))
+    train, dev = reader.load_training(config, begun and begun[0])
+    if begun is None:
+        target = None
+        if config.target == "text":
+            lines = [text for references in train.references for text in references]
+            kind, size = config.target_tokenizer, config.target_vocab_size
+            with stages("training the tokenizer of the target side"):
+                target = tokenizer_of(train_state("target", kind, size, lines))
+        sides = reader.make(config, train), target
+    else:
+        sides = begun
+        if sides[1] is not None:
+            for name, split in ((config.data, train), ("dev", dev)):
+                check_texts(name, [text for _, text in split.pairs()], sides[1])
+    opened = _batched(config, sides, (train, dev), init)
+    return replace(opened, learned=opened.source.digests(train))
+
+
+def _batched(
+    config: Config, sides: Sides, data: tuple[Any, Any], init: Path | None = None
+) -> Opened:
+    """Return a run of images or histories, opened from its training and its dev set."""
+    source, target = sides
+    batching, made = Batching.of(config), list[Batches]()
+    for split, training in zip(data, (True, False), strict=True):
+        labels: Sequences | np.ndarray
+        if target is None:
+            rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
+        else:
+            examples, texts = map(list, zip(*split.pairs(), strict=True))
+            rows, labels = source.rows(examples, training), tokenize(texts, target)
+        made.append(Batches(batching, rows, labels, training=training))
+    pairs, dev_pairs = made
+    train, dev = data
+    unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
+    digest = source.fingerprint(train, dev)
+    origin = _origin(config, digest, sides, pairs.statistics, unusable, init)
+    count = dev_pairs.statistics.pairs if target is None else len(dev.sources)
+    return Opened(config, source, target, pairs, dev_pairs, dev, replace(origin, dev=count))
+
+
+def _origin(
+    config: Config, digest: str, sides: Sides, counts: Statistics, unusable: int, init: Path | None
+) -> Origin:
+    """Return the origin of a run, yet without the size of its dev set."""
+    source, target = sides
+    return Origin(
+        data=config.data,
+        corpus=digest,
+        train=counts.pairs,
+        dropped=counts.dropped,
+        unusable=unusable,
+        dev=0,
+        target_tokens=counts.target_tokens,
+        vocabulary=(source.size, target.vocab_size if target else 0),
+        init=None if init is None else str(init.absolute()),
+    )
 
 
 def _decided(opened: Opened) -> Opened:
@@ -253,54 +313,3 @@ def _move_tokens(files: RunFiles) -> Path:
     """Move the token ids from `files.streamed` to their place in the run; return the place."""
     shutil.rmtree(files.tokens, ignore_errors=True)
     return move(files.streamed, files.tokens)
-
-
-def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> Opened:
-    """Return the opened data: batches of the prepared token ids, or of the loaded examples."""
-    source, target = sides
-    if isinstance(data, Prepared):
-        pairs, dev_pairs = read_batches(data.path, Texts.of(config), Batching.of(config))
-        dev, digest = data.texts("dev"), data.manifest.digest
-        unusable = data.manifest.unusable + dev.unusable
-    else:
-        train, dev = data
-        pairs = _batches(config, train, source, target, training=True)
-        dev_pairs = _batches(config, dev, source, target, training=False)
-        digest = source_class(config.source).fingerprint(train, dev)
-        unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
-    counts = pairs.statistics
-    spelling: dict[str, Any] = {}
-    # windows need outputs in the order of letters
-    ordered = "hard_monotonic" in (config.attention, config.other_attention)
-    spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
-    traits = None if ordered or not spells else recognise(list(dev.pairs()))
-    if spells and (traits is None or traits.crossed is None or traits.follows):
-        letters, said = pairs.lengths()
-        longest = int(np.quantile(letters, 0.99, method="lower"))
-        spelling = {"longest": longest, "fewest": float(np.quantile(said / letters, 0.002))}
-    origin = Origin(
-        data=config.data,
-        corpus=digest,
-        train=counts.pairs,
-        dropped=counts.dropped,
-        unusable=unusable,
-        dev=dev_pairs.statistics.pairs if target is None else len(dev.sources),
-        target_tokens=counts.target_tokens,
-        vocabulary=(source.size, target.vocab_size if target else 0),
-        init=None if init is None else str(init.absolute()),
-        **spelling,
-    )
-    return Opened(config, source, target, pairs, dev_pairs, dev, origin)
-
-
-def _batches(
-    config: Config, split: Any, source: Source, target: Tokenizer | None, *, training: bool
-) -> Batches:
-    """Return the batches of a split of images or histories, as the source loads it."""
-    labels: Sequences | np.ndarray
-    if target is None:
-        rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
-    else:
-        examples, texts = map(list, zip(*split.pairs(), strict=True))
-        rows, labels = source.rows(examples, training), tokenize(texts, target)
-    return Batches(Batching.of(config), rows, labels, training=training)

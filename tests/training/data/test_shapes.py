@@ -1,13 +1,14 @@
 """How many shapes of batches pay on a GPU, beside the epochs that other numbers of them give."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
-from training.data._plan import Batching, InOrder, Plan
-from training.data._shapes import Costs
+from training.data.batches._plan import Batching, EvaluationPlan, Plan
+from training.data.batches._shapes import Costs
 from training.fit._optimizer import as_reckoned
 
 LONGEST = 60
@@ -60,7 +61,7 @@ def test_as_many_shapes_as_take_the_least_time(rng, pairs, options, epochs, expe
     assert compiling + training <= 1.1 * min(taken.values())
     assert plan.reckoned.training == pytest.approx(training, rel=0.05)
     assert plan.reckoned.compiling == pytest.approx(compiling, rel=0.15)
-    dev = InOrder(plan.batching, lengths_of(rng, 301), plan.shapes).epoch()
+    dev = EvaluationPlan(plan.batching, lengths_of(rng, 301), plan.shapes).epoch()
     assert dev.widths.min() > 0
     assert not (dev.widths % 4).any()
 
@@ -145,3 +146,24 @@ def test_the_device_and_the_settings_decide(monkeypatch, rng, device):
     assert (len(plan.shapes), plan.reckoned) == (3, None)
     assert gpu is not (plan.shapes % 4).any()
     assert made("epochs=900", "jit_compile=false")[1] is False
+
+
+def test_batches_have_the_settings_of_the_configuration():
+    """Each key is read by its name; a key of another name raises an error."""
+    values = {
+        "batch_size": 31,
+        "max_source_length": 37,
+        "max_target_length": 41,
+        "batch_shapes": 3,
+        "concat_pairs": 0.25,
+        "batch_tokens": 0,
+        "seed": 43,
+    }
+    config = tiny_config("jit_compile=false", *(f"{key}={value}" for key, value in values.items()))
+    assert Batching.of(config) == Batching(**values)
+    tokens = dataclasses.replace(config, concat_pairs=0.0, batch_tokens=1009)
+    assert Batching.of(tokens) == Batching(**{**values, "concat_pairs": 0.0, "batch_tokens": 1009})
+    for key in values:
+        others = {name: getattr(config, name) for name in dir(config) if name != key}
+        with pytest.raises(AttributeError, match=key):
+            Batching.of(SimpleNamespace(**others))

@@ -1,56 +1,112 @@
-"""Sentence pairs from TSV files and aligned files, read a block of lines at a time.
+"""Sentence pairs, read from blocks of lines; and surveys, which draw a sample of the lines.
 
-A line ends with a line feed, or with a carriage return and a line feed. No other character ends a
-line. Texts become NFC with single spaces. Byte order marks of joined files are removed, and so are
-the quotes of spreadsheets, which may enclose tabs and line ends. Files may be compressed: see
-`training.data._pair_files.open_data`.
+Texts become NFC with single spaces. Byte order marks of joined files are removed.
 """
 
 from __future__ import annotations
 
 import functools
-import io
+import hashlib
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from training.command.progress import print_note
-from training.data._headers import MOST_LINES, has_header, number_notes
 from training.data._lists import phone_notes
-from training.data._pair_files import CorpusError, Split, open_data
-from training.data._specs import Spec
-from training.data.columns import Form, columns_in, form_of, normal, unquoted_rows
-from training.data.rules import LATIN1, NO_TEXT, NUL, encoding_hint
+from training.data.columns import Form, columns_in, normal
+from training.data.read._files import LINE_BYTES, Block, _form, read_blocks
+from training.data.read._headers import MOST_LINES, has_header, number_notes
+from training.data.read._specs import CorpusError, Spec
+from training.data.rules import LATIN1, NUL
 
-BLOCK_BYTES = 4 << 20
-LINE_BYTES = 1 << 16  # a longer line is not a sentence
 MOST_UNUSABLE = 0.1  # largest share of lines without a pair; with more, the file is of another kind
 # largest share of lines that are not UTF-8; with more, the file is not UTF-8
 MOST_UNREADABLE = 0.001
+SAMPLE_BYTES = 20_000_000
+MOST_AMBIGUOUS = 0.5  # largest share of lines with three columns whose source has several targets
 _NUL = "NUL characters"
+Links = frozenset[tuple[int, int]]
 
 
-class Block(NamedTuple):
-    """Consecutive lines of a SPEC."""
+@dataclass(frozen=True)
+class Split:
+    """Sentences, or images, of one split of a corpus, with their reference translations.
 
-    spec: Spec  # the SPEC that names the files
-    first: int  # number of the first line, from 1
-    data: bytes  # the lines, each with its line feed; lines of aligned files are joined by a tab
-    form: Form = Form()  # how the file writes its columns
+    Texts are NFC with single spaces. Only some corpora have gold words and links. Both belong to
+    the first reference of each source.
+    """
 
-    @property
-    def lines(self) -> int:
-        """The number of lines."""
-        return self.data.count(b"\n")
+    sources: list[Any]  # source sentences; for images, the files, as bytes or as paths
+    references: list[list[str]]  # one or more translations of each source
+    source_words: Sequence[list[str]] = ()  # words of each source
+    target_words: Sequence[list[str]] = ()  # words of each first reference
+    # links `(source word, target word)` of each sentence that an alignment must have
+    sure: Sequence[Links] = ()
+    possible: Sequence[Links] = ()  # links that an alignment may have, sure links included
+    # for images, the box of each character in each first reference: left, top, right, bottom, as
+    # fractions of the image's size
+    boxes: Sequence[list[tuple[float, float, float, float]]] = ()
+    unusable: int = 0  # lines of the files without a pair
+
+    def pairs(self) -> list[tuple[Any, str]]:
+        """Return the pairs of each source with each of its references."""
+        return [
+            (source, reference)
+            for source, references in zip(self.sources, self.references, strict=True)
+            for reference in references
+        ]
+
+    def select(self, indices: Sequence[int]) -> Split:
+        """Return a split of the sentences at these positions."""
+        chosen: dict[str, Any] = {
+            name: [values[i] for i in indices]
+            for name, values in vars(self).items()
+            if isinstance(values, list)
+        }
+        return replace(self, **chosen)
+
+
+def chosen(count: int, limit: int | None, seed: int = 0) -> Sequence[int]:
+    """Return at most `limit` of `count` positions, drawn at random, in order; 0 or None for all."""
+    if not limit or limit >= count:
+        return range(count)
+    return sorted(random.Random(seed).sample(range(count), limit))
+
+
+def sample(split: Split, limit: int | None, seed: int = 0) -> Split:
+    """Return at most `limit` sentences, drawn at random, in order; None for all."""
+    if limit is None or limit >= len(split.sources):
+        return split
+    return split.select(chosen(len(split.sources), limit, seed))
+
+
+def merge_sources(split: Split) -> Split:
+    """Return a split with one sentence per source, with the distinct references of its lines."""
+    first: dict[str, int] = {}
+    references: dict[str, dict[str, None]] = {}
+    for i, source in enumerate(split.sources):
+        first.setdefault(source, i)
+        references.setdefault(source, {}).update(dict.fromkeys(split.references[i]))
+    merged = split.select(list(first.values()))
+    return replace(merged, references=[list(texts) for texts in references.values()])
+
+
+def number_of(text: str) -> int:
+    """Return the SHA-1 of a text as a whole number, which keeps an example in its split."""
+    return int.from_bytes(hashlib.sha1(text.encode()).digest(), "big")
+
+
+def digest_of(content: bytes) -> int:
+    """Return a number of 64 bits for the content of a source, to find it in other data."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
 
 
 @dataclass
-class Skipped:
+class LineCounts:
     """Counts of a file's lines: lines without a pair by reason, and lines with a pair."""
 
     reasons: Counter[str] = field(default_factory=Counter)
@@ -68,7 +124,7 @@ class Skipped:
         self.reasons[reason] += count
         self.first.setdefault(reason, line)
 
-    def merge(self, other: Skipped) -> None:
+    def merge(self, other: LineCounts) -> None:
         """Add the counts of the next block."""
         self.usable, self.shared = self.usable + other.usable, self.shared + other.shared
         self.reasons.update(other.reasons)
@@ -101,42 +157,6 @@ class Skipped:
         )
 
 
-def read_blocks(spec: Spec, size: int = BLOCK_BYTES, form: Form | None = None) -> Iterator[Block]:
-    """Yield the lines of a SPEC's files, in blocks of about `size` bytes.
-
-    `form` is how the file writes its columns. None finds the form from the file.
-
-    Raises:
-        CorpusError: a file cannot be read, or aligned files differ in their number of lines.
-    """
-    paths, first = spec.paths, 1
-    with ExitStack() as stack:
-        files = [_checked(stack.enter_context(open_data(path)), path) for path in paths]
-        form = form or (_form(paths[0]) if len(files) == 1 else Form())
-        if form.quoted:
-            cut = _grouped(unquoted(files[0], paths[0]), size)
-        elif len(files) == 1:
-            cut = _cut(files[0], size)
-        else:
-            cut = _grouped(_aligned(files, paths), size)
-        for data in cut:
-            yield Block(spec, first, data, form)
-            first += data.count(b"\n")
-
-
-def notes_on(first: Block) -> tuple[str, ...]:
-    """Return messages for people: unread parts of a file, and a first line like a header."""
-    lines = itertools.islice(columns_of(first, Skipped()), MOST_LINES)
-    columns = [columns for _, columns in lines]
-    notes = [*first.form.notes]
-    if columns and has_header(columns, phones=first.form.dictionary is not None):
-        notes.append(
-            f"{first.spec}: line 1, {' TAB '.join(columns[0])}, is learned as a pair: if it is a "
-            "header, delete it"
-        )
-    return tuple(notes)
-
-
 def text_block(name: str, split: Split) -> Block:
     """Return the sentences of a named corpus as lines: each source with all its references."""
     sentences = zip(split.sources, split.references, strict=True)
@@ -144,21 +164,21 @@ def text_block(name: str, split: Split) -> Block:
     return Block(Spec(name, "multiref"), 1, "".join(lines).encode())
 
 
-def parse(block: Block, skipped: Skipped) -> Split:
-    """Return the sources of a block with their targets; add counts of lines to `skipped`."""
+def parse(block: Block, counts: LineCounts) -> Split:
+    """Return the sources of a block with their targets; add counts of lines to `counts`."""
     split = Split([], [])
     if not block.data.strip():
-        skipped.add("blank", block.first, block.lines)
+        counts.add("blank", block.first, block.lines)
         return split
     width = None if block.spec.form == "multiref" else 2
-    for line, texts in columns_of(block, skipped, width):
+    for line, texts in columns_of(block, counts, width):
         targets = [text for text in texts[1:] if text]
         if texts[0] and targets:
             split.sources.append(texts[0])
             split.references.append(targets)
         else:
-            skipped.add("no pair" if texts[0] or targets else "blank", line)
-    skipped.usable += len(split.sources)
+            counts.add("no pair" if texts[0] or targets else "blank", line)
+    counts.usable += len(split.sources)
     return split
 
 
@@ -168,111 +188,28 @@ def read_split(spec: Spec, form: Form | None = None) -> Split:
     Without a `form`, print the notes on the file. Raises CorpusError if a file cannot be read, or
     if the files hold no pairs.
     """
-    split, skipped = Split([], []), Skipped()
+    split, counts = Split([], []), LineCounts()
     for block in read_blocks(spec, form=form):
         if form is None and block.first == 1:
             for note in notes_on(block):
                 print_note(note)
-        part = parse(block, skipped)
+        part = parse(block, counts)
         split.sources.extend(part.sources)
         split.references.extend(part.references)
-        if not skipped.usable:
-            skipped.check(spec)  # fail before the rest is read
-    skipped.check(spec)
-    return replace(split, unusable=skipped.unusable)
-
-
-def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """Return the file; raise CorpusError if its start is not UTF-8 or its lines end in CR alone."""
-    start = file.peek(4096)[:4096]
-    if start.startswith(tuple(NO_TEXT)) or b"\0" in start:
-        raise CorpusError(f"{path}, line 1 is not UTF-8 text{encoding_hint(start)}")
-    if b"\n" not in start and b"\r" in start.rstrip():
-        raise CorpusError(
-            f"{path} has the line ends of old Macs (CR). Convert it: "
-            f"tr '\\r' '\\n' < {path} > new{path.suffix}"
-        )
-    return file
-
-
-def _form(path: Path) -> Form:
-    """Return the form of a file's columns, cached until the file changes."""
-    return _form_of(path, path.stat().st_size, path.stat().st_mtime_ns)
-
-
-@functools.lru_cache(64)
-def _form_of(path: Path, *_: int) -> Form:
-    with open_data(path) as file:
-        return form_of(_cut(_checked(file, path), BLOCK_BYTES), str(path))
-
-
-def _cut(file: io.BufferedReader, size: int) -> Iterator[bytes]:
-    """Yield blocks of about `size` bytes that end with a whole line; a line too long is cut."""
-    while data := file.read(size):
-        if not data.endswith(b"\n"):
-            data += next(_lines(file), b"\n")
-        yield data
-
-
-def _grouped(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Yield lines, joined into groups of about `size` bytes."""
-    group, count = list[bytes](), 0
-    for line in lines:
-        group.append(line)
-        count += len(line)
-        if count >= size:
-            yield b"".join(group)
-            group, count = [], 0
-    if group:
-        yield b"".join(group)
-
-
-def _aligned(files: list[io.BufferedReader], paths: Sequence[Path]) -> Iterator[bytes]:
-    """Yield the lines of aligned files, joined by a tab; raise CorpusError if a file is shorter."""
-    counts = [0] * len(files)
-    for pair in itertools.zip_longest(*map(_lines, files)):
-        counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
-        if None not in pair:
-            yield b"\t".join(line[:-1].replace(b"\t", b" ") for line in pair) + b"\n"
-    if len(set(counts)) > 1:
-        raise CorpusError(
-            f"Expected as many lines in {paths[0]} and {paths[1]}. "
-            f"Received: {counts[0]} and {counts[1]}"
-        )
-
-
-def unquoted(file: io.BufferedIOBase, path: Path, delimiter: str = "\t") -> Iterator[bytes]:
-    """Yield the unquoted rows of a spreadsheet, with tabs between columns.
-
-    Each row ends with as many line feeds as it has in the file, so that line numbers stay correct.
-    """
-    lines = (line.decode(errors="surrogateescape").replace("\ufeff", "") for line in _lines(file))
-    try:
-        for row in unquoted_rows(lines, delimiter):
-            yield row.encode(errors="surrogateescape")
-    except ValueError as error:
-        raise CorpusError(f"{path}, {error}") from None
-
-
-def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
-    """Yield lines with their line feeds; a line that is too long is cut after LINE_BYTES."""
-    while line := file.readline(LINE_BYTES):
-        if not line.endswith(b"\n"):
-            if len(line) == LINE_BYTES:
-                while (more := file.readline(LINE_BYTES)) and not more.endswith(b"\n"):
-                    pass
-            line += b"\n"
-        yield line
+        if not counts.usable:
+            counts.check(spec)  # fail before the rest is read
+    counts.check(spec)
+    return replace(split, unusable=counts.unusable)
 
 
 def columns_of(
-    block: Block, skipped: Skipped, width: int | None = None
+    block: Block, counts: LineCounts, width: int | None = None
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield number and at most `width` columns of each readable line; count other lines."""
     bad: dict[int, str] = {}
     for place, text in enumerate(_decoded(block.data, bad)):
         if place in bad:
-            skipped.add(bad[place], block.first + place)
+            counts.add(bad[place], block.first + place)
         else:
             yield block.first + place, columns_in(text, block.form, width)
 
@@ -297,21 +234,30 @@ def _decoded(data: bytes, bad: dict[int, str]) -> list[str]:
     return lines
 
 
-SAMPLE_BYTES = 20_000_000
-MOST_AMBIGUOUS = 0.5  # largest share of lines with three columns whose source has several targets
+class TrainingSource(NamedTuple):
+    """A SPEC with training pairs, and what a pass over its lines found."""
 
-
-class Survey(NamedTuple):
-    """The result of a pass over the lines of a SPEC."""
-
+    spec: Spec
+    blocks: Callable[[], Iterable[Block]]  # yields the lines
     lines: int  # number of lines
     sample: Block  # about SAMPLE_BYTES of lines, drawn with equal probability, in order
     notes: tuple[str, ...]  # messages for people: parts that are not read
     pair: tuple[str, str]  # the first pair
 
 
-def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
-    """Return the number of lines in a SPEC's blocks, a sample of the lines, and the notes.
+def survey_files(spec: Spec) -> TrainingSource:
+    """Return the survey of files, cached for the last SPEC until a file changes; see `survey`."""
+    stats = [file.stat() for file in spec.paths if file.exists()]
+    return _survey_files(spec, *((stat.st_size, stat.st_mtime_ns) for stat in stats))
+
+
+@functools.lru_cache(1)
+def _survey_files(spec: Spec, *_: tuple[int, int]) -> TrainingSource:
+    return survey(spec, functools.partial(read_blocks, spec))
+
+
+def survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource:
+    """Read the blocks of a SPEC once, and return its lines with their number and a sample.
 
     Raises CorpusError if the first block has no pair, if a third column, which is not read, tells
     apart the targets of one source, or as `read_blocks` does.
@@ -324,12 +270,12 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     def drawn(lines: Iterable[bytes], share: float) -> list[bytes]:
         return [line for line in lines if rng.random() < share]
 
-    for block in blocks:
+    for block in blocks():
         if first is None:
             first = block
-            pairs = parse(block, skipped := Skipped()).pairs()
-            if not skipped.usable:
-                skipped.check(spec)
+            pairs = parse(block, counts := LineCounts()).pairs()
+            if not counts.usable:
+                counts.check(spec)
             pair = pairs[0]
         lines += block.lines
         more = drawn(block.data[:-1].split(b"\n"), share)
@@ -344,18 +290,31 @@ def survey(spec: Spec, blocks: Iterable[Block]) -> Survey:
     block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
     notes = notes_on(first) if spec.paths else ()
     if spec.paths:
-        pairs = parse(block, Skipped()).pairs()
+        pairs = parse(block, LineCounts()).pairs()
         notes = (*notes, *number_notes(pairs, spec))
         if spec.form != "multiref":
             notes = (*notes, *phone_notes(pairs, spec.paths[-1], alone=len(spec.paths) > 1))
     if spec.form == "tsv" and _has_further_columns(block):
         notes = (*notes, f"{spec}: only the first two columns are read. Choose others: cut -f1,3")
-    return Survey(lines, block, notes, pair)
+    return TrainingSource(spec, blocks, lines, block, notes, pair)
+
+
+def notes_on(first: Block) -> tuple[str, ...]:
+    """Return messages for people: unread parts of a file, and a first line like a header."""
+    lines = itertools.islice(columns_of(first, LineCounts()), MOST_LINES)
+    columns = [columns for _, columns in lines]
+    notes = [*first.form.notes]
+    if columns and has_header(columns, phones=first.form.dictionary is not None):
+        notes.append(
+            f"{first.spec}: line 1, {' TAB '.join(columns[0])}, is learned as a pair: if it is a "
+            "header, delete it"
+        )
+    return tuple(notes)
 
 
 def _has_further_columns(sample: Block) -> bool:
     """Return whether most pairs have a third column; raise CorpusError if targets depend on it."""
-    lines = [columns for _, columns in columns_of(sample, Skipped())]
+    lines = [columns for _, columns in columns_of(sample, LineCounts())]
     pairs = [columns for columns in lines if len(columns) > 1 and columns[0] and columns[1]]
     wide = [columns for columns in pairs if any(columns[2:])]
     if len(wide) <= len(pairs) / 2:

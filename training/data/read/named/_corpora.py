@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from training.data._lines import read_split
-from training.data._pair_files import CorpusError, Split, read_text
-from training.data._specs import Spec
-from training.data.named._download import LANGUAGES, SPLITS, fetch
+from training.data.read._files import read_text
+from training.data.read._pairs import Split, read_split
+from training.data.read._specs import CorpusError, Spec
+from training.data.read.named._download import LANGUAGES, SPLITS, fetch
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 _MIXED_CHINESE = "tatoeba-en-zh"
@@ -154,7 +154,7 @@ def _corpora() -> Iterator[tuple[str, _Corpus]]:
     def files(pattern: str) -> dict[str, tuple[str]]:
         return {split: (pattern.format(split),) for split in SPLITS}
 
-    phrasebook = str(Path(__file__).parents[1] / "phrasebook")
+    phrasebook = str(Path(__file__).parents[2] / "phrasebook")
     for code in ("fr", "zh"):
         linked = files(f"en-{code}.{{}}.tsv.gz")
         yield f"phrasebook-en-{code}", _Corpus(phrasebook, linked, _read_linked)

@@ -30,14 +30,6 @@ from training.data.letters import (
     syllables,
     wholes_of,
 )
-from training.data.pieces import (
-    SENTENCEPIECE,
-    Pieces,
-    model_of,
-    model_state,
-    print_growth,
-    write_state,
-)
 from training.data.rules import (
     ALPHABETS,
     END_ID,
@@ -45,8 +37,22 @@ from training.data.rules import (
     UNK_ID,
     UNK_TOKEN,
 )
-from training.data.splitting import clean_text, composed, first_places, split_text, whole_letters
-from training.data.store import TOGETHER, Ids, ids_dtype, in_chunks
+from training.data.tokens.pieces import (
+    SENTENCEPIECE,
+    Pieces,
+    model_of,
+    model_state,
+    print_growth,
+    write_state,
+)
+from training.data.tokens.splitting import (
+    clean_text,
+    composed,
+    first_places,
+    split_text,
+    whole_letters,
+)
+from training.data.tokens.store import TOGETHER, Ids, ids_dtype, in_chunks
 
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
 

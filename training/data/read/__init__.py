@@ -1,0 +1,1 @@
+"""Stage 1 of the data: from a SPEC to files, lines, pairs and splits."""

@@ -1,0 +1,1 @@
+"""Stage 2 of the data: from pairs to tokenizers and stored token ids."""

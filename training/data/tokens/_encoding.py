@@ -1,0 +1,419 @@
+"""Convert texts to token ids in one pass, for a run, or once for many runs.
+
+Files are read twice. The first pass counts the lines and draws a sample, on which the tokenizers
+are trained. In the second pass, worker processes clean, split and encode blocks of lines, and the
+token ids are appended to the arrays. Memory does not grow with the corpus.
+
+SentencePiece's own library encodes subwords. TensorFlow, which all other tokenizers need, would
+take 400 MB in each process.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from training.command.errors import ConfigError, UserError
+from training.command.files import read_json, written_aside
+from training.command.native import start_tensorflow
+from training.command.progress import print_note, progress, stages
+from training.config.schema import Config
+from training.data.read._files import Block
+from training.data.read._manifest import Manifest, read_manifest, tokenizer_files, write_manifest
+from training.data.read._pairs import MOST_UNUSABLE, LineCounts, digest_of, text_block
+from training.data.read._specs import PREPARED, CorpusError, Spec
+from training.data.read.texts import (
+    HELD_OUT,
+    SplitRule,
+    SurveyedTexts,
+    Texts,
+    held_out_splits,
+    read_texts,
+    too_few,
+)
+from training.data.rules import ALPHABETS
+from training.data.tokens._pool import workers
+from training.data.tokens._prepared import LEARNED, WORDS, Prepared
+from training.data.tokens.pieces import (
+    SENTENCEPIECE,
+    Pieces,
+    model_of,
+    model_state,
+    train_sentencepiece,
+    write_state,
+)
+from training.data.tokens.store import SIDES, Ids, Sequences, SequenceWriter
+
+SMALL_BYTES = 16 << 20  # with fewer bytes of files, no worker process is started
+MOST_CHECKED = 100_000  # most targets that are checked
+MOST_UNREAD = 0.9  # largest share of sources without a known token
+MOST_NAMED = 10  # tokens that a message lists
+_UNKNOWN = {"source": "cannot tell apart", "target": "can never output"}
+Pairs = list[tuple[str, str]]  # a source and its target each
+
+
+class Copying(NamedTuple):
+    """How words are copied from a source."""
+
+    hidden: float  # share of pairs whose names are hidden
+    longest: int  # most tokens of a source
+    seed: int  # seed of the draw of hidden names
+
+
+class Tokenizing(NamedTuple):
+    """The settings of both tokenizers."""
+
+    kinds: tuple[str, str]  # kinds of the source's and the target's tokenizer
+    sizes: tuple[int, int]  # largest sizes of their vocabularies
+    copying: Copying | None  # None if no words are copied
+
+    def settings(self) -> dict[str, Any]:
+        """Return the kinds and the sizes by their configuration keys."""
+        sides = zip(SIDES, self.kinds, self.sizes, strict=True)
+        pairs = [(side, ("tokenizer", kind), ("vocab_size", size)) for side, kind, size in sides]
+        return {f"{side}_{key}": value for side, *each in pairs for key, value in each}
+
+    @classmethod
+    def of(cls, config: Config) -> Tokenizing:
+        """Return the settings of a configuration."""
+        copying = Copying(config.copy_masking, config.max_source_length, config.seed)
+        return cls(
+            (config.source_tokenizer, config.target_tokenizer),
+            (config.source_vocab_size, config.target_vocab_size),
+            copying if config.copy else None,
+        )
+
+
+class Encoding(NamedTuple):
+    """The trained tokenizers, and how words are copied."""
+
+    tokenizers: tuple[Path, Path]  # files of the source's and the target's tokenizer
+    copying: Copying | None
+
+    def check(self, name: str | Spec, pairs: Pairs, most: float, *, sources: bool = True) -> None:
+        """Check both sides of pairs as `check_texts` does; only targets without `sources`.
+
+        If words are copied, any word is fine.
+        """
+        if self.copying is None:
+            readers = [_reader(file.read_text("utf-8")) for file in self.tokenizers]
+            if sources:
+                check_texts(name, [source for source, _ in pairs], readers[0], most, "source")
+            check_texts(name, [target for _, target in pairs], readers[1], most)
+
+
+def prepare_corpus(
+    output: Path,
+    texts: Texts,
+    tokenizing: Tokenizing,
+    tokenizers: Path | None = None,
+    processes: int | None = None,
+) -> Prepared:
+    """Write a prepared corpus into a new or empty folder, which appears when it is complete.
+
+    Arguments are the same as for `write_tokens`. Raises ConfigError unless the data are the texts
+    of one SPEC, without copied words.
+    """
+    if texts.data.form == PREPARED:
+        raise ConfigError(f"a prepared corpus expected texts. Received: {texts.data}")
+    for key, wrong in (("extra_data", texts.extra), ("copy", tokenizing.copying)):
+        if wrong:
+            raise ConfigError(
+                f"a prepared corpus expected no {key}: put all texts into one file, without copying"
+            )
+    with written_aside(output) as folder:
+        if tokenizers is not None:  # before the data are read
+            _checked_tokenizers(tokenizers)
+        write_tokens(folder, read_texts(texts), tokenizing, tokenizers, processes)
+    return Prepared(output)
+
+
+def write_tokens(
+    folder: Path,
+    surveyed: SurveyedTexts,
+    tokenizing: Tokenizing,
+    tokenizers: Path | None = None,
+    processes: int | None = None,
+) -> Prepared:
+    """Write the token ids of texts; for a prepared corpus, only the token ids of dev.
+
+    Args:
+        folder: the output, created if needed, without token ids.
+        surveyed: the data and their splits.
+        tokenizing: the settings of the tokenizers.
+        tokenizers: a folder whose tokenizers are copied; None to train new tokenizers.
+        processes: number of workers; None to choose by the size of the texts.
+
+    Raises CorpusError if the data cannot be read or are too few, and ConfigError if a tokenizer
+    cannot be trained with these settings, or if a prepared corpus has others.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    encoding = Encoding(tokenizer_files(folder), tokenizing.copying)
+    texts, sources, measured = surveyed.texts, surveyed.sources, surveyed.measured
+    if texts.data.form == PREPARED:
+        tokenizers = texts.data.paths[0]
+        _check_prepared(texts.data, read_manifest(tokenizers), tokenizing)
+    if processes is None:
+        size = sum(path.stat().st_size for source in sources for path in source.spec.paths)
+        processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
+    if tokenizers is None:
+        _train_tokenizers(surveyed, tokenizing, encoding, processes)
+    else:
+        for theirs, own in zip(_checked_tokenizers(tokenizers), encoding.tokenizers, strict=True):
+            shutil.copyfile(theirs, own)
+    most = 1.0 if tokenizers is None else MOST_UNUSABLE
+    for source in sources:
+        sampled = surveyed.rule(source).pairs(source.sample, LineCounts())
+        pairs = [(text, target) for _, text, target in islice(sampled, MOST_CHECKED)]
+        # the texts that tokenizers were trained on have no other letters
+        encoding.check(source.spec, pairs, most, sources=tokenizers is not None)
+    numbers, left_out = _encode(folder, surveyed, encoding, processes)
+    for name, split in measured.items():
+        (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
+    for name, share in zip(HELD_OUT, surveyed.shares, strict=True):
+        if name == "dev" or share or texts.test:
+            # a share of the data may have rare tokens
+            most = 1.0 if share else MOST_UNUSABLE
+            encoding.check(name, measured[name].pairs(), most)
+    _write_dev(folder, measured["dev"].pairs(), encoding)
+    kinds = [read_json(file)["kind"] for file in encoding.tokenizers]
+    manifest = Manifest(
+        pairs=sum(numbers),
+        own=sum(numbers[:1]),
+        settings=tokenizing._replace(kinds=(kinds[0], kinds[1])).settings(),
+        digest=surveyed.digest,
+        files=surveyed.stamps,
+        data=texts.data.text,
+        lines=sum(source.lines for source in sources),
+        unusable=left_out.unusable,
+        left_out=dict(left_out.reasons),
+    )
+    write_manifest(folder, manifest)
+    return Prepared(folder)
+
+
+def _train_tokenizers(
+    surveyed: SurveyedTexts, tokenizing: Tokenizing, encoding: Encoding, processes: int
+) -> None:
+    """Train both tokenizers on samples, and write their files."""
+    samples = [(source.sample, surveyed.rule(source)) for source in surveyed.sources]
+    sides = zip(SIDES, encoding.tokenizers, tokenizing.kinds, tokenizing.sizes, strict=True)
+    for side, file, kind, size in sides:
+        # A separate process, whose memory is freed when the process ends.
+        alone = workers(min(1, processes))
+        with stages(f"training the tokenizer of the {side} side"), alone as run:
+            (state,) = run(train_side, [(samples, side, kind, size)])
+        if encoding.copying and side == "source":
+            state["copies"] = True
+        write_state(file, state)
+
+
+def train_side(
+    samples: Sequence[tuple[Block, SplitRule]], side: str, kind: str, size: int
+) -> dict[str, Any]:
+    """Return the content of a tokenizer's file, trained on one side of blocks' training pairs."""
+    texts = [
+        pair[SIDES.index(side)]
+        for block, rule in samples
+        for split, *pair in rule.pairs(block, LineCounts())
+        if split == "train"
+    ]
+    if not texts:
+        raise too_few(samples[0][0].spec, "train")
+    return train_state(side, kind, size, texts)
+
+
+def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[str, Any]:
+    """Return the content of a tokenizer's file, trained on lines.
+
+    Args:
+        side: "source" or "target".
+        kind: kind of tokenizer.
+        size: largest size of the vocabulary.
+        lines: the texts to train on.
+
+    Raises ConfigError if the tokenizer cannot be trained with these settings.
+    """
+    try:
+        if kind == SENTENCEPIECE:
+            # Variants of a character in a source become one. A target keeps its own characters.
+            rule = "nmt_nfkc" if side == "source" else "identity"
+            return model_state(train_sentencepiece(lines, size, normalization=rule))
+        start_tensorflow()
+        from training.data.tokens.tokenizers import train_vocabulary
+
+        return train_vocabulary(kind, lines, size).state()
+    except ValueError as error:
+        raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
+
+
+def _check_prepared(data: Spec, manifest: Manifest, tokenizing: Tokenizing) -> None:
+    """Raise a ConfigError if the settings differ from those of a prepared corpus."""
+    asked = tokenizing.settings()
+    for key, value in manifest.settings.items():
+        if (received := asked[key]) != value:
+            remedy = f"Add --set {key}={value}"
+            raise ConfigError.expected(key, f"{value}, as {data} has it", received, remedy)
+    if tokenizing.copying is not None:
+        raise ConfigError(f"copy needs texts, but {data} has token ids")
+
+
+def _checked_tokenizers(folder: Path) -> tuple[Path, Path]:
+    """Return the tokenizers of a folder; raise a UserError if one is missing."""
+    files = tokenizer_files(folder)
+    for file in files:
+        if not file.is_file():
+            raise UserError(f"--tokenizers needs a run or a prepared corpus: {file} is missing")
+    return files
+
+
+def _encode(
+    folder: Path, surveyed: SurveyedTexts, encoding: Encoding, processes: int
+) -> tuple[list[int], LineCounts]:
+    """Write the token ids of all training pairs; add the held-out pairs to `surveyed`.
+
+    Return the number of training pairs of each source, and the counts of lines that are left out.
+    """
+    numbers, left_out = list[int](), LineCounts()
+    lines = sum(source.lines for source in surveyed.sources)
+    with (
+        ExitStack() as stack,
+        workers(processes) as run,
+        progress(lines, "lines tokenized") as advance,
+    ):
+        writers = [
+            stack.enter_context(closing(SequenceWriter(folder, f"train.{side}"))) for side in SIDES
+        ]
+        if surveyed.sources:
+            learned = stack.enter_context((folder / LEARNED).open("wb"))
+        for source in surveyed.sources:
+            rule = surveyed.rule(source)
+            counts, held_out = LineCounts(), dict[str, Pairs](dev=[], test=[])
+            numbers.append(0)
+            tasks = ((block, rule, encoding) for block in source.blocks())
+            for sides, digests, of_splits, others in run(encode_block, tasks):
+                learned.write(digests.tobytes())
+                for writer, ids in zip(writers, sides, strict=True):
+                    writer.add(*ids)
+                for name, pairs in of_splits.items():
+                    held_out[name] += pairs
+                numbers[-1] += len(sides[0][1])
+                counts.merge(others)
+                advance(others.usable)
+            if source.spec.paths:
+                counts.check(source.spec)
+            if (shared := counts.shared) and not rule.extra:
+                print_note(
+                    f"Warning: {source.spec}: the sources of {shared:,} pairs are also in dev or "
+                    "test, so scores may be too high"
+                )
+            if not any(numbers):
+                raise CorpusError(f"{source.spec} has no pair to train on")
+            surveyed.measured.update(held_out_splits(source.spec, rule.shares, held_out))
+            left_out.merge(counts)
+    return numbers, left_out
+
+
+def _write_dev(folder: Path, pairs: Pairs, encoding: Encoding) -> None:
+    """Write the token ids of dev and, if words are copied, the words that both sides share."""
+    if encoding.copying:
+        from training.data.tokens._token_ids import shared_words
+        from training.data.tokens.tokenizers import load_tokenizer
+
+        np.save(folder / WORDS, shared_words(*map(load_tokenizer, encoding.tokenizers)))
+        encoding = encoding._replace(copying=encoding.copying._replace(hidden=0.0))
+    for side, ids in zip(SIDES, encode_pairs(pairs, encoding), strict=True):
+        Sequences.of(*ids).save(folder, f"dev.{side}")
+
+
+def encode_block(
+    block: Block, rule: SplitRule, encoding: Encoding
+) -> tuple[tuple[Ids, Ids], np.ndarray, dict[str, Pairs], LineCounts]:
+    """Encode the training pairs of a block.
+
+    Returns:
+        The token ids of both sides, the `digest_of` each source, uint64 `(n,)`, the dev and the
+        test pairs, and the counts of lines.
+    """
+    counts, parts = LineCounts(), dict[str, Pairs](train=[], dev=[], test=[])
+    for split, source, target in rule.pairs(block, counts):
+        parts[split].append((source, target))
+    pairs = parts.pop("train")
+    digests = np.array([digest_of(source.encode()) for source, _ in pairs], np.uint64)
+    return encode_pairs(pairs, encoding), digests, parts, counts
+
+
+def encode_pairs(pairs: Pairs, encoding: Encoding) -> tuple[Ids, Ids]:
+    """Return the token ids of all sources, and of all targets."""
+    source, target = (_reader(file.read_text(encoding="utf-8")) for file in encoding.tokenizers)
+    if encoding.copying is None:
+        return source.encode([a for a, _ in pairs]), target.encode([b for _, b in pairs])
+    from training.data.tokens._token_ids import encode_to_copy
+
+    return encode_to_copy((source, target), encoding.copying, pairs)
+
+
+def check_texts(
+    name: str | Spec,
+    texts: Sequence[str],
+    tokenizer: Any,
+    most: float = MOST_UNUSABLE,
+    side: str = "target",
+) -> None:
+    """Print how many texts have tokens outside a tokenizer's vocabulary, with examples.
+
+    Of targets, also print how many the tokenizer writes differently. Raises CorpusError if all
+    texts, or more than a share of `most`, have no known token; of sources, more than MOST_UNREAD.
+    With `most` = 1, nothing is raised.
+
+    Args:
+        name: the name of the texts in messages.
+        texts: sources or targets; at most MOST_CHECKED are checked.
+        tokenizer: the tokenizer of this side.
+        most: largest share of texts without a known token.
+        side: "source" or "target".
+    """
+    texts = texts[:MOST_CHECKED]
+    said = [(text, *each) for text, each in zip(texts, tokenizer.said(texts), strict=True)]
+    if side == "source":
+        most = max(most, MOST_UNREAD)
+        if getattr(tokenizer, "kind", SENTENCEPIECE) in ALPHABETS:  # whole letters, not their parts
+            letters = [each.decode() for each in tokenizer.unknown(texts).numpy()]
+            rows = zip(said, letters, strict=True)
+            said = [(text, again, list(unknown)) for (text, again, _), unknown in rows]
+    of = f"of {len(texts):,} {side}s"
+    if lacking := [(again, unknown) for _, again, unknown in said if unknown]:
+        tokens = dict.fromkeys(token for _, unknown in lacking for token in unknown)
+        shown = " ".join(list(tokens)[:MOST_NAMED]) + (" …" if len(tokens) > MOST_NAMED else "")
+        line = f"{name}: {len(lacking):,} {of} contain tokens outside the vocabulary, which the "
+        line += f"model {_UNKNOWN[side]}: {shown} ({len(tokens):,} in all)"
+        wholly = sum(not again.replace("⁇", "").strip() for again, _ in lacking)
+        if most < 1 and wholly > min(max(1, most * len(texts)), len(texts) - 1):
+            raise CorpusError(f"{line}. {wholly:,} {side}s have no other tokens")
+        print_note(line)
+    if side == "source":
+        return
+    if wrong := [pair for *pair, unknown in said if not unknown and pair[0] != pair[1]]:
+        example = f"for example {wrong[0][0]!r} to {wrong[0][1]!r}"
+        print_note(f"{name}: the tokenizer changes {len(wrong):,} {of}, {example}")
+
+
+@functools.lru_cache(maxsize=2)
+def _reader(state: str) -> Any:
+    """Return the tokenizer of a file's content, without TensorFlow if it is SentencePiece's."""
+    loaded = json.loads(state)
+    if loaded["kind"] == SENTENCEPIECE:
+        return Pieces(model_of(loaded))
+    start_tensorflow()
+    from training.data.tokens.tokenizers import tokenizer_of
+
+    return tokenizer_of(loaded)
