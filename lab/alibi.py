@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from training.data.read._files import read_text
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.data.read._specs import CorpusError
 from training.data.read.named._corpora import find_folder
 from training.data.rules import clean

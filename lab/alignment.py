@@ -23,7 +23,7 @@ from lab import alibi, readings, shared
 from lab.readings import SYMMETRIZATIONS, Reading
 from training.command.errors import UserError
 from training.data.read import texts as corpus
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.decode.texts import make_attender
 from training.metrics import bootstrap_interval, ratio
 from training.runs.run import Run, load_run

@@ -22,7 +22,7 @@ from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data.read import texts as corpus
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.data.read.texts import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.runs.run import load_run

@@ -20,7 +20,7 @@ import keras_attention.mechanisms
 from lab import shared
 from training.command.errors import UsageError
 from training.command.options import add_options as add_common
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.data.read.texts import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.metrics import METRICS, deciding

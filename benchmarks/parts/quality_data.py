@@ -12,7 +12,7 @@ import tensorflow as tf
 from parts.quality import pieces, vocabulary, words
 
 from training.config.schema import Config
-from training.data.read._pairs import Split, sample
+from training.data.read._sentences import Split, sample
 from training.data.read.texts import Texts, load_split
 from training.data.tokens._prepared import Prepared
 from training.data.tokens._token_ids import tokenize

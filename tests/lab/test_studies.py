@@ -12,7 +12,7 @@ from lab.readings import Reading, read
 from tests.lab.conftest import assert_kept, read_table
 from training.command.errors import UserError
 from training.data.read import texts as corpus
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender
 from training.metrics import ratio

@@ -16,7 +16,7 @@ from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.batches._batches import source_batches
 from training.data.read import texts as corpus
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.decode.search import score_targets, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, make_translator

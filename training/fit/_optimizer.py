@@ -251,10 +251,10 @@ def make_schedule(learning_rate: float, warmup_steps: int, steps: int) -> Any:
     )
 
 
-def as_reckoned(config: Config, batches: Batches) -> Config:
+def as_predicted(config: Config, batches: Batches) -> Config:
     """Return the configuration that trains these batches: without XLA if it saves no time."""
-    reckoned = batches.plan.reckoned
-    return replace(config, jit_compile=False) if reckoned and reckoned.graph else config
+    predicted = batches.plan.predicted
+    return replace(config, jit_compile=False) if predicted and predicted.graph else config
 
 
 def configure_keras(config: Config) -> None:
@@ -291,7 +291,7 @@ def make_trainable(
     """
     with processes.scope():
         model = processes.shared(make_model(config, vocabulary, tokens))
-        config = as_reckoned(config, batches)
+        config = as_predicted(config, batches)
         compile_model(model, config, batches.statistics.steps_per_epoch)
     return model
 

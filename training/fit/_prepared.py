@@ -49,7 +49,7 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
         assert origin is not None  # `check_prepared`
         vocabulary, tokens = origin.vocabulary, files.tokens
         model = optimizer.make_trainable(config, vocabulary, tokens, pairs, processes)
-        config = optimizer.as_reckoned(config, pairs)
+        config = optimizer.as_predicted(config, pairs)
         history = []
         if not config.other_attention:
             history = restore_checkpoint(files, model, processes.writes)
@@ -88,4 +88,4 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
 
         recorder = Recorder(files, config, model, pairs.statistics, history, score, processes.write)
         describe(files, model, pairs.shapes_line(), str(processes))
-        return train_epochs(recorder, batches, pairs.plan.reckoned)
+        return train_epochs(recorder, batches, pairs.plan.predicted)

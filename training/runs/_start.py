@@ -15,19 +15,18 @@ import numpy as np
 from training._metric_choice import fitting_metric, misfit
 from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import move, sync, write_json
-from training.command.progress import stages
 from training.config.schema import Config
 from training.data.batches._batches import Batches, make_batches
 from training.data.batches._plan import Batching, Statistics
 from training.data.read._manifest import tokenizer_files
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.data.read._specs import PREPARED, Spec
 from training.data.read.texts import Texts, read_texts
-from training.data.tokens._encoding import Tokenizing, check_texts, train_state, write_tokens
+from training.data.tokens._encoding import Tokenizing, check_texts, train_tokenizer, write_tokens
 from training.data.tokens._prepared import Prepared
 from training.data.tokens._token_ids import tokenize
 from training.data.tokens.store import Sequences
-from training.data.tokens.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
+from training.data.tokens.tokenizers import ALPHABETS, Tokenizer
 from training.model.seq2seq import build_model, check_attention
 from training.presets._recognise import recognise
 from training.runs._choices import fitting_bound, print_choices
@@ -57,7 +56,7 @@ class Opened:
     learned: np.ndarray | None = None
 
 
-def as_init_reads(config: Config, init: Path) -> Config:
+def _as_init_reads(config: Config, init: Path) -> Config:
     """Return the configuration with the vocabulary sizes of `init`, a run to start from.
 
     Raises ConfigError if the configuration asks for other kinds of tokenizers than `init` has, and
@@ -98,14 +97,19 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     Args:
         files: the files of the run.
         config: the configuration of the run.
-        init: a run to start from, see `as_init_reads`; its tokenizers are used instead of new ones.
+        init: a run to start from; its tokenizers are used instead of new ones.
 
     Raises UserError if the data cannot be read or do not fit the configuration.
     """
+    if init is not None:
+        config = _as_init_reads(config, init)
     if SOURCE_KINDS[config.source].tokens:
-        texts = Texts.of(config)
-        tokens = write_tokens(files.streamed, read_texts(texts), Tokenizing.of(config), init)
-        opened = _open_texts(config, texts, tokens, load_sides(config, RunFiles(tokens.path)), init)
+        texts, tokenizing, batching = _settings(config)
+        surveyed = read_texts(texts)
+        tokens = write_tokens(files.streamed, surveyed, tokenizing, init)
+        sides = load_sides(config, RunFiles(tokens.path))
+        pairs, dev_pairs = make_batches(tokens, texts, batching)
+        opened = _of_texts(config, sides, tokens, pairs, dev_pairs, init)
     else:
         opened = _open_examples(config, init)
     if opened.target is not None:
@@ -118,8 +122,6 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
 def preview(config: Config, init: Path | None = None) -> None:
     """Print the choices for the data without leaving a file; raises as `open_run`."""
     with TemporaryDirectory() as folder:
-        if init is not None:
-            config = as_init_reads(config, init)
         check_attention(config)
         shapes = open_run(RunFiles(Path(folder)), config, init).pairs.shapes_line()
     if shapes:
@@ -136,20 +138,29 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     tokens = None
     with suppress(UserError):  # damaged or missing token ids are written again
         tokens = Prepared(files.tokens)
-    texts = Texts.of(config)
+    texts, tokenizing, batching = _settings(config)
     digest, _ = texts.stamped(tokens.manifest if tokens else None)
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest.digest != digest:
-        write_tokens(files.streamed, read_texts(texts), Tokenizing.of(config), files.path)
+        write_tokens(files.streamed, read_texts(texts), tokenizing, files.path)
         tokens = Prepared(_move_tokens(files))
-    return _open_texts(config, texts, tokens, sides)
+    return _of_texts(config, sides, tokens, *make_batches(tokens, texts, batching))
 
 
-def _open_texts(
-    config: Config, texts: Texts, tokens: Prepared, sides: Sides, init: Path | None = None
+def _settings(config: Config) -> tuple[Texts, Tokenizing, Batching]:
+    """Return the settings of the three stages of texts."""
+    return Texts.of(config), Tokenizing.of(config), Batching.of(config)
+
+
+def _of_texts(
+    config: Config,
+    sides: Sides,
+    tokens: Prepared,
+    pairs: Batches,
+    dev_pairs: Batches,
+    init: Path | None = None,
 ) -> Opened:
-    """Return a run of texts, opened from its token ids."""
-    pairs, dev_pairs = make_batches(tokens, texts, Batching.of(config))
+    """Return the data of a run of texts, opened."""
     dev = tokens.texts("dev")
     unusable = tokens.manifest.unusable + dev.unusable
     origin = _origin(config, tokens.manifest.digest, sides, pairs.statistics, unusable, init)
@@ -171,19 +182,18 @@ def _open_examples(config: Config, init: Path | None) -> Opened:
     reader = source_class(config.source)
     begun = None if init is None else load_sides(config, RunFiles(init))
     train, dev = reader.load_training(config, begun and begun[0])
-    if begun is None:
-        target = None
-        if config.target == "text":
-            lines = [text for references in train.references for text in references]
-            kind, size = config.target_tokenizer, config.target_vocab_size
-            with stages("training the tokenizer of the target side"):
-                target = tokenizer_of(train_state("target", kind, size, lines))
-        sides = reader.make(config, train), target
-    else:
+    if begun is not None:
         sides = begun
         if sides[1] is not None:
             for name, split in ((config.data, train), ("dev", dev)):
                 check_texts(name, [text for _, text in split.pairs()], sides[1])
+    elif config.target == "label":
+        sides = reader.make(config, train), None
+    else:
+        source = reader.make(config, train)
+        lines = [text for references in train.references for text in references]
+        kind, size = config.target_tokenizer, config.target_vocab_size
+        sides = source, train_tokenizer("target", kind, size, lines)
     opened = _batched(config, sides, (train, dev), init)
     return replace(opened, learned=opened.source.digests(train))
 

@@ -17,7 +17,7 @@ from training._metric_choice import misfit
 from training.command.errors import UserError
 from training.command.files import write_json, write_text
 from training.command.progress import print_note, progress
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.data.read._specs import Spec
 from training.data.read.texts import Texts, load_split
 from training.data.rules import ALPHABETS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.data.read._pairs import Split
+from training.data.read._sentences import Split
 from training.data.tokens.tokenizers import UNK_TOKEN
 from training.decode.texts import Attended
 from training.metrics import check_lengths

@@ -13,7 +13,7 @@ from training.command.errors import UserError
 from training.command.options import Parser, main_guard
 from training.command.progress import print_choice, print_note
 from training.command.visible import visible
-from training.data._lists import phone_notes
+from training.data.read._notes import phone_notes
 from training.data.tokens._encoding import check_texts
 
 HIDDEN = "a\u200bb\u3164c\xa0d\x1be\ufe0ff\U000e0101g\u2028"  # each shows nothing, or other signs

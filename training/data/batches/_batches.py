@@ -82,8 +82,8 @@ class Batches:
 
     def shapes_line(self) -> str:
         """Return the shapes of batches, if they are few, and their padding, for people."""
-        if self.plan.reckoned is not None:
-            return self.plan.reckoned.line(self.plan.shapes)
+        if self.plan.predicted is not None:
+            return self.plan.predicted.line(self.plan.shapes)
         if self.plan.shapes is None:
             return ""
         epoch = self.plan.epoch()

@@ -15,7 +15,7 @@ from training.data.batches._shapes import (
     Costs,
     PredictedSeconds,
     choose_widths,
-    reckon,
+    predict_seconds,
 )
 
 _FREE_BUCKETS = 32  # buckets if batches may have any width: enough for low padding
@@ -105,7 +105,7 @@ class EvaluationPlan:
         shapes: widths of the training batches, `(shapes, 2)`, if these are few; None for any.
     """
 
-    reckoned: PredictedSeconds | None = None
+    predicted: PredictedSeconds | None = None
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Plan:
     Attributes:
         shapes: widths of source and labels that batches have, int32 `(shapes, 2)`, ascending; None
             if batches may have any widths.
-        reckoned: predicted seconds of these shapes on a GPU; None if their number was given.
+        predicted: predicted seconds of these shapes on a GPU; None if their number was given.
 
     Raises UserError if no pair is left.
     """
@@ -186,7 +186,7 @@ class Plan:
             )
         self._groups = [group for group in _JOINED if group <= batching.batch_size]
         self.shapes: np.ndarray | None = None
-        self.reckoned: PredictedSeconds | None = None
+        self.predicted: PredictedSeconds | None = None
         # Widths of each bucket, (buckets, 2). For each pair of lengths, its place in the order of
         # batches, (source lengths, target lengths). The bucket of each place.
         self._widths, self._table = np.zeros((1, 2), np.int32), np.zeros((1, 1), np.int64)
@@ -330,8 +330,8 @@ class Plan:
                     many[-1] += left > 0 and (kind == 1 or self.batching.batch_tokens > 0)
                     made += many
                 steps.append(made)
-            best, self.reckoned = reckon(steps, choices, self.batching.costs)
-            if self.reckoned.graph is not None:
+            best, self.predicted = predict_seconds(steps, choices, self.batching.costs)
+            if self.predicted.graph is not None:
                 self.batching = replace(self.batching, batch_shapes=0, multiple=1, costs=None)
             choices = choices[: best + 1]
         widths = choices[-1].astype(np.int32)

@@ -67,7 +67,7 @@ class PredictedSeconds:
         )
 
 
-def reckon(
+def predict_seconds(
     steps: list[np.ndarray], shapes: list[np.ndarray], costs: Costs
 ) -> tuple[int, PredictedSeconds]:
     """Return the index of the choice of shapes that takes the least time, and its seconds.

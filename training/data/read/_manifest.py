@@ -8,7 +8,8 @@ from typing import Any
 
 from training.command.files import read_json, write_json
 from training.data.columns import Form
-from training.data.read._pairs import Split, merge_sources, read_split
+from training.data.read._pairs import read_split
+from training.data.read._sentences import Split, merge_sources
 from training.data.read._specs import CorpusError, Spec
 
 FORMAT = 2
@@ -73,7 +74,11 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def prepared_texts(folder: Path, split: str) -> Split:
-    """Return the sentences of dev or test. Raises CorpusError if only token ids exist."""
+    """Return the sentences of dev or test.
+
+    Raises CorpusError if only token ids exist, or as `read_manifest` does.
+    """
+    read_manifest(folder)
     file = folder / f"{split}.tsv"
     if split not in ("dev", "test") or not file.is_file():
         there = [name for name in ("dev", "test") if (folder / f"{name}.tsv").is_file()]

@@ -6,20 +6,19 @@ Texts become NFC with single spaces. Byte order marks of joined files are remove
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from training.command.progress import print_note
-from training.data._lists import phone_notes
 from training.data.columns import Form, columns_in, normal
-from training.data.read._files import LINE_BYTES, Block, _form, read_blocks
-from training.data.read._headers import MOST_LINES, has_header, number_notes
+from training.data.read._files import LINE_BYTES, Block, read_blocks
+from training.data.read._notes import MOST_LINES, has_header, number_notes, phone_notes
+from training.data.read._sentences import Split
 from training.data.read._specs import CorpusError, Spec
 from training.data.rules import LATIN1, NUL
 
@@ -29,80 +28,6 @@ MOST_UNREADABLE = 0.001
 SAMPLE_BYTES = 20_000_000
 MOST_AMBIGUOUS = 0.5  # largest share of lines with three columns whose source has several targets
 _NUL = "NUL characters"
-Links = frozenset[tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class Split:
-    """Sentences, or images, of one split of a corpus, with their reference translations.
-
-    Texts are NFC with single spaces. Only some corpora have gold words and links. Both belong to
-    the first reference of each source.
-    """
-
-    sources: list[Any]  # source sentences; for images, the files, as bytes or as paths
-    references: list[list[str]]  # one or more translations of each source
-    source_words: Sequence[list[str]] = ()  # words of each source
-    target_words: Sequence[list[str]] = ()  # words of each first reference
-    # links `(source word, target word)` of each sentence that an alignment must have
-    sure: Sequence[Links] = ()
-    possible: Sequence[Links] = ()  # links that an alignment may have, sure links included
-    # for images, the box of each character in each first reference: left, top, right, bottom, as
-    # fractions of the image's size
-    boxes: Sequence[list[tuple[float, float, float, float]]] = ()
-    unusable: int = 0  # lines of the files without a pair
-
-    def pairs(self) -> list[tuple[Any, str]]:
-        """Return the pairs of each source with each of its references."""
-        return [
-            (source, reference)
-            for source, references in zip(self.sources, self.references, strict=True)
-            for reference in references
-        ]
-
-    def select(self, indices: Sequence[int]) -> Split:
-        """Return a split of the sentences at these positions."""
-        chosen: dict[str, Any] = {
-            name: [values[i] for i in indices]
-            for name, values in vars(self).items()
-            if isinstance(values, list)
-        }
-        return replace(self, **chosen)
-
-
-def chosen(count: int, limit: int | None, seed: int = 0) -> Sequence[int]:
-    """Return at most `limit` of `count` positions, drawn at random, in order; 0 or None for all."""
-    if not limit or limit >= count:
-        return range(count)
-    return sorted(random.Random(seed).sample(range(count), limit))
-
-
-def sample(split: Split, limit: int | None, seed: int = 0) -> Split:
-    """Return at most `limit` sentences, drawn at random, in order; None for all."""
-    if limit is None or limit >= len(split.sources):
-        return split
-    return split.select(chosen(len(split.sources), limit, seed))
-
-
-def merge_sources(split: Split) -> Split:
-    """Return a split with one sentence per source, with the distinct references of its lines."""
-    first: dict[str, int] = {}
-    references: dict[str, dict[str, None]] = {}
-    for i, source in enumerate(split.sources):
-        first.setdefault(source, i)
-        references.setdefault(source, {}).update(dict.fromkeys(split.references[i]))
-    merged = split.select(list(first.values()))
-    return replace(merged, references=[list(texts) for texts in references.values()])
-
-
-def number_of(text: str) -> int:
-    """Return the SHA-1 of a text as a whole number, which keeps an example in its split."""
-    return int.from_bytes(hashlib.sha1(text.encode()).digest(), "big")
-
-
-def digest_of(content: bytes) -> int:
-    """Return a number of 64 bits for the content of a source, to find it in other data."""
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
 
 
 @dataclass
@@ -113,6 +38,7 @@ class LineCounts:
     first: dict[str, int] = field(default_factory=dict)  # number of the first line of each reason
     usable: int = 0  # lines with a pair
     shared: int = 0  # pairs whose source is in dev or test
+    form: Form = field(default_factory=Form)  # how the file writes its columns
 
     @property
     def unusable(self) -> int:
@@ -127,6 +53,7 @@ class LineCounts:
     def merge(self, other: LineCounts) -> None:
         """Add the counts of the next block."""
         self.usable, self.shared = self.usable + other.usable, self.shared + other.shared
+        self.form = other.form
         self.reasons.update(other.reasons)
         self.first = other.first | self.first
 
@@ -149,7 +76,7 @@ class LineCounts:
             return
         line = min(line for reason, line in self.first.items() if reason != "blank")
         how = "both files need text" if len(paths) > 1 else "write the source, a tab, the target"
-        form = _form(paths[0]) if len(paths) == 1 else Form()
+        form = self.form
         hint = f". They have {form.separator} instead of tabs. To write tabs: {form.repair}"
         raise CorpusError(
             f"{place}, line {line} has no pair: {how}. {unusable} of {total} lines are wrong"
@@ -166,7 +93,7 @@ def text_block(name: str, split: Split) -> Block:
 
 def parse(block: Block, counts: LineCounts) -> Split:
     """Return the sources of a block with their targets; add counts of lines to `counts`."""
-    split = Split([], [])
+    split, counts.form = Split([], []), block.form
     if not block.data.strip():
         counts.add("blank", block.first, block.lines)
         return split
@@ -190,10 +117,9 @@ def read_split(spec: Spec, form: Form | None = None) -> Split:
     """
     split, counts = Split([], []), LineCounts()
     for block in read_blocks(spec, form=form):
-        if form is None and block.first == 1:
-            for note in notes_on(block):
-                print_note(note)
         part = parse(block, counts)
+        for note in notes_on(block) if form is None and block.first == 1 else ():
+            print_note(note)
         split.sources.extend(part.sources)
         split.references.extend(part.references)
         if not counts.usable:
@@ -288,15 +214,16 @@ def survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource:
         raise CorpusError(f"{' and '.join(map(str, spec.paths))} is empty")
     sample = drawn(sample, SAMPLE_BYTES / max(1, size)) or sample[:1]
     block = first._replace(first=1, data=b"\n".join(sample) + b"\n")
-    notes = notes_on(first) if spec.paths else ()
+    has_further_columns = spec.form == "tsv" and _has_further_columns(block)
+    notes = list[str]()
     if spec.paths:
         pairs = parse(block, LineCounts()).pairs()
-        notes = (*notes, *number_notes(pairs, spec))
+        notes = [*notes_on(first), *number_notes(pairs, spec)]
         if spec.form != "multiref":
-            notes = (*notes, *phone_notes(pairs, spec.paths[-1], alone=len(spec.paths) > 1))
-    if spec.form == "tsv" and _has_further_columns(block):
-        notes = (*notes, f"{spec}: only the first two columns are read. Choose others: cut -f1,3")
-    return TrainingSource(spec, blocks, lines, block, notes, pair)
+            notes += phone_notes(pairs, spec.paths[-1], alone=len(spec.paths) > 1)
+    if has_further_columns:
+        notes.append(f"{spec}: only the first two columns are read. Choose others: cut -f1,3")
+    return TrainingSource(spec, blocks, lines, block, tuple(notes), pair)
 
 
 def notes_on(first: Block) -> tuple[str, ...]:

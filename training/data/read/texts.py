@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -18,32 +17,23 @@ from typing import NamedTuple
 from training.command.progress import print_choice, print_note
 from training.command.visible import visible
 from training.config.schema import Config
-from training.data.read._files import Block
 from training.data.read._manifest import Manifest, prepared_files, prepared_texts, read_manifest
 from training.data.read._pairs import (
     LineCounts,
-    Split,
     TrainingSource,
-    merge_sources,
-    number_of,
     parse,
     read_split,
-    sample,
     survey,
     survey_files,
     text_block,
 )
+from training.data.read._sentences import Split, merge_sources, sample
 from training.data.read._specs import PREPARED, SPECS, CorpusError, Spec, unknown
+from training.data.read._splits import HELD_OUT, Shares, SurveyedTexts, dev_share, split_of, too_few
 from training.data.read.named import _corpora as corpora
 from training.data.read.named._corpora import NAMES
 
-HELD_OUT = ("dev", "test")
-# Approximate lines that are held out for dev if no share is chosen: 1,000 of a large file, and of a
-# small file enough to compare epochs.
-DEV_SHARE, MOST_DEV = 0.02, 1000
-SMALL_DEV_SHARE, SMALL_DEV = 0.1, 300
 _MOST_SHOWN = 32  # letters of a text in a message
-Shares = tuple[float, float]  # shares of the sources that are held out for dev and for test
 
 
 class Texts(NamedTuple):
@@ -147,14 +137,14 @@ def load(
     Raises CorpusError if the corpus or the split does not exist, or a file cannot be read.
     """
     spec = Spec.of(spec)
-    if manifest_of(spec):
+    if spec.form == PREPARED:
         loaded = prepared_texts(spec.paths[0], split)
     elif spec.is_text:
         loaded = read_split(spec)
-    elif spec.text in NAMES:
-        loaded = corpora.load(spec.text, split)
-    else:
+    elif spec.text not in NAMES:
         raise unknown("corpus", spec.text, ", ".join(SPECS), NAMES)
+    else:
+        loaded = corpora.load(spec.text, split)
     loaded = corpora.in_target_script(script_of, loaded)
     if split != "train":
         loaded = merge_sources(loaded)
@@ -166,10 +156,11 @@ def survey_training(spec: Spec, limit: int = 0, seed: int = 0) -> TrainingSource
 
     A named corpus is read once, and `limit` pairs are drawn; 0 for all. Files ignore `limit`.
     """
-    if spec.is_text:
-        return survey_files(spec)
-    block = text_block(spec.text, load(spec, "train", limit=limit or None, seed=seed))
-    return survey(spec, lambda: [block])
+    if not spec.is_text:
+        loaded = load(spec, "train", limit=limit or None, seed=seed)
+        block = text_block(spec.text, loaded)
+        return survey(spec, lambda: [block])
+    return survey_files(spec)
 
 
 def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
@@ -192,7 +183,7 @@ def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
 
 def files_of_training(spec: Spec) -> list[Path]:
     """Return the files of a SPEC; for a named corpus, the files of train and dev."""
-    if manifest_of(spec):
+    if spec.form == PREPARED:
         return prepared_files(spec.paths[0])
     if spec.text not in NAMES:
         return list(spec.paths)
@@ -251,49 +242,15 @@ def held_out(texts: Texts, lines: int) -> Shares:
     return dev, test
 
 
-class SplitRule(NamedTuple):
-    """The rule that divides the pairs of a SPEC into training, dev and test."""
-
-    shares: Shares  # shares of the sources that are held out for dev and test
-    extra: bool  # whether pairs with a source in `measured` are left out, as from extra data
-    measured: frozenset[str]  # known sources of dev and test
-    script_of: str  # the SPEC whose script the targets are written in
-
-    def pairs(self, block: Block, counts: LineCounts) -> Iterator[tuple[str, str, str]]:
-        """Yield split, source and target of each pair; add counts of lines to `counts`."""
-        split = corpora.in_target_script(self.script_of, parse(block, counts))
-        for source, target in split.pairs():
-            counts.shared += source in self.measured
-            if not (self.extra and source in self.measured):
-                yield split_of(source, self.shares), source, target
-
-
-class SurveyedTexts(NamedTuple):
-    """The texts of a run, after a first pass over their lines."""
-
-    texts: Texts
-    sources: list[TrainingSource]  # the data, whose shares are held out, then extra data
-    shares: Shares
-    measured: dict[str, Split]  # dev and test; a held-out share is added once it is read
-    digest: str  # SHA-256 of the files of data and dev
-    stamps: dict[str, list[int]]  # size and time of each file
-
-    def rule(self, source: TrainingSource) -> SplitRule:
-        """Return the rule that divides the pairs of a source."""
-        extra = source is not self.sources[0]
-        known = frozenset(text for split in self.measured.values() for text in split.sources)
-        shares = (0.0, 0.0) if extra else self.shares
-        return SplitRule(shares, extra, known, self.texts.data.text)
-
-
 def read_texts(texts: Texts) -> SurveyedTexts:
-    """TrainingSource each SPEC with training pairs, print its notes, and read dev and test.
+    """Survey each SPEC with training pairs, print its notes, and read dev and test.
 
     Raises CorpusError if a SPEC cannot be read or has no pair.
     """
+    data = texts.data
     sources: list[TrainingSource] = []
     for spec in texts.learned():
-        limit = texts.limit if spec == texts.data else 0
+        limit = texts.limit if spec == data else 0
         sources.append(source := survey_training(spec, limit, texts.seed))
         for note in source.notes:
             print_note(note)
@@ -306,45 +263,8 @@ def read_texts(texts: Texts) -> SurveyedTexts:
         if other := texts.spec_of(name):
             optional = name == "test" and not texts.test  # a corpus may have no test split
             with suppress(CorpusError) if optional else nullcontext():
-                measured[name] = load(other, name, script_of=texts.data.text)
-    return SurveyedTexts(texts, sources, shares, measured, *texts.stamped())
-
-
-def dev_share(lines: int) -> float:
-    """Return the share of `lines` lines that is held out for dev if no share is chosen."""
-    few = min(SMALL_DEV_SHARE * lines, SMALL_DEV)
-    return min(max(DEV_SHARE * lines, few), MOST_DEV) / max(1, lines)
-
-
-def too_few(data: Spec, name: str) -> CorpusError:
-    """Return the error for data that are too small to hold out a sentence for dev or test."""
-    return CorpusError(
-        f"{data} has too few different sources for a {name} set. Add pairs, or give a file: "
-        f"--{name} tsv:FILE"
-    )
-
-
-def held_out_splits(
-    data: Spec, shares: Shares, pairs: Mapping[str, Sequence[tuple[str, str]]]
-) -> dict[str, Split]:
-    """Return dev and test, if they are shares of the data, made of the pairs of each split."""
-    splits = {}
-    for name, share in zip(HELD_OUT, shares, strict=True):
-        if share and not pairs[name]:
-            raise too_few(data, name)
-        if share:
-            sources, targets = zip(*pairs[name], strict=True)
-            splits[name] = merge_sources(Split([*sources], [[text] for text in targets]))
-    return splits
-
-
-def split_of(source: str, shares: Shares) -> str:
-    """Return the split of a source, given the shares that are held out for dev and test.
-
-    A number from 0 to 1, which depends only on the source's text, decides.
-    """
-    if not any(shares):
-        return "train"
-    digest = number_of(source)
-    place = (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50
-    return "dev" if place < shares[0] else "test" if place >= 1 - shares[1] else "train"
+                measured[name] = load(other, name, script_of=data.text)
+    has_test = bool(texts.test)
+    stamped = texts.stamped()
+    settings = read_manifest(data.paths[0]).settings if data.form == PREPARED else {}
+    return SurveyedTexts(data, sources, shares, has_test, measured, settings, *stamped)

@@ -28,18 +28,17 @@ from training.command.native import start_tensorflow
 from training.command.progress import print_note, progress, stages
 from training.config.schema import Config
 from training.data.read._files import Block
-from training.data.read._manifest import Manifest, read_manifest, tokenizer_files, write_manifest
-from training.data.read._pairs import MOST_UNUSABLE, LineCounts, digest_of, text_block
+from training.data.read._manifest import Manifest, tokenizer_files, write_manifest
+from training.data.read._pairs import MOST_UNUSABLE, LineCounts, text_block
+from training.data.read._sentences import digest_of
 from training.data.read._specs import PREPARED, CorpusError, Spec
-from training.data.read.texts import (
+from training.data.read._splits import (
     HELD_OUT,
     SplitRule,
     SurveyedTexts,
-    Texts,
-    held_out_splits,
-    read_texts,
     too_few,
 )
+from training.data.read.texts import Texts, read_texts
 from training.data.rules import ALPHABETS
 from training.data.tokens._pool import workers
 from training.data.tokens._prepared import LEARNED, WORDS, Prepared
@@ -59,6 +58,7 @@ MOST_UNREAD = 0.9  # largest share of sources without a known token
 MOST_NAMED = 10  # tokens that a message lists
 _UNKNOWN = {"source": "cannot tell apart", "target": "can never output"}
 Pairs = list[tuple[str, str]]  # a source and its target each
+Samples = Sequence[tuple[Block, SplitRule]]  # lines of each training source, and their splits
 
 
 class Copying(NamedTuple):
@@ -158,29 +158,30 @@ def write_tokens(
     """
     folder.mkdir(parents=True, exist_ok=True)
     encoding = Encoding(tokenizer_files(folder), tokenizing.copying)
-    texts, sources, measured = surveyed.texts, surveyed.sources, surveyed.measured
-    if texts.data.form == PREPARED:
-        tokenizers = texts.data.paths[0]
-        _check_prepared(texts.data, read_manifest(tokenizers), tokenizing)
+    data, sources, measured = surveyed.data, surveyed.sources, surveyed.measured
+    if data.form == PREPARED:
+        tokenizers = data.paths[0]
+        _check_prepared(surveyed, tokenizing)
+    samples = [(source.sample, surveyed.rule(source)) for source in sources]
     if processes is None:
         size = sum(path.stat().st_size for source in sources for path in source.spec.paths)
         processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
     if tokenizers is None:
-        _train_tokenizers(surveyed, tokenizing, encoding, processes)
+        _train_tokenizers(samples, tokenizing, encoding, processes)
     else:
         for theirs, own in zip(_checked_tokenizers(tokenizers), encoding.tokenizers, strict=True):
             shutil.copyfile(theirs, own)
     most = 1.0 if tokenizers is None else MOST_UNUSABLE
-    for source in sources:
-        sampled = surveyed.rule(source).pairs(source.sample, LineCounts())
-        pairs = [(text, target) for _, text, target in islice(sampled, MOST_CHECKED)]
+    for sample, rule in samples:
+        found = islice(rule.pairs(sample, LineCounts()), MOST_CHECKED)
+        pairs = [(source, target) for _, source, target in found]
         # the texts that tokenizers were trained on have no other letters
-        encoding.check(source.spec, pairs, most, sources=tokenizers is not None)
+        encoding.check(sample.spec, pairs, most, sources=tokenizers is not None)
     numbers, left_out = _encode(folder, surveyed, encoding, processes)
     for name, split in measured.items():
         (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
     for name, share in zip(HELD_OUT, surveyed.shares, strict=True):
-        if name == "dev" or share or texts.test:
+        if name == "dev" or share or surveyed.has_test:
             # a share of the data may have rare tokens
             most = 1.0 if share else MOST_UNUSABLE
             encoding.check(name, measured[name].pairs(), most)
@@ -192,7 +193,7 @@ def write_tokens(
         settings=tokenizing._replace(kinds=(kinds[0], kinds[1])).settings(),
         digest=surveyed.digest,
         files=surveyed.stamps,
-        data=texts.data.text,
+        data=data.text,
         lines=sum(source.lines for source in sources),
         unusable=left_out.unusable,
         left_out=dict(left_out.reasons),
@@ -202,10 +203,9 @@ def write_tokens(
 
 
 def _train_tokenizers(
-    surveyed: SurveyedTexts, tokenizing: Tokenizing, encoding: Encoding, processes: int
+    samples: Samples, tokenizing: Tokenizing, encoding: Encoding, processes: int
 ) -> None:
     """Train both tokenizers on samples, and write their files."""
-    samples = [(source.sample, surveyed.rule(source)) for source in surveyed.sources]
     sides = zip(SIDES, encoding.tokenizers, tokenizing.kinds, tokenizing.sizes, strict=True)
     for side, file, kind, size in sides:
         # A separate process, whose memory is freed when the process ends.
@@ -217,9 +217,7 @@ def _train_tokenizers(
         write_state(file, state)
 
 
-def train_side(
-    samples: Sequence[tuple[Block, SplitRule]], side: str, kind: str, size: int
-) -> dict[str, Any]:
+def train_side(samples: Samples, side: str, kind: str, size: int) -> dict[str, Any]:
     """Return the content of a tokenizer's file, trained on one side of blocks' training pairs."""
     texts = [
         pair[SIDES.index(side)]
@@ -256,10 +254,19 @@ def train_state(side: str, kind: str, size: int, lines: Sequence[str]) -> dict[s
         raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
 
 
-def _check_prepared(data: Spec, manifest: Manifest, tokenizing: Tokenizing) -> None:
+def train_tokenizer(side: str, kind: str, size: int, lines: Sequence[str]) -> Any:
+    """Return a new tokenizer, trained on lines as by `train_state`."""
+    with stages(f"training the tokenizer of the {side} side"):
+        state = train_state(side, kind, size, lines)
+    from training.data.tokens.tokenizers import tokenizer_of
+
+    return tokenizer_of(state)
+
+
+def _check_prepared(surveyed: SurveyedTexts, tokenizing: Tokenizing) -> None:
     """Raise a ConfigError if the settings differ from those of a prepared corpus."""
-    asked = tokenizing.settings()
-    for key, value in manifest.settings.items():
+    data, asked = surveyed.data, tokenizing.settings()
+    for key, value in surveyed.settings.items():
         if (received := asked[key]) != value:
             remedy = f"Add --set {key}={value}"
             raise ConfigError.expected(key, f"{value}, as {data} has it", received, remedy)
@@ -309,16 +316,7 @@ def _encode(
                 numbers[-1] += len(sides[0][1])
                 counts.merge(others)
                 advance(others.usable)
-            if source.spec.paths:
-                counts.check(source.spec)
-            if (shared := counts.shared) and not rule.extra:
-                print_note(
-                    f"Warning: {source.spec}: the sources of {shared:,} pairs are also in dev or "
-                    "test, so scores may be too high"
-                )
-            if not any(numbers):
-                raise CorpusError(f"{source.spec} has no pair to train on")
-            surveyed.measured.update(held_out_splits(source.spec, rule.shares, held_out))
+            surveyed.hold_out(source, counts, held_out, learned=sum(numbers))
             left_out.merge(counts)
     return numbers, left_out
 
@@ -383,15 +381,15 @@ def check_texts(
         side: "source" or "target".
     """
     texts = texts[:MOST_CHECKED]
-    said = [(text, *each) for text, each in zip(texts, tokenizer.said(texts), strict=True)]
+    rows = [(text, *each) for text, each in zip(texts, tokenizer.roundtrip(texts), strict=True)]
     if side == "source":
         most = max(most, MOST_UNREAD)
         if getattr(tokenizer, "kind", SENTENCEPIECE) in ALPHABETS:  # whole letters, not their parts
             letters = [each.decode() for each in tokenizer.unknown(texts).numpy()]
-            rows = zip(said, letters, strict=True)
-            said = [(text, again, list(unknown)) for (text, again, _), unknown in rows]
+            found = zip(rows, letters, strict=True)
+            rows = [(text, again, list(unknown)) for (text, again, _), unknown in found]
     of = f"of {len(texts):,} {side}s"
-    if lacking := [(again, unknown) for _, again, unknown in said if unknown]:
+    if lacking := [(again, unknown) for _, again, unknown in rows if unknown]:
         tokens = dict.fromkeys(token for _, unknown in lacking for token in unknown)
         shown = " ".join(list(tokens)[:MOST_NAMED]) + (" …" if len(tokens) > MOST_NAMED else "")
         line = f"{name}: {len(lacking):,} {of} contain tokens outside the vocabulary, which the "
@@ -402,7 +400,7 @@ def check_texts(
         print_note(line)
     if side == "source":
         return
-    if wrong := [pair for *pair, unknown in said if not unknown and pair[0] != pair[1]]:
+    if wrong := [pair for *pair, unknown in rows if not unknown and pair[0] != pair[1]]:
         example = f"for example {wrong[0][0]!r} to {wrong[0][1]!r}"
         print_note(f"{name}: the tokenizer changes {len(wrong):,} {of}, {example}")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from training.data.read._manifest import prepared_texts, read_manifest, tokenizer_files
-from training.data.read._pairs import Split, chosen
+from training.data.read._sentences import Split, chosen
 from training.data.read._specs import CorpusError
 from training.data.tokens.store import SIDES, Sequences
 

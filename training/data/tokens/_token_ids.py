@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data.read._pairs import number_of
+from training.data.read._sentences import number_of
 from training.data.tokens.splitting import first_places
 from training.data.tokens.store import END_ID, TOGETHER, UNK_ID, Ids, Sequences, in_chunks
 from training.data.tokens.tokenizers import Tokenizer, VocabularyTokenizer

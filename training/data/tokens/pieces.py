@@ -132,7 +132,7 @@ class Pieces:
         ids = itertools.chain.from_iterable(encoded)
         return np.fromiter(ids, self._dtype, lengths.sum()), lengths
 
-    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    def roundtrip(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return each text as decoded from its ids, and its letters that have no id."""
         encoded = self._pieces.encode(list(texts))
         rows = zip(texts, encoded, self._pieces.decode(encoded), strict=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from training.data.read._files import read_text
-from training.data.read._pairs import chosen
+from training.data.read._sentences import chosen
 from training.data.read._specs import CorpusError
 from training.data.read.named._corpora import find_folder
 from training.data.rules import MISSING

@@ -15,7 +15,7 @@ from keras import ops
 from training.command.files import read_json, write_json
 from training.command.progress import print_choice, print_note
 from training.config.schema import Config
-from training.data.read._pairs import digest_of
+from training.data.read._sentences import digest_of
 from training.data.rules import MOST_NUMBER
 from training.data.tokens.store import Sequences
 from training.sources._source import Source, encoded, read_sequence

@@ -18,7 +18,8 @@ from training.command.progress import print_note
 from training.command.visible import visible
 from training.data.columns import QUOTED, Quotes, form_of
 from training.data.read._files import read_text, unquoted
-from training.data.read._pairs import MOST_UNUSABLE, LineCounts, Split, number_of, sample
+from training.data.read._pairs import MOST_UNUSABLE, LineCounts
+from training.data.read._sentences import Split, number_of, sample
 from training.data.read._specs import CorpusError
 from training.data.rules import clean
 from training.data.separators import tabs_command

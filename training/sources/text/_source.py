@@ -16,7 +16,7 @@ from training.data.tokens.store import PAD_ID, UNK_ID, Sequences
 from training.sources._source import Source, encoded, read_sequence
 
 if TYPE_CHECKING:
-    from training.data.read._pairs import Split
+    from training.data.read._sentences import Split
     from training.data.tokens.tokenizers import Tokenizer
 
 # Standard deviation of the embeddings' normal distribution. With Keras's default, a fifth of this
@@ -69,7 +69,7 @@ class TextSource(Source):
 
     def digests(self, data: Split) -> np.ndarray:
         """Return a number for each source text, uint64 `(n,)`."""
-        from training.data.read._pairs import digest_of
+        from training.data.read._sentences import digest_of
 
         return np.array([digest_of(text.encode()) for text in data.sources], np.uint64)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from training.command.files import replacing
 from training.data.read._files import open_data
-from training.data.read._pairs import number_of
+from training.data.read._sentences import number_of
 from training.data.rules import clean
 
 SPLITS = ("train", "dev", "test")
