@@ -32,7 +32,8 @@ from training.data.read.texts import Texts
 from training.data.tokens._prepared import Prepared
 run = load_run(sys.argv[1])
 settings = Texts.of(run.config), Batching.of(run.config)
-batches = make_batches(Prepared(RunFiles(sys.argv[1]).tokens), *settings)[1]
+tokens = Prepared(RunFiles(sys.argv[1]).tokens, settings[0].data)
+batches = make_batches(tokens, *settings)[1]
 perplexity = Perplexity()
 for inputs, labels in batches.epoch():
     perplexity.update_state(labels, run.model(inputs, training=False))

@@ -44,7 +44,8 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
     processes.check_batch_size(config)
     with processes.holding(files):
         optimizer.configure_keras(config)
-        pairs, dev = make_batches(Prepared(files.tokens), Texts.of(config), Batching.of(config))
+        texts = Texts.of(config)
+        pairs, dev = make_batches(Prepared(files.tokens, texts.data), texts, Batching.of(config))
         origin = read_origin(files)
         assert origin is not None  # `check_prepared`
         vocabulary, tokens = origin.vocabulary, files.tokens

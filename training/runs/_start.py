@@ -18,7 +18,6 @@ from training.command.files import move, sync, write_json
 from training.config.schema import Config
 from training.data.batches._batches import Batches, make_batches
 from training.data.batches._plan import Batching, Statistics
-from training.data.read._manifest import tokenizer_files
 from training.data.read._sentences import Split
 from training.data.read._specs import PREPARED, Spec
 from training.data.read.texts import Texts, read_texts
@@ -60,7 +59,7 @@ def _as_init_reads(config: Config, init: Path) -> Config:
     """Return the configuration with the vocabulary sizes of `init`, a run to start from.
 
     Raises ConfigError if the configuration asks for other kinds of tokenizers than `init` has, and
-    RunError if the tokenizers of `init` cannot be read or differ from those of a prepared corpus.
+    RunError if the tokenizers of `init` cannot be read.
     """
     source, target = load_sides(config, RunFiles(init))
     reader = getattr(source, "tokenizer", None)
@@ -68,14 +67,8 @@ def _as_init_reads(config: Config, init: Path) -> Config:
         copies = str(reader.copies).lower()
         remedy = f"Add --set copy={copies}"
         raise ConfigError.expected("copy", f"{copies}, as {init} has it", config.copy, remedy)
-    data = Spec.of(config.data)
-    if data.form == PREPARED:
-        prepared = tokenizer_files(data.paths[0])
-        files = zip(RunFiles(init).tokenizers, prepared, strict=True)
-        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
-            hint = f"prepare the corpus with --tokenizers {init}"
-            raise RunError(f"{init} and {config.data} have different tokenizers: {hint}")
-        return config
+    if Spec.of(config.data).form == PREPARED:
+        return config  # `write_tokens` compares the tokenizers with those of the corpus
     sizes: dict[str, Any] = {}
     for side, tokenizer in zip(SIDES, (reader, target), strict=True):
         if tokenizer is None:
@@ -143,7 +136,8 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest.digest != digest:
         write_tokens(files.streamed, read_texts(texts), tokenizing, files.path)
-        tokens = Prepared(_move_tokens(files))
+        _move_tokens(files)
+    tokens = Prepared(files.tokens, texts.data)
     return _of_texts(config, sides, tokens, *make_batches(tokens, texts, batching))
 
 
@@ -319,7 +313,7 @@ def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None)
         raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
 
 
-def _move_tokens(files: RunFiles) -> Path:
-    """Move the token ids from `files.streamed` to their place in the run; return the place."""
+def _move_tokens(files: RunFiles) -> None:
+    """Move the token ids from `files.streamed` to their place in the run."""
     shutil.rmtree(files.tokens, ignore_errors=True)
-    return move(files.streamed, files.tokens)
+    move(files.streamed, files.tokens)

@@ -64,8 +64,7 @@ def _learned_texts(files: RunFiles) -> np.ndarray | None:
     """Return the numbers of a run's training texts; None if these are not known."""
     config = load_config(files.config)
     try:
-        own = Prepared(files.tokens)
-        ids = own if own.count else Prepared(Spec.of(config.data).paths[0])
+        ids = Prepared(files.tokens, Spec.of(config.data)).training
     except UserError:  # the token ids are damaged or gone
         return None
     learned: np.ndarray | None = ids.learned(ids.rows(config.train_limit, config.seed))

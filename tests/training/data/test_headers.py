@@ -2,12 +2,10 @@
 
 import random
 import unicodedata
-from functools import partial
 
 import pytest
 
 from tests.training.data.files import write
-from training.data.read._files import read_blocks
 from training.data.read._pairs import read_split, survey
 from training.data.read._specs import Spec
 from training.data.read.texts import Texts, read_texts
@@ -105,7 +103,7 @@ def test_usual_names_are_no_header_where_they_are_words(tmp_path, capsys):
 def notes(tmp_path, rows):
     path = write(tmp_path / "my.tsv", "".join(f"{left}\t{right}\n" for left, right in rows))
     spec = Spec.of(f"tsv:{path}")
-    return survey(spec, partial(read_blocks, spec)).notes
+    return survey(spec).notes
 
 
 def test_running_numbers_are_told(tmp_path):

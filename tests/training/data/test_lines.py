@@ -31,7 +31,7 @@ def read_blocks(spec, size):
 
 
 def surveyed(spec, size=1 << 20):
-    return lines.survey(Spec.of(spec), partial(read_blocks, spec, size))
+    return lines._survey(Spec.of(spec), partial(read_blocks, spec, size))
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])

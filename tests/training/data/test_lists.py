@@ -20,7 +20,7 @@ def read_split(spec):
 
 
 def surveyed(spec):
-    return lines.survey_files(Spec.of(spec))
+    return lines.survey(Spec.of(spec))
 
 
 def run(command, path):

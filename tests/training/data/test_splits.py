@@ -98,8 +98,8 @@ def test_a_file_is_surveyed_and_its_notes_are_told_once(tmp_path, capsys, monkey
     path.write_text("source\ttarget\n" + "".join(f"a {i}\tein {i}\n" for i in range(97)))
     monkeypatch.chdir(tmp_path)
     surveyed = []
-    real = _pairs.survey
-    monkeypatch.setattr(_pairs, "survey", lambda *each: surveyed.append(each[0]) or real(*each))
+    real = _pairs._survey
+    monkeypatch.setattr(_pairs, "_survey", lambda *each: surveyed.append(each[0]) or real(*each))
     assert corpus.sample_pairs("tsv:pairs.tsv")[0] == 98
     learned(Config(data=f"tsv:{path}"), tmp_path / "ids")
     assert capsys.readouterr().out.count("line 1") == 1

@@ -180,7 +180,9 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     files = RunFiles(tmp_path / "run")
     assert not list(files.tokens.glob("train.*"))
     config = load_config(files.config)
-    pairs, dev = make_batches(Prepared(files.tokens), Texts.of(config), Batching.of(config))
+    names = Texts.of(config)
+    ids = Prepared(files.tokens, names.data)
+    pairs, dev = make_batches(ids, names, Batching.of(config))
     assert pairs.statistics.pairs + pairs.statistics.dropped == 97
     assert dev.statistics.pairs == len(corpus.texts("dev").pairs())
     with pytest.raises(BuiltError):
@@ -215,6 +217,10 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
         assert ours.read_bytes() == theirs.read_bytes()
     with pytest.raises(UserError, match="needs a run or a prepared corpus"):
         prepare_corpus(tmp_path / "e", configured(text), processes=0, tokenizers=tmp_path)
+    other = again.tokenizers[1]
+    other.write_text(f"{other.read_text(encoding='utf-8')}\n", encoding="utf-8")
+    with pytest.raises(RunError, match="have different tokenizers: prepare the corpus with --tok"):
+        write_tokens(tmp_path / "f", config, again.path)
 
 
 def test_a_corpus_is_prepared_without_tensorflow(text, tmp_path):

@@ -197,10 +197,9 @@ def _rounded(size: int, most: int) -> int:
 def make_batches(tokens: Prepared, texts: Texts, batching: Batching) -> tuple[Batches, Batches]:
     """Return the training batches and the dev batches of a run's token ids.
 
-    Raises CorpusError if the token ids of the run, or of its prepared corpus, are damaged.
+    Raises CorpusError if the token ids are damaged.
     """
-    ids = tokens if tokens.count else Prepared(texts.data.paths[0])
-    rows = ids.rows(texts.limit, texts.seed)
-    pairs = Batches(batching, *ids.sides(), training=True, rows=rows)
+    rows = tokens.training.rows(texts.limit, texts.seed)
+    pairs = Batches(batching, *tokens.training.sides(), training=True, rows=rows)
     dev = Batches(batching, *tokens.sides("dev"), training=False, shapes=pairs.plan.shapes)
     return pairs, dev

@@ -25,9 +25,9 @@ from training.data.rules import LATIN1, NUL
 MOST_UNUSABLE = 0.1  # largest share of lines without a pair; with more, the file is of another kind
 # largest share of lines that are not UTF-8; with more, the file is not UTF-8
 MOST_UNREADABLE = 0.001
+NO_UTF_8, NULS = "not UTF-8", "NUL characters"  # reasons for which a line has no pair
 SAMPLE_BYTES = 20_000_000
 MOST_AMBIGUOUS = 0.5  # largest share of lines with three columns whose source has several targets
-_NUL = "NUL characters"
 
 
 @dataclass
@@ -65,7 +65,7 @@ class LineCounts:
         paths = spec.paths
         place = " and ".join(map(str, paths))
         total, unusable = self.usable + self.unusable, self.unusable
-        hints = {"not UTF-8": LATIN1, _NUL: NUL}
+        hints = {NO_UTF_8: LATIN1, NULS: NUL}
         for reason, hint in hints.items():
             if self.reasons[reason] > MOST_UNREADABLE * total:
                 line = self.first[reason]
@@ -154,9 +154,9 @@ def _decoded(data: bytes, bad: dict[int, str]) -> list[str]:
         if len(line) >= LINE_BYTES - 1:
             bad[place] = "line too long"
         elif b"\0" in line:
-            bad[place] = _NUL
+            bad[place] = NULS
         elif text.encode() != line:
-            bad[place] = "not UTF-8"
+            bad[place] = NO_UTF_8
     return lines
 
 
@@ -171,23 +171,27 @@ class TrainingSource(NamedTuple):
     pair: tuple[str, str]  # the first pair
 
 
-def survey_files(spec: Spec) -> TrainingSource:
-    """Return the survey of files, cached for the last SPEC until a file changes; see `survey`."""
+def survey(spec: Spec, block: Block | None = None) -> TrainingSource:
+    """Read a SPEC once, and return its lines with their number and a sample.
+
+    `block` has the lines of a named corpus. None reads the files of the SPEC; their survey is
+    cached for the last SPEC until a file changes.
+
+    Raises CorpusError if the first block has no pair, if a third column, which is not read, tells
+    apart the targets of one source, or as `read_blocks` does.
+    """
+    if block is not None:
+        return _survey(spec, lambda: [block])
     stats = [file.stat() for file in spec.paths if file.exists()]
     return _survey_files(spec, *((stat.st_size, stat.st_mtime_ns) for stat in stats))
 
 
 @functools.lru_cache(1)
 def _survey_files(spec: Spec, *_: tuple[int, int]) -> TrainingSource:
-    return survey(spec, functools.partial(read_blocks, spec))
+    return _survey(spec, functools.partial(read_blocks, spec))
 
 
-def survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource:
-    """Read the blocks of a SPEC once, and return its lines with their number and a sample.
-
-    Raises CorpusError if the first block has no pair, if a third column, which is not read, tells
-    apart the targets of one source, or as `read_blocks` does.
-    """
+def _survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource:
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
     sample: list[bytes] = []
     first: Block | None = None

@@ -7,7 +7,7 @@ grows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from training.command.progress import print_note
 from training.data.read._files import Block
@@ -50,7 +50,6 @@ class SurveyedTexts(NamedTuple):
     shares: Shares
     has_test: bool  # whether the run has a test set
     measured: dict[str, Split]  # dev and test; a held-out share is added once it is read
-    settings: dict[str, Any]  # configuration keys that a prepared corpus decides
     digest: str  # SHA-256 of the files of data and dev
     stamps: dict[str, list[int]]  # size and time of each file
 

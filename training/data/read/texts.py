@@ -24,7 +24,6 @@ from training.data.read._pairs import (
     parse,
     read_split,
     survey,
-    survey_files,
     text_block,
 )
 from training.data.read._sentences import Split, merge_sources, sample
@@ -156,11 +155,11 @@ def survey_training(spec: Spec, limit: int = 0, seed: int = 0) -> TrainingSource
 
     A named corpus is read once, and `limit` pairs are drawn; 0 for all. Files ignore `limit`.
     """
+    block = None
     if not spec.is_text:
         loaded = load(spec, "train", limit=limit or None, seed=seed)
         block = text_block(spec.text, loaded)
-        return survey(spec, lambda: [block])
-    return survey_files(spec)
+    return survey(spec, block)
 
 
 def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
@@ -173,7 +172,7 @@ def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
     if not spec.is_text:
         pairs = load(spec, "train").pairs()
         return len(pairs), pairs
-    surveyed = survey_files(Spec.of(spec.absolute()))
+    surveyed = survey(Spec.of(spec.absolute()))
     count, drawn = surveyed.lines, surveyed.sample
     pairs = parse(drawn, counts := LineCounts()).pairs()
     if drawn.lines == count:
@@ -208,7 +207,7 @@ def load_split(texts: Texts, name: str, limit: int | None = None) -> tuple[Split
         loaded = load(spec, name, limit=limit, script_of=data.text)
         return loaded, {"data": spec.text, "split": "all" if spec.is_file else name}
     check_split(texts, name)
-    shares = held_out(texts, 0 if texts.dev else survey_files(data).lines)
+    shares = held_out(texts, 0 if texts.dev else survey(data).lines)
     every = load(data, "train")
     splits = [split_of(source, shares) for source in every.sources]
     part = every.select([i for i, split in enumerate(splits) if split == name])
@@ -265,6 +264,4 @@ def read_texts(texts: Texts) -> SurveyedTexts:
             with suppress(CorpusError) if optional else nullcontext():
                 measured[name] = load(other, name, script_of=data.text)
     has_test = bool(texts.test)
-    stamped = texts.stamped()
-    settings = read_manifest(data.paths[0]).settings if data.form == PREPARED else {}
-    return SurveyedTexts(data, sources, shares, has_test, measured, settings, *stamped)
+    return SurveyedTexts(data, sources, shares, has_test, measured, *texts.stamped())

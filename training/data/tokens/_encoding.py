@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from training.command.errors import ConfigError, UserError
+from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import read_json, written_aside
 from training.command.native import start_tensorflow
 from training.command.progress import print_note, progress, stages
@@ -150,18 +150,19 @@ def write_tokens(
         folder: the output, created if needed, without token ids.
         surveyed: the data and their splits.
         tokenizing: the settings of the tokenizers.
-        tokenizers: a folder whose tokenizers are copied; None to train new tokenizers.
+        tokenizers: a folder whose tokenizers are copied; None to train new tokenizers, or to take
+            those of a prepared corpus.
         processes: number of workers; None to choose by the size of the texts.
 
-    Raises CorpusError if the data cannot be read or are too few, and ConfigError if a tokenizer
-    cannot be trained with these settings, or if a prepared corpus has others.
+    Raises CorpusError if the data cannot be read or are too few, ConfigError if a tokenizer cannot
+    be trained with these settings, and RunError if a prepared corpus has other tokenizers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     encoding = Encoding(tokenizer_files(folder), tokenizing.copying)
     data, sources, measured = surveyed.data, surveyed.sources, surveyed.measured
     if data.form == PREPARED:
+        _check_prepared(data, Prepared(data.paths[0]), tokenizing, tokenizers)
         tokenizers = data.paths[0]
-        _check_prepared(surveyed, tokenizing)
     samples = [(source.sample, surveyed.rule(source)) for source in sources]
     if processes is None:
         size = sum(path.stat().st_size for source in sources for path in source.spec.paths)
@@ -199,7 +200,7 @@ def write_tokens(
         left_out=dict(left_out.reasons),
     )
     write_manifest(folder, manifest)
-    return Prepared(folder)
+    return Prepared(folder, data)
 
 
 def _train_tokenizers(
@@ -263,10 +264,17 @@ def train_tokenizer(side: str, kind: str, size: int, lines: Sequence[str]) -> An
     return tokenizer_of(state)
 
 
-def _check_prepared(surveyed: SurveyedTexts, tokenizing: Tokenizing) -> None:
-    """Raise a ConfigError if the settings differ from those of a prepared corpus."""
-    data, asked = surveyed.data, tokenizing.settings()
-    for key, value in surveyed.settings.items():
+def _check_prepared(
+    data: Spec, corpus: Prepared, tokenizing: Tokenizing, tokenizers: Path | None
+) -> None:
+    """Raise an error if a run has other settings or tokenizers than a prepared corpus."""
+    if tokenizers is not None:
+        files = zip(_checked_tokenizers(tokenizers), corpus.tokenizers, strict=True)
+        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
+            hint = f"prepare the corpus with --tokenizers {tokenizers}"
+            raise RunError(f"{tokenizers} and {data} have different tokenizers: {hint}")
+    asked = tokenizing.settings()
+    for key, value in corpus.manifest.settings.items():
         if (received := asked[key]) != value:
             remedy = f"Add --set {key}={value}"
             raise ConfigError.expected(key, f"{value}, as {data} has it", received, remedy)

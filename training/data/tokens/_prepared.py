@@ -12,7 +12,7 @@ import numpy as np
 
 from training.data.read._manifest import prepared_texts, read_manifest, tokenizer_files
 from training.data.read._sentences import Split, chosen
-from training.data.read._specs import CorpusError
+from training.data.read._specs import PREPARED, CorpusError, Spec
 from training.data.tokens.store import SIDES, Sequences
 
 WORDS = "source_words.npy"
@@ -22,14 +22,22 @@ LEARNED = "train.sources.uint64"  # the `digest_of` each training source
 class Prepared:
     """Token ids that `training.data.tokens._encoding` wrote into a folder.
 
+    Args:
+        path: the folder.
+        data: the data of a run. If these are a prepared corpus, the folder has only dev, and the
+            training pairs are in the folder of the corpus.
+
     Raises CorpusError if the folder has no token ids, or if a file is missing or has another size
     than in the manifest.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, data: Spec | None = None) -> None:
         self.path, self.manifest = path, read_manifest(path)
         self.count = self.manifest.pairs
         self.tokenizers = tokenizer_files(path)
+        self.training = self  # the folder with the training pairs
+        if data is not None and data.form == PREPARED:
+            self.training = Prepared(data.paths[0])
 
     def sides(self, split: str = "train") -> tuple[Sequences, Sequences]:
         """Return the token ids of the sources and of the targets of `train` or `dev`.
