@@ -21,9 +21,10 @@ from training.data.batches._plan import Batching, Statistics
 from training.data.read._sentences import Split
 from training.data.read._specs import PREPARED, Spec
 from training.data.read.texts import Texts, read_texts
-from training.data.tokens._encoding import Tokenizing, check_texts, train_tokenizer, write_tokens
+from training.data.tokens._encoding import Tokenizing, write_tokens
 from training.data.tokens._prepared import Prepared
 from training.data.tokens._token_ids import tokenize
+from training.data.tokens._vocabularies import check_texts, train_tokenizer
 from training.data.tokens.store import Sequences
 from training.data.tokens.tokenizers import ALPHABETS, Tokenizer
 from training.model.seq2seq import build_model, check_attention
@@ -125,7 +126,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     """Read the data of a run to resume; sentences that differ from its start need `force`."""
     sides = load_sides(config, files)
     if not SOURCE_KINDS[config.source].tokens:
-        opened = _batched(config, sides, sides[0].load_training(config, sides[0]))
+        opened = _of_examples(config, sides, sides[0].load_training(config, sides[0]))
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
     tokens = None
@@ -157,8 +158,8 @@ def _of_texts(
     """Return the data of a run of texts, opened."""
     dev = tokens.texts("dev")
     unusable = tokens.manifest.unusable + dev.unusable
-    origin = _origin(config, tokens.manifest.digest, sides, pairs.statistics, unusable, init)
-    origin = replace(origin, dev=len(dev.sources))
+    digest, size = tokens.manifest.digest, len(dev.sources)
+    origin = _origin(config, digest, sides, pairs.statistics, size, unusable, init)
     # windows need outputs in the order of letters
     ordered = "hard_monotonic" in (config.attention, config.other_attention)
     spells = config.source_tokenizer in ALPHABETS
@@ -188,11 +189,11 @@ def _open_examples(config: Config, init: Path | None) -> Opened:
         lines = [text for references in train.references for text in references]
         kind, size = config.target_tokenizer, config.target_vocab_size
         sides = source, train_tokenizer("target", kind, size, lines)
-    opened = _batched(config, sides, (train, dev), init)
+    opened = _of_examples(config, sides, (train, dev), init)
     return replace(opened, learned=opened.source.digests(train))
 
 
-def _batched(
+def _of_examples(
     config: Config, sides: Sides, data: tuple[Any, Any], init: Path | None = None
 ) -> Opened:
     """Return a run of images or histories, opened from its training and its dev set."""
@@ -210,15 +211,21 @@ def _batched(
     train, dev = data
     unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
     digest = source.fingerprint(train, dev)
-    origin = _origin(config, digest, sides, pairs.statistics, unusable, init)
-    count = dev_pairs.statistics.pairs if target is None else len(dev.sources)
-    return Opened(config, source, target, pairs, dev_pairs, dev, replace(origin, dev=count))
+    size = dev_pairs.statistics.pairs if target is None else len(dev.sources)
+    origin = _origin(config, digest, sides, pairs.statistics, size, unusable, init)
+    return Opened(config, source, target, pairs, dev_pairs, dev, origin)
 
 
 def _origin(
-    config: Config, digest: str, sides: Sides, counts: Statistics, unusable: int, init: Path | None
+    config: Config,
+    digest: str,
+    sides: Sides,
+    counts: Statistics,
+    dev: int,
+    unusable: int,
+    init: Path | None,
 ) -> Origin:
-    """Return the origin of a run, yet without the size of its dev set."""
+    """Return the origin of a run; `dev` is the size of its dev set."""
     source, target = sides
     return Origin(
         data=config.data,
@@ -226,7 +233,7 @@ def _origin(
         train=counts.pairs,
         dropped=counts.dropped,
         unusable=unusable,
-        dev=0,
+        dev=dev,
         target_tokens=counts.target_tokens,
         vocabulary=(source.size, target.vocab_size if target else 0),
         init=None if init is None else str(init.absolute()),

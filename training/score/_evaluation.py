@@ -21,7 +21,7 @@ from training.data.read._sentences import Split
 from training.data.read._specs import Spec
 from training.data.read.texts import Texts, load_split
 from training.data.rules import ALPHABETS
-from training.data.tokens._encoding import check_texts
+from training.data.tokens._vocabularies import check_texts
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, say_cut
 from training.metrics import METRICS, percent, ratio

@@ -2,7 +2,7 @@
 
 import gzip
 
-from training.data.tokens._encoding import train_state
+from training.data.tokens._vocabularies import train_state
 from training.data.tokens.tokenizers import tokenizer_of
 
 

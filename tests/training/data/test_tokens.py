@@ -23,9 +23,10 @@ from training.data.read._files import read_blocks
 from training.data.read._specs import CorpusError
 from training.data.read.texts import Texts, load, load_split, read_texts
 from training.data.tokens import _encoding as tokens
-from training.data.tokens._encoding import Tokenizing, check_texts
+from training.data.tokens._encoding import Tokenizing
 from training.data.tokens._pool import workers
 from training.data.tokens._prepared import Prepared
+from training.data.tokens._vocabularies import check_texts
 from training.data.tokens.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.fit import _optimizer as optimizer
 from training.fit import _train as texts

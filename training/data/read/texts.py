@@ -1,9 +1,8 @@
 """The texts of a run: a named corpus, files, or a prepared corpus, and their splits.
 
 A named corpus has splits. Files have no splits: a share of their sources is held out for dev, and
-on request for test. A hash of the source's text decides, so that a sentence stays in its split when
-the file grows. Dev or test can be another file instead. Pairs of extra data are left out if dev or
-test contains their source.
+on request for test. Dev or test can be another file instead. Pairs of extra data are left out if
+dev or test contains their source.
 """
 
 from __future__ import annotations
