@@ -26,32 +26,23 @@ from training.data.read._manifest import Manifest, tokenizer_files, write_manife
 from training.data.read._pairs import MOST_UNUSABLE, LineCounts, text_block
 from training.data.read._sentences import digest_of
 from training.data.read._specs import PREPARED, Spec
-from training.data.read._splits import (
-    HELD_OUT,
-    SplitRule,
-    SurveyedTexts,
-    too_few,
-)
+from training.data.read._splits import HELD_OUT, SplitRule, SurveyedTexts, too_few
 from training.data.read.texts import Texts, read_texts
 from training.data.tokens._pool import workers
 from training.data.tokens._prepared import LEARNED, WORDS, Prepared
-from training.data.tokens._vocabularies import MOST_CHECKED, check_texts, reader_of, train_state
-from training.data.tokens.pieces import (
-    write_state,
+from training.data.tokens._vocabularies import (
+    MOST_CHECKED,
+    Copying,
+    Encoding,
+    Pairs,
+    encode_pairs,
+    train_state,
 )
+from training.data.tokens.pieces import write_state
 from training.data.tokens.store import SIDES, Ids, Sequences, SequenceWriter
 
 SMALL_BYTES = 16 << 20  # with fewer bytes of files, no worker process is started
-Pairs = list[tuple[str, str]]  # a source and its target each
 Samples = Sequence[tuple[Block, SplitRule]]  # lines of each training source, and their splits
-
-
-class Copying(NamedTuple):
-    """How words are copied from a source."""
-
-    hidden: float  # share of pairs whose names are hidden
-    longest: int  # most tokens of a source
-    seed: int  # seed of the draw of hidden names
 
 
 class Tokenizing(NamedTuple):
@@ -76,24 +67,6 @@ class Tokenizing(NamedTuple):
             (config.source_vocab_size, config.target_vocab_size),
             copying if config.copy else None,
         )
-
-
-class Encoding(NamedTuple):
-    """The trained tokenizers, and how words are copied."""
-
-    tokenizers: tuple[Path, Path]  # files of the source's and the target's tokenizer
-    copying: Copying | None
-
-    def check(self, name: str | Spec, pairs: Pairs, most: float, *, sources: bool = True) -> None:
-        """Check both sides of pairs as `check_texts` does; only targets without `sources`.
-
-        If words are copied, any word is fine.
-        """
-        if self.copying is None:
-            readers = [reader_of(file.read_text("utf-8")) for file in self.tokenizers]
-            if sources:
-                check_texts(name, [source for source, _ in pairs], readers[0], most, "source")
-            check_texts(name, [target for _, target in pairs], readers[1], most)
 
 
 def prepare_corpus(
@@ -308,13 +281,3 @@ def encode_block(
     pairs = parts.pop("train")
     digests = np.array([digest_of(source.encode()) for source, _ in pairs], np.uint64)
     return encode_pairs(pairs, encoding), digests, parts, counts
-
-
-def encode_pairs(pairs: Pairs, encoding: Encoding) -> tuple[Ids, Ids]:
-    """Return the token ids of all sources, and of all targets."""
-    source, target = (reader_of(file.read_text(encoding="utf-8")) for file in encoding.tokenizers)
-    if encoding.copying is None:
-        return source.encode([a for a, _ in pairs]), target.encode([b for _, b in pairs])
-    from training.data.tokens._token_ids import encode_to_copy
-
-    return encode_to_copy((source, target), encoding.copying, pairs)

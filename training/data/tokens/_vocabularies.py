@@ -1,4 +1,4 @@
-"""Tokenizers, trained on texts, loaded in a worker process, and checked on texts.
+"""Tokenizers: trained on texts, checked on texts, and loaded in a worker process, to encode.
 
 SentencePiece's own library encodes subwords. TensorFlow, which all other tokenizers need, would
 take 400 MB in each process.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from training.command.errors import ConfigError
 from training.command.native import start_tensorflow
@@ -24,11 +25,39 @@ from training.data.tokens.pieces import (
     model_state,
     train_sentencepiece,
 )
+from training.data.tokens.store import Ids
 
 MOST_CHECKED = 100_000  # most targets that are checked
 MOST_UNREAD = 0.9  # largest share of sources without a known token
 MOST_NAMED = 10  # tokens that a message lists
 _UNKNOWN = {"source": "cannot tell apart", "target": "can never output"}
+Pairs = list[tuple[str, str]]  # a source and its target each
+
+
+class Copying(NamedTuple):
+    """How words are copied from a source."""
+
+    hidden: float  # share of pairs whose names are hidden
+    longest: int  # most tokens of a source
+    seed: int  # seed of the draw of hidden names
+
+
+class Encoding(NamedTuple):
+    """The trained tokenizers, and how words are copied."""
+
+    tokenizers: tuple[Path, Path]  # files of the source's and the target's tokenizer
+    copying: Copying | None
+
+    def check(self, name: str | Spec, pairs: Pairs, most: float, *, sources: bool = True) -> None:
+        """Check both sides of pairs as `check_texts` does; only targets without `sources`.
+
+        If words are copied, any word is fine.
+        """
+        if self.copying is None:
+            readers = [_reader(file.read_text("utf-8")) for file in self.tokenizers]
+            if sources:
+                check_texts(name, [source for source, _ in pairs], readers[0], most, "source")
+            check_texts(name, [target for _, target in pairs], readers[1], most)
 
 
 def train_tokenizer(side: str, kind: str, size: int, lines: Sequence[str]) -> Any:
@@ -109,8 +138,18 @@ def check_texts(
         print_note(f"{name}: the tokenizer changes {len(wrong):,} {of}, {example}")
 
 
+def encode_pairs(pairs: Pairs, encoding: Encoding) -> tuple[Ids, Ids]:
+    """Return the token ids of all sources, and of all targets."""
+    source, target = (_reader(file.read_text(encoding="utf-8")) for file in encoding.tokenizers)
+    if encoding.copying is None:
+        return source.encode([a for a, _ in pairs]), target.encode([b for _, b in pairs])
+    from training.data.tokens._token_ids import encode_to_copy
+
+    return encode_to_copy((source, target), encoding.copying, pairs)
+
+
 @functools.lru_cache(maxsize=2)
-def reader_of(state: str) -> Any:
+def _reader(state: str) -> Any:
     """Return the tokenizer of a file's content, without TensorFlow if it is SentencePiece's."""
     loaded = json.loads(state)
     if loaded["kind"] == SENTENCEPIECE:
