@@ -62,7 +62,7 @@ DATA = {
     "training": [
         "presets/*.toml",
         "presets/own/*.toml",
-        "data/named/*.tsv",
+        "data/read/named/*.tsv",
         "data/phrasebook/*",
         "deploy/**/*",
         "runs/*.md",

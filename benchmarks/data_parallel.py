@@ -25,7 +25,7 @@ from parts.turns import Worker, median_ratio, serve
 
 if TYPE_CHECKING:  # workers choose a core before they import anything else
     from training.config.schema import Config
-    from training.data._batches import Batches
+    from training.data.batches._batches import Batches
 
 BACKENDS = ("tensorflow", "jax")
 ONE_THREAD = {
@@ -74,9 +74,9 @@ def _batches(config: Config, options: argparse.Namespace) -> Batches:
     """Return batches of random sentences."""
     import numpy as np
 
-    from training.data._batches import Batches
-    from training.data._plan import Batching
-    from training.data.store import Sequences
+    from training.data.batches._batches import Batches
+    from training.data.batches._plan import Batching
+    from training.data.tokens.store import Sequences
 
     rng, count = np.random.default_rng(options.seed), options.batch * options.batches
 

@@ -30,7 +30,7 @@ from parts.local_server import server
 
 from serving.api._versions import find_versions
 from serving.client import AsyncTranslator, ServingError, Translation
-from training.data import _corpus as corpus
+from training.data.read import texts as corpus
 
 BATCHING = """
 max_batch_size { value: %d }

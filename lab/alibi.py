@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from training.data._pair_files import CorpusError, Split, read_text
-from training.data.named._corpora import find_folder
+from training.data.read._files import read_text
+from training.data.read._sentences import Split
+from training.data.read._specs import CorpusError
+from training.data.read.named._corpora import find_folder
 from training.data.rules import clean
 
 TALES = (

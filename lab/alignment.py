@@ -22,8 +22,8 @@ from keras_attention import plot_attention
 from lab import alibi, readings, shared
 from lab.readings import SYMMETRIZATIONS, Reading
 from training.command.errors import UserError
-from training.data import _corpus as corpus
-from training.data._pair_files import Split
+from training.data.read import texts as corpus
+from training.data.read._sentences import Split
 from training.decode.texts import make_attender
 from training.metrics import bootstrap_interval, ratio
 from training.runs.run import Run, load_run

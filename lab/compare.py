@@ -21,9 +21,9 @@ from training import metrics
 from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
-from training.data import _corpus as corpus
-from training.data._pair_files import Split
-from training.data.splits import Texts, load_split
+from training.data.read import texts as corpus
+from training.data.read._sentences import Split
+from training.data.read.texts import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.runs.run import load_run
 

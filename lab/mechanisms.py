@@ -20,8 +20,8 @@ import keras_attention.mechanisms
 from lab import shared
 from training.command.errors import UsageError
 from training.command.options import add_options as add_common
-from training.data._pair_files import Split
-from training.data.splits import Texts, load_split
+from training.data.read._sentences import Split
+from training.data.read.texts import Texts, load_split
 from training.decode.settings import SearchSettings
 from training.metrics import METRICS, deciding
 from training.runs.files import best, read_history

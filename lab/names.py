@@ -19,11 +19,11 @@ from lab import shared
 from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
-from training.data import _corpus as corpus
-from training.data._pair_files import Split
-from training.data._token_ids import WORD, replace_words
-from training.data.splits import Texts, load_split
-from training.data.tokenizers import VocabularyTokenizer
+from training.data.read import texts as corpus
+from training.data.read._sentences import Split
+from training.data.read.texts import Texts, load_split
+from training.data.tokens._token_ids import WORD, replace_words
+from training.data.tokens.tokenizers import VocabularyTokenizer
 from training.decode.settings import SearchSettings
 from training.metrics import bootstrap_interval, figures, ratio
 from training.runs.run import Run, load_run

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.data._pair_files import Split
+from training.data.read._sentences import Split
 from training.score._links import Link, WordWeights, of_words
 
 SYMMETRIZATIONS = ("none", "intersection", "union", "grow-diag")

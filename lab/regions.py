@@ -18,7 +18,7 @@ import numpy as np
 from lab import shared
 from training.command.errors import UserError
 from training.config.schema import Config, load_preset, override
-from training.data._pair_files import Split
+from training.data.read._sentences import Split
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender
 from training.runs.files import best, read_history

@@ -23,8 +23,8 @@ from training.command.files import read_json, write_json
 from training.command.options import add_options as add_common
 from training.command.options import positive_int
 from training.config.schema import Config, load_preset, override
-from training.data import _corpus as corpus
-from training.data.named._download import LANGUAGES
+from training.data.read import texts as corpus
+from training.data.read.named._download import LANGUAGES
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator
 from training.metrics import score

@@ -94,6 +94,16 @@ def test_there_are_no_circles(package):
         graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, with the circle
 
 
+STAGES = ("read", "tokens", "batches")
+
+
+def test_a_stage_of_the_data_imports_only_earlier_stages():
+    for number, stage in enumerate(STAGES):
+        for path in (ROOT / "training" / "data" / stage).rglob("*.py"):
+            parts = {tuple(name.split(".")[:3]) for name in imports(path)}
+            assert not parts & {("training", "data", later) for later in STAGES[number + 1 :]}, path
+
+
 # Sizes
 
 PACKAGES = ("keras_attention", "training", "serving")

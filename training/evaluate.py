@@ -7,8 +7,8 @@ import argparse
 from training.command.errors import UserError
 from training.command.native import need, start_tensorflow
 from training.command.options import SEARCH, Parser, add_options, file_to_write, main_guard
-from training.data._specs import Spec
-from training.data.splits import Texts, check_split
+from training.data.read._specs import Spec
+from training.data.read.texts import Texts, check_split
 from training.runs.files import RunFiles
 from training.sources.kinds import check_data
 

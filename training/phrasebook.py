@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from training.command.options import Parser, count, main_guard, positive_int
-from training.data import _corpus as corpus
-from training.data.named import _corpora as corpora
+from training.data.read import texts as corpus
+from training.data.read.named import _corpora as corpora
 
 PAIRS = ("en-fr", "en-zh")
 

@@ -48,9 +48,11 @@ def main(arguments: list[str] | None = None) -> None:
             raise UsageError("--corpus makes no run. Remove --output")
         started, config = time.monotonic(), configuration(options)
         need("training")
-        from training.data._encoding import Tokenizing  # without TensorFlow, 600 MB a worker
-        from training.data._tokens import prepare_corpus
-        from training.data.splits import Texts
+        from training.data.read.texts import Texts
+        from training.data.tokens._encoding import (
+            Tokenizing,  # without TensorFlow, 600 MB a worker
+            prepare_corpus,
+        )
 
         texts, tokenizing = Texts.of(config), Tokenizing.of(config)
         manifest = prepare_corpus(

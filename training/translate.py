@@ -12,8 +12,8 @@ from training.command.errors import UsageError
 from training.command.native import need, start_tensorflow
 from training.command.options import SEARCH, Parser, add_options, main_guard, positive_int
 from training.command.progress import progress
-from training.data._lines import MOST_UNREADABLE
-from training.data._pair_files import decoded
+from training.data.read._files import decoded
+from training.data.read._pairs import MOST_UNREADABLE
 from training.data.rules import clean
 from training.runs.files import RunFiles
 

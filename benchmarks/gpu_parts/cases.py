@@ -18,9 +18,9 @@ import numpy as np
 from gpu_parts import calls, machine, profile
 from gpu_parts import training as measured
 from training.config.schema import Config
-from training.data._batches import Batches
-from training.data._plan import Batching
-from training.data.store import END_ID, Sequences
+from training.data.batches._batches import Batches
+from training.data.batches._plan import Batching
+from training.data.tokens.store import END_ID, Sequences
 from training.fit._optimizer import compile_model, configure_keras
 from training.model.seq2seq import build_model
 

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from gpu_parts import cases
-from training.data.store import END_ID
+from training.data.tokens.store import END_ID
 from training.decode.search import search
 from training.decode.settings import SearchSettings
 from training.model.seq2seq import build_model

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from training.config.schema import Config
-from training.data._prepared import Manifest, write_manifest
-from training.data.store import END_ID, Sequences
+from training.data.read._manifest import Manifest, write_manifest
+from training.data.tokens.store import END_ID, Sequences
 from training.fit._prepared import train_prepared
 from training.runs._origin import Origin, write_origin
 from training.runs.files import RunFiles

@@ -12,12 +12,12 @@ import tensorflow as tf
 from parts.quality import pieces, vocabulary, words
 
 from training.config.schema import Config
-from training.data._pair_files import Split, sample
-from training.data._prepared import Prepared
-from training.data._token_ids import tokenize
-from training.data.splits import Texts, load_split
-from training.data.store import Sequences
-from training.data.tokenizers import load_tokenizer
+from training.data.read._sentences import Split, sample
+from training.data.read.texts import Texts, load_split
+from training.data.tokens._prepared import Prepared
+from training.data.tokens._token_ids import tokenize
+from training.data.tokens.store import Sequences
+from training.data.tokens.tokenizers import load_tokenizer
 from training.model.seq2seq import build_model
 from training.runs._start import open_run
 from training.runs.files import SIDES, RunFiles

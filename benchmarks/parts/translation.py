@@ -18,7 +18,7 @@ def untrained_run(folder: Path, options: argparse.Namespace) -> Any:
     import keras
 
     from training.config.schema import Config
-    from training.data.tokenizers import VocabularyTokenizer
+    from training.data.tokens.tokenizers import VocabularyTokenizer
     from training.model.seq2seq import build_seq2seq
     from training.runs.run import Run
     from training.sources.text._source import TextSource

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_attention import SearchResult
 from keras_attention.search import length_norm
 from training.data.rules import END_ID, PAD_ID, TOKEN_BYTES, most_tokens
-from training.data.splitting import single_spaces
+from training.data.tokens.splitting import single_spaces
 from training.decode.labels import attends, predict
 from training.decode.search import Encoded, bound_of, encode, score_targets, search
 from training.decode.settings import SearchSettings

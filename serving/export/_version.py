@@ -37,8 +37,8 @@ from serving.portable.write._settings import ExportSettings
 from training.command.errors import UserError
 from training.command.files import locked_aside, locked_folder, move, remove
 from training.command.progress import ReportStage
+from training.data.read.texts import Texts, load_split
 from training.data.rules import ALPHABETS
-from training.data.splits import Texts, load_split
 from training.decode.search import check_search
 from training.runs.checkpoints import check_finite
 from training.runs.files import kept, read_history

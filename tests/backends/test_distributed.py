@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from training.config.schema import Config
-from training.data._batches import Batches
-from training.data._plan import Batching
-from training.data._prepared import Manifest, write_manifest
-from training.data.store import Sequences
+from training.data.batches._batches import Batches
+from training.data.batches._plan import Batching
+from training.data.read._manifest import Manifest, write_manifest
+from training.data.tokens.store import Sequences
 from training.runs._origin import Origin, write_origin
 from training.runs.files import RunFiles
 

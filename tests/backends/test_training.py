@@ -26,12 +26,14 @@ from serving.export.__main__ import main
 from training.fit._optimizer import Perplexity
 from training.runs.files import RunFiles
 from training.runs.run import load_run
-from training.data._batches import read_batches
-from training.data._plan import Batching
-from training.data.splits import Texts
+from training.data.batches._batches import make_batches
+from training.data.batches._plan import Batching
+from training.data.read.texts import Texts
+from training.data.tokens._prepared import Prepared
 run = load_run(sys.argv[1])
 settings = Texts.of(run.config), Batching.of(run.config)
-batches = read_batches(RunFiles(sys.argv[1]).tokens, *settings)[1]
+tokens = Prepared(RunFiles(sys.argv[1]).tokens, settings[0].data)
+batches = make_batches(tokens, *settings)[1]
 perplexity = Perplexity()
 for inputs, labels in batches.epoch():
     perplexity.update_state(labels, run.model(inputs, training=False))

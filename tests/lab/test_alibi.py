@@ -4,7 +4,7 @@ import pytest
 
 from lab.alibi import TALES, load
 from tests.training.data.files import write
-from training.data._pair_files import CorpusError
+from training.data.read._specs import CorpusError
 
 
 def test_alibi_links_are_turned_round_and_the_texts_joined(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from sacrebleu.significance import PairedTest
 
 from lab import compare
 from lab.__main__ import main
-from training.data._pair_files import Split
+from training.data.read._sentences import Split
 
 WORDS = ["le", "la", "un", "une", "chat", "chien", "pomme", "mange", "voit", "dort"]
 

@@ -13,7 +13,7 @@ from tests.lab.conftest import assert_kept, read_table
 from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS
 from training.config.schema import Config
-from training.data._pair_files import Split
+from training.data.read._sentences import Split
 
 KNOWN = ["Tom", "Mary", "Boston", "Lubomir"]
 

@@ -11,8 +11,8 @@ from lab.__main__ import main
 from lab.readings import Reading, read
 from tests.lab.conftest import assert_kept, read_table
 from training.command.errors import UserError
-from training.data import _corpus as corpus
-from training.data._pair_files import Split
+from training.data.read import texts as corpus
+from training.data.read._sentences import Split
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender
 from training.metrics import ratio

@@ -13,7 +13,7 @@ from serving.portable.read import LocalReader, LocalTranslator
 from tests.page.tabs import tab_at, weights_shown
 from tests.serving.conftest import image_run, onnx_reader, onnx_translator  # noqa: F401
 from tests.serving.portable.engine.conftest import versions  # noqa: F401
-from training.data import _corpus as corpus
+from training.data.read import texts as corpus
 from training.sources.image import _digits as digits
 
 EXAMPLE = "She is eating a green apple. He sleeps."

@@ -22,7 +22,7 @@ from tests.properties.executions import FORMS, assert_alike, batch, examples, re
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data._pair_files import CorpusError
+from training.data.read._specs import CorpusError
 from training.decode.labels import make_predictor
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from serving.portable.read import read_columns
 from tests.properties.executions import examples
 from tests.training.data.files import DICTIONARIES, LEXICON
-from training.data._lines import read_split
-from training.data._specs import Spec
+from training.data.read._pairs import read_split
+from training.data.read._specs import Spec
 
 MARK = "\ufeff"
 LETTERS = "bdgklmnprst", "aeiouéő"

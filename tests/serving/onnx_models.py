@@ -12,7 +12,7 @@ from serving.portable.write._graphs import write_graphs
 from serving.portable.write._settings import ExportSettings
 from tests.serving.javascript import run
 from training.config.schema import load_preset, override
-from training.data.store import END_ID
+from training.data.tokens.store import END_ID
 from training.decode.search import search
 from training.decode.settings import SearchSettings
 from training.model.seq2seq import build_seq2seq

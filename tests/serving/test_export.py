@@ -25,7 +25,7 @@ from tests.training.conftest import tiny_config, untrained
 from training.command.errors import UserError
 from training.command.files import move
 from training.config._keys import ATTENTIONS
-from training.data.store import START_ID
+from training.data.tokens.store import START_ID
 from training.decode.search import encode, score_targets
 from training.decode.settings import SearchSettings
 from training.decode.steps import PlainStep, constant_steps

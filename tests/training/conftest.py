@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import made_once
 from training.command.errors import UserError
 from training.config.schema import load_preset, override
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
+from training.data.tokens.store import END_ID, PAD_ID, START_ID, UNK_ID
 from training.fit._train import DevSet, train
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run

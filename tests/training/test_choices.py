@@ -9,7 +9,7 @@ import pytest
 from training import train
 from training.command.errors import UserError
 from training.config.schema import Config, override
-from training.data import splits
+from training.data.read import _splits as splits
 from training.fit import _trial as trial
 from training.presets import _options as options
 from training.presets import _recognise as recognise

@@ -14,8 +14,8 @@ from tests.serving.conftest import serving
 from tests.training.conftest import tiny_config, without_steps
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data._token_ids import hide_names, shared_words, tokenize_to_copy
-from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
+from training.data.tokens._token_ids import hide_names, shared_words, tokenize_to_copy
+from training.data.tokens.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.decode.search import check_search, force_decode, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_translator

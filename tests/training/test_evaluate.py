@@ -14,9 +14,9 @@ import sacrebleu
 from training import evaluate, translate
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data import _corpus as corpus
-from training.data._batches import source_batches
-from training.data._pair_files import Split
+from training.data.batches._batches import source_batches
+from training.data.read import texts as corpus
+from training.data.read._sentences import Split
 from training.decode.search import score_targets, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, make_translator

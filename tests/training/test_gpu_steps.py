@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from training.config.schema import Config, load_preset
-from training.data.store import END_ID
+from training.data.tokens.store import END_ID
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 from training.fit._optimizer import compile_model, configure_keras

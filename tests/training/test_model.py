@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from training.command.errors import ConfigError
 from training.config.schema import Config, override
-from training.data.store import END_ID, START_ID
+from training.data.tokens.store import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.decode.settings import SearchSettings
 from training.fit._optimizer import TokenCrossentropy

@@ -12,8 +12,8 @@ from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS, names_task
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.store import END_ID, START_ID, UNK_ID
-from training.data.tokenizers import VocabularyTokenizer
+from training.data.tokens.store import END_ID, START_ID, UNK_ID
+from training.data.tokens.tokenizers import VocabularyTokenizer
 from training.decode.search import bound_of, force_decode, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest, replace_unknown, say_cut

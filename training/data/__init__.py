@@ -1,1 +1,1 @@
-"""Text as data: corpora, splits, tokenizers, and batches of token ids."""
+"""Data as batches of token ids: three stages, and rules about texts that the client has, too."""

@@ -26,7 +26,7 @@ LARGEST_ALPHABET = 250  # different phones
 # The pattern begins with a literal quote, for speed. `Quotes.add` puts a line end before the text.
 _QUOTED = re.compile(r'"(?<=[\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|$)')
 _HEAD, _HEAD_BYTES = 20_000, 1 << 20  # lines, and bytes of a block, in which the form is searched
-MOST_OTHERWISE = 0.1  # share of lines without a tab, above which another separator is searched
+MAX_LINES_WITHOUT_TAB = 0.1  # share; with more, another separator is searched
 
 
 class Form(NamedTuple):
@@ -60,7 +60,7 @@ def form_of(blocks: Iterable[bytes], name: str, is_list: bool = False) -> Form:
     lines = [line for line in lines[:_HEAD] if line.strip()]
     tabless = [line for line in lines if "\t" not in line.strip()]
     dictionary, separator = Notes.of(lines) if is_list else _dictionary(lines), ""
-    if len(tabless) > MOST_OTHERWISE * len(lines):
+    if len(tabless) > MAX_LINES_WITHOUT_TAB * len(lines):
         separator = (separator_of_list if dictionary else separator_of)(tabless)
     if separator:
         first_only = dictionary is not None and not quotes.inside

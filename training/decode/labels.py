@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from training.data._batches import source_batches
+from training.data.batches._batches import source_batches
 from training.decode._native import native
 from training.graphs import graph
 from training.runs.run import Run

@@ -11,7 +11,7 @@ from keras import ops
 from keras_attention import SearchResult, Shortlist, backend, beam_search
 from training.command.errors import UserError
 from training.data.rules import most_tokens
-from training.data.store import END_ID, PAD_ID, START_ID
+from training.data.tokens.store import END_ID, PAD_ID, START_ID
 from training.decode.settings import SearchSettings
 from training.decode.steps import ConstantModelStep, PlainStep, embed, prepare
 from training.model.seq2seq import mean_of_heads

@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from training.command.progress import print_note
-from training.data._batches import batch_of, source_batches
+from training.data.batches._batches import batch_of, source_batches
 from training.data.rules import MARK, PAD_ID, START_ID, UNK_ID
-from training.data.splitting import INSIDE, composed
-from training.data.tokenizers import Tokenizer
+from training.data.tokens.splitting import INSIDE, composed
+from training.data.tokens.tokenizers import Tokenizer
 from training.decode._native import graph_or_eager, native
 from training.decode.search import bound_of, check_search, force_decode, search
 from training.decode.settings import SearchSettings

@@ -22,8 +22,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import SearchResult, backend
-from training.data.store import END_ID, PAD_ID
-from training.data.tokenizers import ALPHABETS
+from training.data.tokens.store import END_ID, PAD_ID
+from training.data.tokens.tokenizers import ALPHABETS
 from training.runs._origin import read_origin
 from training.runs.run import Run
 

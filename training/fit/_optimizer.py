@@ -13,9 +13,9 @@ from keras import ops
 
 from keras_attention import backend
 from training.config.schema import Config
-from training.data._batches import Batches
-from training.data._prepared import WORDS
-from training.data.store import PAD_ID
+from training.data.batches._batches import Batches
+from training.data.tokens._prepared import WORDS
+from training.data.tokens.store import PAD_ID
 from training.fit.devices._processes import ALONE, Processes
 from training.model.seq2seq import build_model, check_attention
 
@@ -251,10 +251,10 @@ def make_schedule(learning_rate: float, warmup_steps: int, steps: int) -> Any:
     )
 
 
-def as_reckoned(config: Config, batches: Batches) -> Config:
+def as_predicted(config: Config, batches: Batches) -> Config:
     """Return the configuration that trains these batches: without XLA if it saves no time."""
-    reckoned = batches.plan.reckoned
-    return replace(config, jit_compile=False) if reckoned and reckoned.graph else config
+    predicted = batches.plan.predicted
+    return replace(config, jit_compile=False) if predicted and predicted.graph else config
 
 
 def configure_keras(config: Config) -> None:
@@ -291,7 +291,7 @@ def make_trainable(
     """
     with processes.scope():
         model = processes.shared(make_model(config, vocabulary, tokens))
-        config = as_reckoned(config, batches)
+        config = as_predicted(config, batches)
         compile_model(model, config, batches.statistics.steps_per_epoch)
     return model
 

@@ -10,9 +10,10 @@ import keras
 
 from training.command.errors import RunError
 from training.config.schema import Config
-from training.data._batches import read_batches
-from training.data._plan import Batching
-from training.data.splits import Texts
+from training.data.batches._batches import make_batches
+from training.data.batches._plan import Batching
+from training.data.read.texts import Texts
+from training.data.tokens._prepared import Prepared
 from training.fit import _optimizer as optimizer
 from training.fit._recorder import Recorder, describe, train_epochs
 from training.fit._trial import settle_attention
@@ -43,12 +44,13 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
     processes.check_batch_size(config)
     with processes.holding(files):
         optimizer.configure_keras(config)
-        pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
+        texts = Texts.of(config)
+        pairs, dev = make_batches(Prepared(files.tokens, texts.data), texts, Batching.of(config))
         origin = read_origin(files)
         assert origin is not None  # `check_prepared`
         vocabulary, tokens = origin.vocabulary, files.tokens
         model = optimizer.make_trainable(config, vocabulary, tokens, pairs, processes)
-        config = optimizer.as_reckoned(config, pairs)
+        config = optimizer.as_predicted(config, pairs)
         history = []
         if not config.other_attention:
             history = restore_checkpoint(files, model, processes.writes)
@@ -87,4 +89,4 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
 
         recorder = Recorder(files, config, model, pairs.statistics, history, score, processes.write)
         describe(files, model, pairs.shapes_line(), str(processes))
-        return train_epochs(recorder, batches, pairs.plan.reckoned)
+        return train_epochs(recorder, batches, pairs.plan.predicted)

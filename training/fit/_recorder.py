@@ -18,8 +18,8 @@ from training.command.errors import RunError
 from training.command.files import read_json, write_json
 from training.command.progress import progress
 from training.config.schema import Config
-from training.data._plan import Statistics
-from training.data._shapes import Reckoned
+from training.data.batches._plan import Statistics
+from training.data.batches._shapes import PredictedSeconds
 from training.runs._card import FIGURES, draw_curves, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import Record, RunFiles, best, kept_average, rank, reason_to_stop
@@ -171,14 +171,14 @@ def _device() -> str:
 
 
 def train_epochs(
-    recorder: Recorder, batches: Callable[[int], Any], reckoned: Reckoned | None = None
+    recorder: Recorder, batches: Callable[[int], Any], predicted: PredictedSeconds | None = None
 ) -> Record:
     """Train the missing epochs, and try the mean of the last ones; return the last record.
 
     Args:
         recorder: records the epochs.
         batches: a function from the number of an epoch, from 0, to its batches.
-        reckoned: the estimated time of all epochs on one H200, if known. Then the speed of the
+        predicted: the estimated time of all epochs on one H200, if known. Then the speed of the
             second epoch is printed next to the estimate.
     """
     config, history, before = recorder.config, recorder.history, len(recorder.history)
@@ -199,8 +199,8 @@ def train_epochs(
                 verbose=0,
             )
         record = recorder.finish(fitted.history["loss"][0], time.perf_counter() - started)
-        if reckoned and epoch == before + 1:  # XLA compiled in the first epoch
-            seconds = reckoned.graph or reckoned.training
+        if predicted and epoch == before + 1:  # XLA compiled in the first epoch
+            seconds = predicted.graph or predicted.training
             expected = recorder.statistics.target_tokens * config.epochs / seconds
             print(
                 f"{record['target_tokens_per_second']:,} target tokens per second. Expected on an "

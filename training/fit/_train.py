@@ -14,8 +14,8 @@ from keras_attention import plot_attention
 from training.command.files import replacing
 from training.command.native import count_names_anew, keep_programs
 from training.config.schema import Config
-from training.data._batches import Batches
-from training.data._pair_files import Split
+from training.data.batches._batches import Batches
+from training.data.read._sentences import Split
 from training.decode.labels import make_predictor
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_attender, make_translator
@@ -26,7 +26,6 @@ from training.fit.devices._processes import ALONE, Processes
 from training.metrics import METRICS, deciding, score_epoch
 from training.runs._start import (
     Opened,
-    as_init_reads,
     open_run,
     reopen,
     scored_part,
@@ -109,8 +108,6 @@ def _begin(
 ) -> tuple[Opened, keras.Model]:
     """Write a new run with its first weights; return its data and its model."""
     files.check_free()
-    if init is not None:
-        config = as_init_reads(config, init)
     optimizer.configure_keras(config)
     opened = open_run(files, config, init)
     model = _build(opened, files.streamed, processes)
@@ -179,7 +176,7 @@ def _fit(
             processes,
         )
         opened = replace(opened, config=config)
-    config = optimizer.as_reckoned(opened.config, opened.pairs)
+    config = optimizer.as_predicted(opened.config, opened.pairs)
     describe(files, model, opened.pairs.shapes_line(), str(processes))
     if config.compiles() and keras.backend.backend() == "tensorflow":
         folder = keep_programs()
@@ -195,7 +192,7 @@ def _fit(
     def batches(epoch: int) -> Any:
         return processes.epoch(opened.pairs, epoch)
 
-    return train_epochs(recorder, batches, opened.pairs.plan.reckoned)
+    return train_epochs(recorder, batches, opened.pairs.plan.predicted)
 
 
 def _scoring(

@@ -17,7 +17,7 @@ from keras import ops
 
 from training.command.progress import print_choice, progress
 from training.config.schema import Config
-from training.data._batches import Batches
+from training.data.batches._batches import Batches
 from training.fit import _optimizer as optimizer
 from training.fit.devices._processes import ALONE, Processes
 from training.runs.checkpoints import save_checkpoint

@@ -12,7 +12,7 @@ from keras_attention import Attention, AttentionPooling, AttentionRNN, losses, m
 from keras_attention.layers.pointer import PointerGenerator, copied_ids
 from training.command.errors import ConfigError, UserError, enough_memory
 from training.config.schema import Config
-from training.data.store import PAD_ID
+from training.data.tokens.store import PAD_ID
 from training.model.aligned import AlignedDecoder
 from training.sources._source import build_cell
 from training.sources.kinds import source_class
@@ -87,10 +87,10 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         `"encoder"` (see `training.sources`), `"target_embedding"`, `"decoder"` and, unless
         embeddings are tied, `"output"`.
 
-        With `copy`, ids of both sides may also be the ids that `training.data._token_ids` gives to
-        words that can be copied. Instead of logits, the model returns log-probabilities of the
-        vocabulary extended by the source positions, `(B, T, target_vocab_size + S)`. It has the
-        additional layers `"source_words"` and `"copy"`.
+        With `copy`, ids of both sides may also be the ids that
+        `training.data.tokens._token_ids` gives to words that can be copied. Instead of logits, the
+        model returns log-probabilities of the vocabulary extended by the source positions,
+        `(B, T, target_vocab_size + S)`. It has the additional layers `"source_words"` and `"copy"`.
         With `attention = "hard_monotonic"`, the model returns log-probabilities
         `(B, T, target_vocab_size)`, and its only layers are `"encoder"` and `"decoder"`: see
         `training.model.aligned`.

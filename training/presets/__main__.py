@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from training.command.options import Parser, main_guard
 from training.config.schema import about_preset, preset_names
-from training.data.named import _corpora as corpora
+from training.data.read.named import _corpora as corpora
 
 Rows = list[list[str]]
 COLUMNS = ("task", "size", "time", "figure")

@@ -12,7 +12,7 @@ from training.command.errors import UsageError
 from training.command.options import Parser, add_options
 from training.config import schema
 from training.config.schema import Config
-from training.data import _corpus as corpus
+from training.data.read import texts as corpus
 from training.sources.kinds import SOURCE_KINDS
 
 _SPECS = """Ways to name data (DATA):

@@ -14,10 +14,10 @@ from training.command.progress import print_choice
 from training.config import schema
 from training.config._settle import settled
 from training.config.schema import Config, load_preset, override, read_settings
-from training.data import _corpus as corpus
-from training.data._specs import Spec
+from training.data.read import texts as corpus
+from training.data.read._specs import Spec
+from training.data.read.texts import Texts, held_out
 from training.data.rules import ALPHABETS
-from training.data.splits import Texts, held_out
 from training.presets._recognise import LARGEST_ALPHABET, Traits, recognise
 from training.sources.kinds import SOURCE_KINDS, check_data
 
@@ -133,8 +133,8 @@ def configuration(options: argparse.Namespace) -> Config:
         raise UsageError(
             "Nothing to train on. Give --preset NAME or --data DATA, for example --data tsv:my.tsv"
         )
-    if own := corpus.prepared(options.data or config.data):
-        values = {**values, **own.manifest.settings, **asked}
+    if own := corpus.manifest_of(options.data or config.data):
+        values = {**values, **own.settings, **asked}
     if init and not options.preset and begun.source != config.source:
         wanted = f"data of its own kind, {begun.source}"
         raise ConfigError.expected(f"--init {init}", wanted, config.source)
@@ -190,8 +190,8 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     block lists no setting that the user's settings, `own`, replace.
     """
     chosen, rows = Chosen("sentences", None, []), []
-    if own_corpus := corpus.prepared(spec):
-        total, own = own_corpus.count, {**own, **own_corpus.manifest.settings}
+    if own_corpus := corpus.manifest_of(spec):
+        total, own = own_corpus.pairs, {**own, **own_corpus.settings}
     else:
         total, pairs = corpus.sample_pairs(spec)
         traits = recognise(pairs)

@@ -9,10 +9,10 @@ import numpy as np
 
 from training.command.progress import print_choice
 from training.config.schema import Config
-from training.data.pieces import SENTENCEPIECE
 from training.data.rules import most_tokens
-from training.data.store import END_ID
-from training.data.tokenizers import ALPHABETS, Tokenizer
+from training.data.tokens.pieces import SENTENCEPIECE
+from training.data.tokens.store import END_ID
+from training.data.tokens.tokenizers import ALPHABETS, Tokenizer
 from training.runs._origin import Origin
 from training.runs.files import SIDES
 from training.sources._source import Source

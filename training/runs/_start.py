@@ -15,19 +15,18 @@ import numpy as np
 from training._metric_choice import fitting_metric, misfit
 from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import move, sync, write_json
-from training.command.progress import stages
 from training.config.schema import Config
-from training.data import _corpus as corpus
-from training.data._batches import Batches, read_batches
-from training.data._encoding import Tokenizing, check_texts, train_state
-from training.data._pair_files import Split
-from training.data._plan import Batching
-from training.data._prepared import Prepared
-from training.data._token_ids import tokenize
-from training.data._tokens import write_tokens
-from training.data.splits import Texts
-from training.data.store import Sequences
-from training.data.tokenizers import ALPHABETS, Tokenizer, tokenizer_of
+from training.data.batches._batches import Batches, make_batches
+from training.data.batches._plan import Batching, Statistics
+from training.data.read._sentences import Split
+from training.data.read._specs import PREPARED, Spec
+from training.data.read.texts import Texts, read_texts
+from training.data.tokens._encoding import Tokenizing, write_tokens
+from training.data.tokens._prepared import Prepared
+from training.data.tokens._token_ids import tokenize
+from training.data.tokens._vocabularies import check_texts, train_tokenizer
+from training.data.tokens.store import Sequences
+from training.data.tokens.tokenizers import ALPHABETS, Tokenizer
 from training.model.seq2seq import build_model, check_attention
 from training.presets._recognise import recognise
 from training.runs._choices import fitting_bound, print_choices
@@ -57,11 +56,11 @@ class Opened:
     learned: np.ndarray | None = None
 
 
-def as_init_reads(config: Config, init: Path) -> Config:
+def _as_init_reads(config: Config, init: Path) -> Config:
     """Return the configuration with the vocabulary sizes of `init`, a run to start from.
 
     Raises ConfigError if the configuration asks for other kinds of tokenizers than `init` has, and
-    RunError if the tokenizers of `init` cannot be read or differ from those of a prepared corpus.
+    RunError if the tokenizers of `init` cannot be read.
     """
     source, target = load_sides(config, RunFiles(init))
     reader = getattr(source, "tokenizer", None)
@@ -69,12 +68,8 @@ def as_init_reads(config: Config, init: Path) -> Config:
         copies = str(reader.copies).lower()
         remedy = f"Add --set copy={copies}"
         raise ConfigError.expected("copy", f"{copies}, as {init} has it", config.copy, remedy)
-    if own := corpus.prepared(config.data):
-        files = zip(RunFiles(init).tokenizers, own.tokenizers, strict=True)
-        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
-            hint = f"prepare the corpus with --tokenizers {init}"
-            raise RunError(f"{init} and {config.data} have different tokenizers: {hint}")
-        return config
+    if Spec.of(config.data).form == PREPARED:
+        return config  # `write_tokens` compares the tokenizers with those of the corpus
     sizes: dict[str, Any] = {}
     for side, tokenizer in zip(SIDES, (reader, target), strict=True):
         if tokenizer is None:
@@ -96,32 +91,21 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
     Args:
         files: the files of the run.
         config: the configuration of the run.
-        init: a run to start from, see `as_init_reads`; its tokenizers are used instead of new ones.
+        init: a run to start from; its tokenizers are used instead of new ones.
 
     Raises UserError if the data cannot be read or do not fit the configuration.
     """
-    data: Any
+    if init is not None:
+        config = _as_init_reads(config, init)
     if SOURCE_KINDS[config.source].tokens:
-        if own := corpus.prepared(config.data):
-            for key, value in own.manifest.settings.items():
-                if (received := getattr(config, key)) != value:
-                    wanted = f"{value}, as {config.data} has it"
-                    raise ConfigError.expected(key, wanted, received, f"Add --set {key}={value}")
-            if config.copy:
-                raise ConfigError(f"copy needs texts, but {config.data} has token ids")
-        data = write_tokens(files.streamed, Texts.of(config), Tokenizing.of(config), init)
-        sides = load_sides(config, RunFiles(data.path))
+        texts, tokenizing, batching = _settings(config)
+        surveyed = read_texts(texts)
+        tokens = write_tokens(files.streamed, surveyed, tokenizing, init)
+        sides = load_sides(config, RunFiles(tokens.path))
+        pairs, dev_pairs = make_batches(tokens, texts, batching)
+        opened = _of_texts(config, sides, tokens, pairs, dev_pairs, init)
     else:
-        reader = source_class(config.source)
-        begun = None if init is None else load_sides(config, RunFiles(init))
-        data = reader.load_training(config, begun and begun[0])
-        if begun and begun[1] is not None:
-            for name, split in zip((config.data, "dev"), data, strict=True):
-                check_texts(name, [text for _, text in split.pairs()], begun[1])
-        sides = begun or (reader.make(config, data[0]), _train_tokenizer(config, data[0]))
-    opened = _open(config, data, sides, init)
-    if not isinstance(data, Prepared):
-        opened = replace(opened, learned=opened.source.digests(data[0]))
+        opened = _open_examples(config, init)
     if opened.target is not None:
         opened = _decided(opened)
     print_choices(opened.config, opened.source, opened.target, opened.origin, chosen=init is None)
@@ -132,41 +116,138 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
 def preview(config: Config, init: Path | None = None) -> None:
     """Print the choices for the data without leaving a file; raises as `open_run`."""
     with TemporaryDirectory() as folder:
-        if init is not None:
-            config = as_init_reads(config, init)
         check_attention(config)
         shapes = open_run(RunFiles(Path(folder)), config, init).pairs.shapes_line()
     if shapes:
         print(shapes)
 
 
-def _train_tokenizer(config: Config, data: Any) -> Tokenizer | None:
-    """Train the target's tokenizer of a source that is not a text; return None for labels."""
-    if config.target == "label":
-        return None
-    lines = [text for references in data.references for text in references]
-    kind, size = config.target_tokenizer, config.target_vocab_size
-    with stages("training the tokenizer of the target side"):
-        return tokenizer_of(train_state("target", kind, size, lines))
-
-
 def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     """Read the data of a run to resume; sentences that differ from its start need `force`."""
     sides = load_sides(config, files)
     if not SOURCE_KINDS[config.source].tokens:
-        opened = _open(config, sides[0].load_training(config, sides[0]), sides)
+        opened = _of_examples(config, sides, sides[0].load_training(config, sides[0]))
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
     tokens = None
     with suppress(UserError):  # damaged or missing token ids are written again
         tokens = Prepared(files.tokens)
-    texts = Texts.of(config)
+    texts, tokenizing, batching = _settings(config)
     digest, _ = texts.stamped(tokens.manifest if tokens else None)
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest.digest != digest:
-        write_tokens(files.streamed, texts, Tokenizing.of(config), files.path)
-        tokens = Prepared(_move_tokens(files))
-    return _open(config, tokens, sides)
+        write_tokens(files.streamed, read_texts(texts), tokenizing, files.path)
+        _move_tokens(files)
+    tokens = Prepared(files.tokens, texts.data)
+    return _of_texts(config, sides, tokens, *make_batches(tokens, texts, batching))
+
+
+def _settings(config: Config) -> tuple[Texts, Tokenizing, Batching]:
+    """Return the settings of the three stages of texts."""
+    return Texts.of(config), Tokenizing.of(config), Batching.of(config)
+
+
+def _of_texts(
+    config: Config,
+    sides: Sides,
+    tokens: Prepared,
+    pairs: Batches,
+    dev_pairs: Batches,
+    init: Path | None = None,
+) -> Opened:
+    """Return the data of a run of texts, opened."""
+    dev = tokens.texts("dev")
+    unusable = tokens.manifest.unusable + dev.unusable
+    digest, size = tokens.manifest.digest, len(dev.sources)
+    origin = _origin(config, digest, sides, pairs.statistics, size, unusable, init)
+    # windows need outputs in the order of letters
+    ordered = "hard_monotonic" in (config.attention, config.other_attention)
+    spells = config.source_tokenizer in ALPHABETS
+    traits = None if ordered or not spells else recognise(list(dev.pairs()))
+    if spells and (traits is None or traits.reordered is None or traits.follows):
+        words = _lengths_of_words(pairs, sides[0].tokenizer.tag(config.max_source_length))
+        origin = replace(origin, **words)
+    return Opened(config, *sides, pairs, dev_pairs, dev, origin)
+
+
+def _lengths_of_words(pairs: Batches, tag: dict[str, int]) -> dict[str, Any]:
+    """Return `longest`, `fewest` and `tag` of an `Origin`."""
+    tags = pairs.tag_lengths(tag)
+    letters, outputs = pairs.lengths()
+    letters = letters - tags
+    return {
+        "longest": int(np.quantile(letters, 0.99, method="lower")),
+        "fewest": float(np.quantile(outputs / letters, 0.002)),
+        "tag": int(tags.max()),
+    }
+
+
+def _open_examples(config: Config, init: Path | None) -> Opened:
+    """Read the images or histories of a new run; return the run, opened."""
+    reader = source_class(config.source)
+    begun = None if init is None else load_sides(config, RunFiles(init))
+    train, dev = reader.load_training(config, begun and begun[0])
+    if begun is not None:
+        sides = begun
+        if sides[1] is not None:
+            for name, split in ((config.data, train), ("dev", dev)):
+                check_texts(name, [text for _, text in split.pairs()], sides[1])
+    elif config.target == "label":
+        sides = reader.make(config, train), None
+    else:
+        source = reader.make(config, train)
+        lines = [text for references in train.references for text in references]
+        kind, size = config.target_tokenizer, config.target_vocab_size
+        sides = source, train_tokenizer("target", kind, size, lines)
+    opened = _of_examples(config, sides, (train, dev), init)
+    return replace(opened, learned=opened.source.digests(train))
+
+
+def _of_examples(
+    config: Config, sides: Sides, data: tuple[Any, Any], init: Path | None = None
+) -> Opened:
+    """Return a run of images or histories, opened from its training and its dev set."""
+    source, target = sides
+    batching, made = Batching.of(config), list[Batches]()
+    for split, training in zip(data, (True, False), strict=True):
+        labels: Sequences | np.ndarray
+        if target is None:
+            rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
+        else:
+            examples, texts = map(list, zip(*split.pairs(), strict=True))
+            rows, labels = source.rows(examples, training), tokenize(texts, target)
+        made.append(Batches(batching, rows, labels, training=training))
+    pairs, dev_pairs = made
+    train, dev = data
+    unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
+    digest = source.fingerprint(train, dev)
+    size = dev_pairs.statistics.pairs if target is None else len(dev.sources)
+    origin = _origin(config, digest, sides, pairs.statistics, size, unusable, init)
+    return Opened(config, source, target, pairs, dev_pairs, dev, origin)
+
+
+def _origin(
+    config: Config,
+    digest: str,
+    sides: Sides,
+    counts: Statistics,
+    dev: int,
+    unusable: int,
+    init: Path | None,
+) -> Origin:
+    """Return the origin of a run; `dev` is the size of its dev set."""
+    source, target = sides
+    return Origin(
+        data=config.data,
+        corpus=digest,
+        train=counts.pairs,
+        dropped=counts.dropped,
+        unusable=unusable,
+        dev=dev,
+        target_tokens=counts.target_tokens,
+        vocabulary=(source.size, target.vocab_size if target else 0),
+        init=None if init is None else str(init.absolute()),
+    )
 
 
 def _decided(opened: Opened) -> Opened:
@@ -250,68 +331,7 @@ def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None)
         raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
 
 
-def _move_tokens(files: RunFiles) -> Path:
-    """Move the token ids from `files.streamed` to their place in the run; return the place."""
+def _move_tokens(files: RunFiles) -> None:
+    """Move the token ids from `files.streamed` to their place in the run."""
     shutil.rmtree(files.tokens, ignore_errors=True)
-    return move(files.streamed, files.tokens)
-
-
-def _open(config: Config, data: Any, sides: Sides, init: Path | None = None) -> Opened:
-    """Return the opened data: batches of the prepared token ids, or of the loaded examples."""
-    source, target = sides
-    if isinstance(data, Prepared):
-        pairs, dev_pairs = read_batches(data.path, Texts.of(config), Batching.of(config))
-        dev, digest = data.texts("dev"), data.manifest.digest
-        unusable = data.manifest.unusable + dev.unusable
-    else:
-        train, dev = data
-        pairs = _batches(config, train, source, target, training=True)
-        dev_pairs = _batches(config, dev, source, target, training=False)
-        digest = source_class(config.source).fingerprint(train, dev)
-        unusable = getattr(train, "unusable", 0) + getattr(dev, "unusable", 0)
-    counts = pairs.statistics
-    spelling: dict[str, Any] = {}
-    # windows need outputs in the order of letters
-    ordered = "hard_monotonic" in (config.attention, config.other_attention)
-    spells = config.source_tokenizer in ALPHABETS and isinstance(data, Prepared)
-    traits = None if ordered or not spells else recognise(list(dev.pairs()))
-    if spells and (traits is None or traits.reordered is None or traits.follows):
-        spelling = _lengths_of_words(pairs, source.tokenizer.tag(config.max_source_length))
-    origin = Origin(
-        data=config.data,
-        corpus=digest,
-        train=counts.pairs,
-        dropped=counts.dropped,
-        unusable=unusable,
-        dev=dev_pairs.statistics.pairs if target is None else len(dev.sources),
-        target_tokens=counts.target_tokens,
-        vocabulary=(source.size, target.vocab_size if target else 0),
-        init=None if init is None else str(init.absolute()),
-        **spelling,
-    )
-    return Opened(config, source, target, pairs, dev_pairs, dev, origin)
-
-
-def _lengths_of_words(pairs: Batches, tag: dict[str, int]) -> dict[str, Any]:
-    """Return `longest`, `fewest` and `tag` of an `Origin`."""
-    tags = pairs.tag_lengths(tag)
-    letters, said = pairs.lengths()
-    letters = letters - tags
-    return {
-        "longest": int(np.quantile(letters, 0.99, method="lower")),
-        "fewest": float(np.quantile(said / letters, 0.002)),
-        "tag": int(tags.max()),
-    }
-
-
-def _batches(
-    config: Config, split: Any, source: Source, target: Tokenizer | None, *, training: bool
-) -> Batches:
-    """Return the batches of a split of images or histories, as the source loads it."""
-    labels: Sequences | np.ndarray
-    if target is None:
-        rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
-    else:
-        examples, texts = map(list, zip(*split.pairs(), strict=True))
-        rows, labels = source.rows(examples, training), tokenize(texts, target)
-    return Batches(Batching.of(config), rows, labels, training=training)
+    move(files.streamed, files.tokens)

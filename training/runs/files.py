@@ -46,7 +46,9 @@ class RunFiles:
         self.origin = path / "origin.json"  # facts about the start, see `training.runs._origin`
         # the tokenizers of source and target; only sides that are text have the file
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
-        self.tokens = path / "tokens"  # token ids of the texts, see `training.data._prepared`
+        self.tokens = (
+            path / "tokens"
+        )  # token ids of the texts, see `training.data.tokens._prepared`
         # numbers for the training images or histories, by which `training.evaluate` finds them
         self.learned = path / "learned.npy"
         self.streamed = path / "writing-texts"  # token ids, while they are being written

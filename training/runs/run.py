@@ -12,7 +12,7 @@ import keras
 
 from training.command.errors import RunError
 from training.config.schema import Config
-from training.data.tokenizers import Tokenizer, load_tokenizer
+from training.data.tokens.tokenizers import Tokenizer, load_tokenizer
 from training.model.seq2seq import build_model
 from training.runs.files import RunFiles
 from training.sources._source import Source

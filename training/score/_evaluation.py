@@ -17,11 +17,11 @@ from training._metric_choice import misfit
 from training.command.errors import UserError
 from training.command.files import write_json, write_text
 from training.command.progress import print_note, progress
-from training.data._encoding import check_texts
-from training.data._pair_files import Split
-from training.data._specs import Spec
+from training.data.read._sentences import Split
+from training.data.read._specs import Spec
+from training.data.read.texts import Texts, load_split
 from training.data.rules import ALPHABETS
-from training.data.splits import Texts, load_split
+from training.data.tokens._vocabularies import check_texts
 from training.decode.settings import SearchSettings
 from training.decode.texts import Translation, make_attender, make_nbest, say_cut
 from training.metrics import METRICS, percent, ratio

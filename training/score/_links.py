@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.data._pair_files import Split
-from training.data.tokenizers import UNK_TOKEN
+from training.data.read._sentences import Split
+from training.data.tokens.tokenizers import UNK_TOKEN
 from training.decode.texts import Attended
 from training.metrics import check_lengths
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from training.command.errors import UserError
 from training.config.schema import load_config
-from training.data import _corpus as corpus
-from training.data._prepared import Prepared
-from training.data._specs import Spec
+from training.data.read._specs import Spec
+from training.data.tokens._prepared import Prepared
 from training.runs._origin import read_origin
 from training.runs.files import RunFiles
 from training.runs.run import Run
@@ -65,8 +64,7 @@ def _learned_texts(files: RunFiles) -> np.ndarray | None:
     """Return the numbers of a run's training texts; None if these are not known."""
     config = load_config(files.config)
     try:
-        own = Prepared(files.tokens)
-        ids = own if own.count else corpus.prepared(config.data)
+        ids = Prepared(files.tokens, Spec.of(config.data)).training
     except UserError:  # the token ids are damaged or gone
         return None
     learned: np.ndarray | None = ids.learned(ids.rows(config.train_limit, config.seed))

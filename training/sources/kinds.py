@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from training.data import _corpus as corpus
-from training.data import _specs as specs
-from training.data._pair_files import CorpusError
-from training.data._specs import Spec
-from training.data.named import _corpora as corpora
+from training.data.read import _specs as specs
+from training.data.read import texts
+from training.data.read._specs import CorpusError, Spec
+from training.data.read.named import _corpora as corpora
 
 if TYPE_CHECKING:
     from training.sources._source import Source
@@ -66,7 +65,7 @@ SOURCE_KINDS = {
 def check_data(kind: str, spec: str, split: str | None = None) -> None:
     """Raise a CorpusError if a SPEC has no data or not this split; no data are read."""
     parsed, declared = Spec.of(spec), SOURCE_KINDS[kind]
-    if corpus.prepared(parsed):
+    if texts.manifest_of(parsed):
         return
     if missing := [path for path in parsed.paths if not path.exists()]:
         raise CorpusError(f"Cannot read {missing[0]}: No such file or directory")

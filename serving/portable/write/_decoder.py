@@ -17,7 +17,7 @@ from serving.portable.write._products import Products
 from serving.portable.write._recurrent import advance, array, read_cell
 from serving.portable.write.mechanisms import make
 from serving.portable.write.mechanisms._mechanism import Rows
-from training.data.store import UNK_ID
+from training.data.tokens.store import UNK_ID
 from training.model.aligned import FARTHEST, NEVER
 from training.model.aligned import TINY as LEAST
 

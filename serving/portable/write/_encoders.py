@@ -16,7 +16,7 @@ from serving.portable.write._recurrent import Inputs, array, read_layers, read_s
 from serving.portable.write.mechanisms._mechanism import BY_NAME
 from training.config.schema import Config
 from training.data.rules import MOST_NUMBER
-from training.data.store import PAD_ID
+from training.data.tokens.store import PAD_ID
 from training.sources.events.source import SMALLEST
 
 

@@ -22,10 +22,10 @@ from serving.portable.write._search import GraphSettings, part_of, search
 from serving.portable.write._settings import BITS, ExportSettings
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.pieces import SENTENCEPIECE, model_of
-from training.data.splitting import character_classes
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
-from training.data.tokenizers import Tokenizer
+from training.data.tokens.pieces import SENTENCEPIECE, model_of
+from training.data.tokens.splitting import character_classes
+from training.data.tokens.store import END_ID, PAD_ID, START_ID, UNK_ID
+from training.data.tokens.tokenizers import Tokenizer
 from training.decode.search import bound_of
 from training.decode.texts import inside_characters
 from training.decode.windows import spelling_of

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from serving.portable.write._graph import Graph, Value, Values, without_prefix
-from training.data.store import END_ID, PAD_ID, START_ID
+from training.data.tokens.store import END_ID, PAD_ID, START_ID
 
 # From tokens `(rows,)`, memory and state to log-probabilities `(rows, V)`, weights
 # `(sentences, n, S)` and the next state.

@@ -15,8 +15,8 @@ from tests.training.conftest import bend, tiny_config, untrained
 from tests.training.test_copying import SETTINGS as NAMES
 from tests.training.test_copying import names_task
 from training.config.schema import Config, load_preset, override
-from training.data import _corpus as corpus
-from training.data.store import END_ID, PAD_ID, UNK_ID
+from training.data.read import texts as corpus
+from training.data.tokens.store import END_ID, PAD_ID, UNK_ID
 from training.decode.search import search
 from training.decode.settings import SearchSettings
 from training.decode.windows import spelling_of

@@ -18,7 +18,7 @@ from tests.serving.javascript import NODE, ask_model, needs_node
 from tests.serving.onnx_program import Program
 from tests.serving.portable.searches import CASES, Answer, Case, asker, by_loop
 from training.data.rules import most_tokens
-from training.data.store import END_ID, PAD_ID, START_ID, Sequences
+from training.data.tokens.store import END_ID, PAD_ID, START_ID, Sequences
 from training.decode.search import bound_of, search
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest

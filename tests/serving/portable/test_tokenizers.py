@@ -17,10 +17,10 @@ from serving.portable.read._tokenizers import Vocabulary, load_tokenizer, withou
 from serving.portable.write._graphs import _write_tokenizer
 from tests.attack.conftest import within
 from tests.serving.javascript import needs_node, run
-from training.data import _corpus as corpus
-from training.data.pieces import train_sentencepiece
+from training.data.read import texts as corpus
 from training.data.rules import END_ID, UNK_ID
-from training.data.tokenizers import (
+from training.data.tokens.pieces import train_sentencepiece
+from training.data.tokens.tokenizers import (
     SentencePieceTokenizer,
     VocabularyTokenizer,
     tokenizer_of,

@@ -13,8 +13,8 @@ from training.command.errors import UserError
 from training.command.options import Parser, main_guard
 from training.command.progress import print_choice, print_note
 from training.command.visible import visible
-from training.data._encoding import check_texts
-from training.data._lists import phone_notes
+from training.data.read._notes import phone_notes
+from training.data.tokens._vocabularies import check_texts
 
 HIDDEN = "a\u200bb\u3164c\xa0d\x1be\ufe0ff\U000e0101g\u2028"  # each shows nothing, or other signs
 NUMBERS = "a<U+200B>b<U+3164>c<U+00A0>d<U+001B>e<U+FE0F>f<U+E0101>g<U+2028>"

@@ -2,8 +2,8 @@
 
 import gzip
 
-from training.data._encoding import train_state
-from training.data.tokenizers import tokenizer_of
+from training.data.tokens._vocabularies import train_state
+from training.data.tokens.tokenizers import tokenizer_of
 
 
 def write(path, text):

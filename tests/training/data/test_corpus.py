@@ -7,9 +7,8 @@ import sys
 import pytest
 
 from tests.training.data.files import write
-from training.data._corpus import load, sample_pairs
-from training.data._pair_files import CorpusError
-from training.data._specs import SpecError
+from training.data.read._specs import CorpusError, SpecError
+from training.data.read.texts import load, sample_pairs
 
 
 def test_tsv_gathers_references_of_a_source_but_in_training(tmp_path):

@@ -9,9 +9,9 @@ import zipfile
 import pytest
 
 from tests.training.data.files import write
-from training.data._corpus import load
-from training.data._pair_files import CorpusError
-from training.data.named._corpora import NAMES
+from training.data.read._specs import CorpusError
+from training.data.read.named._corpora import NAMES
+from training.data.read.texts import load
 
 
 def serve(monkeypatch, files):

@@ -6,9 +6,9 @@ import unicodedata
 import pytest
 
 from tests.training.data.files import write
-from training.data._lines import read_blocks, read_split, survey
-from training.data._specs import Spec
-from training.data.splits import Texts, divide
+from training.data.read._pairs import read_split, survey
+from training.data.read._specs import Spec
+from training.data.read.texts import Texts, read_texts
 
 ROWS = 397
 
@@ -103,7 +103,7 @@ def test_usual_names_are_no_header_where_they_are_words(tmp_path, capsys):
 def notes(tmp_path, rows):
     path = write(tmp_path / "my.tsv", "".join(f"{left}\t{right}\n" for left, right in rows))
     spec = Spec.of(f"tsv:{path}")
-    return survey(spec, read_blocks(spec)).notes
+    return survey(spec).notes
 
 
 def test_running_numbers_are_told(tmp_path):
@@ -139,7 +139,7 @@ def test_the_first_pair_is_shown(tmp_path, capsys, data):
         spec = f"tsv:{tmp_path / 'my.tsv'}"
         if data == "parallel":
             spec = f"parallel:{tmp_path / '0'},{tmp_path / '1'}"
-        divide(Texts(Spec.of(spec)))
+        read_texts(Texts(Spec.of(spec)))
         said = capsys.readouterr().out
         if first is rows[0]:
             assert "  first pair Freitext des Kunden → date<U+200B>\n" in said

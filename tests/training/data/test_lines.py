@@ -10,14 +10,14 @@ import random
 import re
 import subprocess
 import zipfile
+from functools import partial
 
 import pytest
 
 from tests.training.data.files import DICTIONARIES, LEXICON, write
-from training.data import _lines as lines
-from training.data._corpus import sample_pairs
-from training.data._pair_files import CorpusError
-from training.data._specs import Spec
+from training.data.read import _pairs as lines
+from training.data.read._specs import CorpusError, Spec
+from training.data.read.texts import sample_pairs
 
 PAIRS = [('He said "hi".', "Il dit « salut »."), ("Go!", 'Va "vite" !'), ("No", "Non")] * 31
 
@@ -31,7 +31,7 @@ def read_blocks(spec, size):
 
 
 def surveyed(spec, size=1 << 20):
-    return lines.survey(Spec.of(spec), read_blocks(spec, size))
+    return lines._survey(Spec.of(spec), partial(read_blocks, spec, size))
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
@@ -204,8 +204,9 @@ def test_blocks_have_all_lines_in_their_order(tmp_path, size):
 
 def test_a_sample_is_drawn_evenly(tmp_path, monkeypatch):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i:06d}\tt\n" for i in range(20_011)))
-    monkeypatch.setattr("training.data._lines.SAMPLE_BYTES", 20_000)
-    lines, drawn, *_ = surveyed(f"tsv:{path}", 5003)
+    monkeypatch.setattr("training.data.read._pairs.SAMPLE_BYTES", 20_000)
+    source = surveyed(f"tsv:{path}", 5003)
+    lines, drawn = source.lines, source.sample
     assert lines == 20_011
     rows = [int(line[1:7]) for line in drawn.data.splitlines()]
     assert 1500 < len(rows) < 2500

@@ -8,9 +8,8 @@ import pytest
 
 from serving.portable.read import read_columns
 from tests.training.data.files import write
-from training.data import _lines as lines
-from training.data._pair_files import CorpusError
-from training.data._specs import Spec
+from training.data.read import _pairs as lines
+from training.data.read._specs import CorpusError, Spec
 
 WORDS = [a + b + c for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
 PHONES = [f"{word[0]} ɒː {word[2]}" for word in WORDS]
@@ -21,7 +20,7 @@ def read_split(spec):
 
 
 def surveyed(spec):
-    return lines.survey(Spec.of(spec), lines.read_blocks(Spec.of(spec)))
+    return lines.survey(Spec.of(spec))
 
 
 def run(command, path):

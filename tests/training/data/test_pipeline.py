@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.training.data.files import train_tokenizer
-from training.data._batches import Batches, source_batches
-from training.data._plan import Batching
-from training.data._shapes import choose_widths
-from training.data._token_ids import tokenize
-from training.data.store import END_ID, PAD_ID, START_ID
+from training.data.batches._batches import Batches, source_batches
+from training.data.batches._plan import Batching
+from training.data.batches._shapes import choose_widths
+from training.data.tokens._token_ids import tokenize
+from training.data.tokens.store import END_ID, PAD_ID, START_ID
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PLANS = {

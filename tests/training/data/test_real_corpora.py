@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from training.config.schema import load_preset
-from training.data._corpus import load
-from training.data.named import _download as download
+from training.data.read.named import _download as download
+from training.data.read.texts import load
 
 REAL = Path(os.environ.get("KERAS_ATTENTION_DATA") or "/nowhere")
 real = pytest.mark.skipif(not REAL.is_dir(), reason="KERAS_ATTENTION_DATA is not set")

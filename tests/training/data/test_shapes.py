@@ -1,14 +1,15 @@
 """How many shapes of batches pay on a GPU, beside the epochs that other numbers of them give."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
-from training.data._plan import Batching, InOrder, Plan
-from training.data._shapes import Costs
-from training.fit._optimizer import as_reckoned
+from training.data.batches._plan import Batching, EvaluationPlan, Plan
+from training.data.batches._shapes import Costs
+from training.fit._optimizer import as_predicted
 
 LONGEST = 60
 
@@ -58,9 +59,9 @@ def test_as_many_shapes_as_take_the_least_time(rng, pairs, options, epochs, expe
         taken[count] = sum(seconds_of(other, epochs))
     compiling, training = seconds_of(plan, epochs)
     assert compiling + training <= 1.1 * min(taken.values())
-    assert plan.reckoned.training == pytest.approx(training, rel=0.05)
-    assert plan.reckoned.compiling == pytest.approx(compiling, rel=0.15)
-    dev = InOrder(plan.batching, lengths_of(rng, 301), plan.shapes).epoch()
+    assert plan.predicted.training == pytest.approx(training, rel=0.05)
+    assert plan.predicted.compiling == pytest.approx(compiling, rel=0.15)
+    dev = EvaluationPlan(plan.batching, lengths_of(rng, 301), plan.shapes).epoch()
     assert dev.widths.min() > 0
     assert not (dev.widths % 4).any()
 
@@ -87,10 +88,10 @@ def test_few_pairs_and_one_long_pair_are_reckoned_as_they_are_trained(rng, pairs
     lengths = with_outlier(rng, max(pairs, 12)) if pairs > 100 else lengths_of(rng, pairs)
     plan = Plan(batching(epochs, may_be_graph=False, **options), lengths)
     compiling, training = seconds_of(plan, epochs)
-    assert plan.reckoned.compiling == pytest.approx(
+    assert plan.predicted.compiling == pytest.approx(
         compiling, abs=20 if plan.batching.concat_pairs else 0
     )
-    assert plan.reckoned.training == pytest.approx(training, rel=0.05)
+    assert plan.predicted.training == pytest.approx(training, rel=0.05)
     epoch = plan.epoch()
     assert plan.shapes.tolist() == np.unique(epoch.widths, axis=0).tolist()
     batches = zip(epoch.starts, epoch.sizes, strict=True)
@@ -102,12 +103,12 @@ def test_few_pairs_and_one_long_pair_are_reckoned_as_they_are_trained(rng, pairs
 def test_one_line_says_what_was_chosen_and_why(rng):
     source, target = np.full(9_000, 10), np.full(9_000, 15)
     plan = Plan(batching(150, batch_size=300), (source, target))
-    assert plan.reckoned.line(plan.shapes) == (
+    assert plan.predicted.line(plan.shapes) == (
         "1 shape, 12 × 16: compiling it takes about 20 s, the training then about 25 s. "
         "--set batch_shapes=N has N."
     )  # 4,500 steps of 28 positions
     deep = Plan(batching(150, layers=8, batch_size=300), (source, target))
-    assert "takes about 50 s, the training then about 63 s" in deep.reckoned.line(deep.shapes)
+    assert "takes about 50 s, the training then about 63 s" in deep.predicted.line(deep.shapes)
 
 
 def test_a_short_training_is_a_graph_unless_xla_is_asked_for(rng):
@@ -115,7 +116,7 @@ def test_a_short_training_is_a_graph_unless_xla_is_asked_for(rng):
     plan = Plan(batching(3, batch_size=256), lengths)  # 36 steps
     assert plan.shapes is None
     assert not plan.epoch().widths.any()
-    assert plan.reckoned.line(None).startswith("XLA is left out: the training takes about ")
+    assert plan.predicted.line(None).startswith("XLA is left out: the training takes about ")
     plain = Plan(Batching(256, LONGEST, LONGEST), lengths).epoch()
     np.testing.assert_array_equal(plan.epoch().rows, plain.rows)
     asked = Plan(batching(3, batch_size=256, may_be_graph=False), lengths)
@@ -132,16 +133,37 @@ def test_the_device_and_the_settings_decide(monkeypatch, rng, device):
         config = tiny_config("max_source_length=60", "max_target_length=60", *settings)
         plan = Plan(Batching.of(config), lengths)
         batches = type("Batches", (), {"plan": plan})
-        return plan, as_reckoned(config, batches).compiles()
+        return plan, as_predicted(config, batches).compiles()
 
     plan, compiled = made("epochs=2")
-    assert (plan.shapes, compiled, plan.reckoned is not None) == (None, False, gpu)
+    assert (plan.shapes, compiled, plan.predicted is not None) == (None, False, gpu)
     plan, compiled = made("epochs=900")
     assert compiled is gpu
     plan, compiled = made("epochs=2", "jit_compile=true")
     assert compiled
     assert len(plan.shapes) == (1 if gpu else 8)
     plan, compiled = made("epochs=2", "jit_compile=true", "batch_shapes=3")
-    assert (len(plan.shapes), plan.reckoned) == (3, None)
+    assert (len(plan.shapes), plan.predicted) == (3, None)
     assert gpu is not (plan.shapes % 4).any()
     assert made("epochs=900", "jit_compile=false")[1] is False
+
+
+def test_batches_have_the_settings_of_the_configuration():
+    """Each key is read by its name; a key of another name raises an error."""
+    values = {
+        "batch_size": 31,
+        "max_source_length": 37,
+        "max_target_length": 41,
+        "batch_shapes": 3,
+        "concat_pairs": 0.25,
+        "batch_tokens": 0,
+        "seed": 43,
+    }
+    config = tiny_config("jit_compile=false", *(f"{key}={value}" for key, value in values.items()))
+    assert Batching.of(config) == Batching(**values)
+    tokens = dataclasses.replace(config, concat_pairs=0.0, batch_tokens=1009)
+    assert Batching.of(tokens) == Batching(**{**values, "concat_pairs": 0.0, "batch_tokens": 1009})
+    for key in values:
+        others = {name: getattr(config, name) for name in dir(config) if name != key}
+        with pytest.raises(AttributeError, match=key):
+            Batching.of(SimpleNamespace(**others))

@@ -11,15 +11,14 @@ import pytest
 from training.command.errors import ConfigError
 from training.command.options import Parser
 from training.config.schema import Config
-from training.data import _corpus as corpus
-from training.data._encoding import Tokenizing
-from training.data._pair_files import CorpusError
-from training.data._specs import Spec
-from training.data._tokens import write_tokens
-from training.data.named import _corpora as corpora
-from training.data.splits import Texts, check_split, dev_share, load_split
-from training.data.store import SIDES
-from training.data.tokenizers import load_tokenizer
+from training.data.read import _pairs
+from training.data.read import texts as corpus
+from training.data.read._specs import CorpusError, Spec
+from training.data.read.named import _corpora as corpora
+from training.data.read.texts import Texts, check_split, dev_share, load_split, read_texts
+from training.data.tokens._encoding import Tokenizing, write_tokens
+from training.data.tokens.store import SIDES
+from training.data.tokens.tokenizers import load_tokenizer
 from training.presets._arguments import add_configuration
 from training.presets._options import configuration
 
@@ -38,7 +37,7 @@ def learned(config, folder):
     """The pairs to learn from, spelled by their ids, and what else was read."""
     cut = {f"{side}_{key}": value for side in SIDES for key, value in CUT.items()}
     config = replace(config, **cut)
-    prepared = write_tokens(folder, Texts.of(config), Tokenizing.of(config))
+    prepared = write_tokens(folder, read_texts(Texts.of(config)), Tokenizing.of(config))
     rows = prepared.rows(config.train_limit, config.seed)
     rows = np.arange(prepared.count) if rows is None else rows
     texts = []
@@ -99,8 +98,8 @@ def test_a_file_is_surveyed_and_its_notes_are_told_once(tmp_path, capsys, monkey
     path.write_text("source\ttarget\n" + "".join(f"a {i}\tein {i}\n" for i in range(97)))
     monkeypatch.chdir(tmp_path)
     surveyed = []
-    real = corpus.survey
-    monkeypatch.setattr(corpus, "survey", lambda *each: surveyed.append(each[0]) or real(*each))
+    real = _pairs._survey
+    monkeypatch.setattr(_pairs, "_survey", lambda *each: surveyed.append(each[0]) or real(*each))
     assert corpus.sample_pairs("tsv:pairs.tsv")[0] == 98
     learned(Config(data=f"tsv:{path}"), tmp_path / "ids")
     assert capsys.readouterr().out.count("line 1") == 1

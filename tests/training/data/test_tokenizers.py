@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from tests.training.data.files import train_tokenizer
 from training.config._keys import TOKENIZERS
-from training.data.pieces import MOST_WORDS_OF_BPE, train_sentencepiece
 from training.data.rules import clean
-from training.data.splitting import clean_text, first_places
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID
-from training.data.tokenizers import SentencePieceTokenizer, load_tokenizer
+from training.data.tokens.pieces import MOST_WORDS_OF_BPE, train_sentencepiece
+from training.data.tokens.splitting import clean_text, first_places
+from training.data.tokens.store import END_ID, PAD_ID, START_ID, UNK_ID
+from training.data.tokens.tokenizers import SentencePieceTokenizer, load_tokenizer
 from training.score._links import word_of_piece
 
 ENGLISH = [

@@ -16,17 +16,18 @@ from tests.training.conftest import tiny_config
 from training import prepare
 from training.command.errors import ConfigError, RunError, UserError
 from training.config.schema import load_config, override
-from training.data import _corpus as corpus
-from training.data import _tokens as tokens
-from training.data._batches import read_batches
-from training.data._corpus import load
-from training.data._encoding import Tokenizing, check_texts, workers
-from training.data._lines import read_blocks
-from training.data._pair_files import CorpusError
-from training.data._plan import Batching
-from training.data._prepared import Prepared
-from training.data.splits import Texts, load_split
-from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
+from training.data.batches._batches import make_batches
+from training.data.batches._plan import Batching
+from training.data.read import _pairs
+from training.data.read._files import read_blocks
+from training.data.read._specs import CorpusError
+from training.data.read.texts import Texts, load, load_split, read_texts
+from training.data.tokens import _encoding as tokens
+from training.data.tokens._encoding import Tokenizing
+from training.data.tokens._pool import workers
+from training.data.tokens._prepared import Prepared
+from training.data.tokens._vocabularies import check_texts
+from training.data.tokens.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.fit import _optimizer as optimizer
 from training.fit import _train as texts
 from training.runs._start import open_run, prepare_run
@@ -35,7 +36,7 @@ from training.runs.files import RunFiles
 
 @pytest.fixture(autouse=True)
 def many_blocks(monkeypatch):
-    monkeypatch.setattr(corpus, "read_blocks", partial(read_blocks, size=7001))
+    monkeypatch.setattr(_pairs, "read_blocks", partial(read_blocks, size=7001))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,9 @@ def prepare_corpus(folder, config, **options):
 
 
 def write_tokens(folder, config, *tokenizers):
-    return tokens.write_tokens(folder, Texts.of(config), Tokenizing.of(config), *tokenizers)
+    return tokens.write_tokens(
+        folder, read_texts(Texts.of(config)), Tokenizing.of(config), *tokenizers
+    )
 
 
 def configured(path, *settings):
@@ -178,7 +181,9 @@ def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch
     files = RunFiles(tmp_path / "run")
     assert not list(files.tokens.glob("train.*"))
     config = load_config(files.config)
-    pairs, dev = read_batches(files.tokens, Texts.of(config), Batching.of(config))
+    names = Texts.of(config)
+    ids = Prepared(files.tokens, names.data)
+    pairs, dev = make_batches(ids, names, Batching.of(config))
     assert pairs.statistics.pairs + pairs.statistics.dropped == 97
     assert dev.statistics.pairs == len(corpus.texts("dev").pairs())
     with pytest.raises(BuiltError):
@@ -213,6 +218,10 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
         assert ours.read_bytes() == theirs.read_bytes()
     with pytest.raises(UserError, match="needs a run or a prepared corpus"):
         prepare_corpus(tmp_path / "e", configured(text), processes=0, tokenizers=tmp_path)
+    other = again.tokenizers[1]
+    other.write_text(f"{other.read_text(encoding='utf-8')}\n", encoding="utf-8")
+    with pytest.raises(RunError, match="have different tokenizers: prepare the corpus with --tok"):
+        write_tokens(tmp_path / "f", config, again.path)
 
 
 def test_a_corpus_is_prepared_without_tensorflow(text, tmp_path):

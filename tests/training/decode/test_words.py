@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data.pieces import train_sentencepiece
-from training.data.store import END_ID
-from training.data.tokenizers import SentencePieceTokenizer, VocabularyTokenizer
+from training.data.tokens.pieces import train_sentencepiece
+from training.data.tokens.store import END_ID
+from training.data.tokens.tokenizers import SentencePieceTokenizer, VocabularyTokenizer
 from training.decode.texts import words_of
 
 

@@ -23,9 +23,9 @@ import keras, numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 from training.config.schema import Config
-from training.data._batches import Batches
-from training.data._plan import Batching
-from training.data.store import Sequences
+from training.data.batches._batches import Batches
+from training.data.batches._plan import Batching
+from training.data.tokens.store import Sequences
 from training.fit import _optimizer as optimizer
 from training.fit.devices._joining import joined
 from training.sources.image._source import Images

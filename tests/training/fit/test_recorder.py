@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from training.config.schema import Config, override
-from training.data._plan import Statistics
-from training.data._shapes import Reckoned
+from training.data.batches._plan import Statistics
+from training.data.batches._shapes import PredictedSeconds
 from training.fit import _recorder as recorder
 from training.fit._recorder import Recorder, train_epochs
 from training.runs._card import write_card
@@ -151,7 +151,9 @@ def test_a_log_tells_steps_and_the_second_epochs_speed(capsys, monkeypatch):
         draw_pictures=None,
         write=lambda function: None,
     )
-    train_epochs(fake, lambda epoch: None, Reckoned(1, 20.0, 1.8))  # 3 epochs of 1,200 tokens
+    train_epochs(
+        fake, lambda epoch: None, PredictedSeconds(1, 20.0, 1.8)
+    )  # 3 epochs of 1,200 tokens
     said, told = capsys.readouterr()
     steps = [f"2 of 3 steps of epoch {n}, loss 0.5, 0:00:20 left" for n in (1, 2, 3)]
     assert told.splitlines() == steps  # 20 and 40 seconds after the beginning

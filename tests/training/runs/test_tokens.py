@@ -16,9 +16,9 @@ import tensorflow as tf
 from tests.training.conftest import tiny_config, untrained
 from training.command.errors import ConfigError, RunError
 from training.config.schema import load_config
-from training.data import _tokens as writing
-from training.data._pair_files import CorpusError
+from training.data.read._specs import CorpusError
 from training.data.rules import most_tokens
+from training.data.tokens import _encoding as writing
 from training.fit import _optimizer as optimizer
 from training.fit import _train as texts
 from training.fit._prepared import train_prepared

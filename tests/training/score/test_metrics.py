@@ -7,7 +7,7 @@ import sacrebleu
 
 from training import metrics
 from training.config.schema import Config, override
-from training.data._pair_files import Split
+from training.data.read._sentences import Split
 from training.metrics import METRICS, bleu_of, bootstrap_interval, lowered, percent, ratio, score
 from training.runs.files import best
 from training.score import _links as links

@@ -9,7 +9,7 @@ import numpy as np
 from tests.training.conftest import tiny_config, untrained
 from tests.training.sources.test_events import random_histories
 from training.config.schema import Config, override
-from training.data import _corpus as corpus
+from training.data.read import texts as corpus
 from training.runs.run import load_run
 from training.score._overlap import learned_sources, warning
 from training.sources.events.source import EventSource

@@ -7,7 +7,7 @@ import pytest
 
 from serving.api import _histories as client
 from training.config.schema import Config
-from training.data._pair_files import CorpusError
+from training.data.read._specs import CorpusError
 from training.data.rules import input_name, parse_number
 from training.runs._start import open_run, reopen
 from training.runs.files import RunFiles

@@ -10,9 +10,9 @@ from PIL import Image
 
 from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
-from training.data._batches import Batches
-from training.data._plan import Batching
-from training.data.store import Sequences
+from training.data.batches._batches import Batches
+from training.data.batches._plan import Batching
+from training.data.tokens.store import Sequences
 from training.sources.image._size import grid_size, parse_convolutions
 from training.sources.image._source import GridPositions, Images, ImageSource
 

@@ -14,7 +14,7 @@ from training import pictures
 from training.command.errors import UsageError
 from training.command.options import Parser
 from training.config.schema import PRESETS, load_config, override
-from training.data._pair_files import CorpusError
+from training.data.read._specs import CorpusError
 from training.presets._arguments import add_configuration
 from training.presets._options import configuration
 from training.sources.image import _captchas as captchas

@@ -12,7 +12,7 @@ import keras
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
-from training.data.store import PAD_ID
+from training.data.tokens.store import PAD_ID
 from training.runs.checkpoints import random_states
 
 Tensor = Any

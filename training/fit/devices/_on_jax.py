@@ -17,8 +17,8 @@ from jax.experimental.multihost_utils import process_allgather
 
 from training.command._workers import JOINING_SECONDS, Worker
 from training.command.errors import RunError, UserError
-from training.data._batches import Batches
-from training.data.store import PAD_ID
+from training.data.batches._batches import Batches
+from training.data.tokens.store import PAD_ID
 from training.fit.devices._jax_step import ShardedModel, undistributed
 from training.fit.devices._processes import ALONE, Processes
 

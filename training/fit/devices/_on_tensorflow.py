@@ -21,8 +21,8 @@ import tensorflow as tf
 
 from training.command._workers import Worker
 from training.command.errors import RunError, UserError
-from training.data._batches import Batches
-from training.data.store import PAD_ID
+from training.data.batches._batches import Batches
+from training.data.tokens.store import PAD_ID
 from training.fit.devices._processes import ALONE, Processes
 from training.fit.devices._tensorflow_step import MirroredModel
 

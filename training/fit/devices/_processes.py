@@ -14,7 +14,7 @@ import numpy as np
 
 from training.command.errors import RunError, UserError
 from training.config.schema import Config
-from training.data._batches import Batches
+from training.data.batches._batches import Batches
 from training.runs.files import RunFiles
 
 

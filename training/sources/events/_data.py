@@ -16,8 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from training.data._pair_files import CorpusError, chosen, read_text
-from training.data.named._corpora import find_folder
+from training.data.read._files import read_text
+from training.data.read._sentences import chosen
+from training.data.read._specs import CorpusError
+from training.data.read.named._corpora import find_folder
 from training.data.rules import MISSING
 from training.sources.events._histories import Histories, Schema
 from training.sources.events._table import read_table

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from training.data._pair_files import number_of
+from training.data.read._sentences import number_of
 from training.data.rules import input_name
 
 

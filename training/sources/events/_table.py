@@ -36,7 +36,8 @@ from typing import NamedTuple
 
 from training.command.progress import print_note
 from training.data import rules
-from training.data._pair_files import CorpusError, read_text
+from training.data.read._files import read_text
+from training.data.read._specs import CorpusError
 from training.data.rules import MISSING, PLACEHOLDERS, SILENT, category_of, input_name
 from training.data.separators import commas_hint
 from training.sources.events._histories import Histories, Schema

@@ -15,9 +15,9 @@ from keras import ops
 from training.command.files import read_json, write_json
 from training.command.progress import print_choice, print_note
 from training.config.schema import Config
-from training.data._pair_files import digest_of
+from training.data.read._sentences import digest_of
 from training.data.rules import MOST_NUMBER
-from training.data.store import Sequences
+from training.data.tokens.store import Sequences
 from training.sources._source import Source, encoded, read_sequence
 from training.sources.events import _data as events
 from training.sources.events._histories import Histories, Schema

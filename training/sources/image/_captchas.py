@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from training.command.errors import UserError
-from training.data._pair_files import Split
+from training.data.read._sentences import Split
 
 CHARACTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without 0 and O, 1 and I
 LENGTHS = (4, 6)

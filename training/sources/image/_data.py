@@ -16,9 +16,11 @@ from pathlib import Path
 
 from training.command.progress import print_note
 from training.command.visible import visible
-from training.data._lines import MOST_UNUSABLE, Skipped, unquoted
-from training.data._pair_files import CorpusError, Split, number_of, read_text, sample
 from training.data.columns import QUOTED, Quotes, form_of
+from training.data.read._files import read_text, unquoted
+from training.data.read._pairs import MOST_UNUSABLE, LineCounts
+from training.data.read._sentences import Split, number_of, sample
+from training.data.read._specs import CorpusError
 from training.data.rules import clean
 from training.data.separators import tabs_command
 from training.sources.image import _captchas as captchas
@@ -100,7 +102,7 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
 
     The result is cached until the file or its folder changes, which `stamps` shows.
     """
-    folder, split, skipped = labels.parent, Split([], []), Skipped()
+    folder, split, skipped = labels.parent, Split([], []), LineCounts()
     content, quotes = read_text(labels), Quotes()
     written = content.encode()
     by_commas = labels.suffix == ".csv"

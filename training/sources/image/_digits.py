@@ -13,7 +13,7 @@ import io
 import numpy as np
 
 from training.command.errors import UserError
-from training.data._pair_files import Split
+from training.data.read._sentences import Split
 
 HEIGHT, WIDTH = 32, 72
 SHORTEST, LONGEST = 5, 9

@@ -19,7 +19,7 @@ from PIL import Image
 from training.command.errors import ConfigError
 from training.command.progress import print_choice, up_to
 from training.config.schema import PRESETS, Config, load_config, with_values
-from training.data._pair_files import Split
+from training.data.read._sentences import Split
 
 SURVEYED = 500  # images in the sample
 ENOUGH = 1.5  # columns of the grid for each character

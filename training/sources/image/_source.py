@@ -17,7 +17,7 @@ from keras import ops
 
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data._pair_files import Split, digest_of
+from training.data.read._sentences import Split, digest_of
 from training.graphs import graph
 from training.sources._source import Source, encoded
 from training.sources.image import _data as images

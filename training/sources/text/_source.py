@@ -12,12 +12,12 @@ from keras import ops
 
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.store import PAD_ID, UNK_ID, Sequences
+from training.data.tokens.store import PAD_ID, UNK_ID, Sequences
 from training.sources._source import Source, encoded, read_sequence
 
 if TYPE_CHECKING:
-    from training.data._pair_files import Split
-    from training.data.tokenizers import Tokenizer
+    from training.data.read._sentences import Split
+    from training.data.tokens.tokenizers import Tokenizer
 
 # Standard deviation of the embeddings' normal distribution. With Keras's default, a fifth of this
 # value, the tied output layer starts so flat that the phrasebook's loss after 300 steps is 5.3
@@ -43,14 +43,14 @@ class TextSource(Source):
 
     def load_split(self, config: Config, spec: str, split: str, limit: int | None = None) -> Split:
         """Read sentence pairs; their targets have the script of the run's training data."""
-        from training.data import _corpus as corpus
+        from training.data.read import texts as corpus
 
         return corpus.load(spec, split, limit=limit, script_of=config.data)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TextSource:
         """Load the tokenizer."""
-        from training.data.tokenizers import load_tokenizer
+        from training.data.tokens.tokenizers import load_tokenizer
 
         return cls(load_tokenizer(folder / cls.files[0]))
 
@@ -60,7 +60,7 @@ class TextSource(Source):
 
     def rows(self, raw: Sequence[str], training: bool = False) -> Sequences:
         """Return the token ids of all texts; raise a UserError unless `raw` is a list of texts."""
-        from training.data._token_ids import tokenize
+        from training.data.tokens._token_ids import tokenize
 
         wrong = [raw] if isinstance(raw, str) else [t for t in raw if not isinstance(t, str)]
         if wrong:
@@ -69,7 +69,7 @@ class TextSource(Source):
 
     def digests(self, data: Split) -> np.ndarray:
         """Return a number for each source text, uint64 `(n,)`."""
-        from training.data._pair_files import digest_of
+        from training.data.read._sentences import digest_of
 
         return np.array([digest_of(text.encode()) for text in data.sources], np.uint64)
 

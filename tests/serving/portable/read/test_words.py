@@ -9,10 +9,10 @@ import tensorflow as tf
 from serving.portable.read._tokenizers import SentencePiece, Vocabulary, Words
 from tests.serving.javascript import NODE, run
 from tests.training.decode.test_words import TOKENIZERS
-from training.data.pieces import model_of
 from training.data.rules import goes_on
-from training.data.splitting import INSIDE, character_classes
-from training.data.store import END_ID
+from training.data.tokens.pieces import model_of
+from training.data.tokens.splitting import INSIDE, character_classes
+from training.data.tokens.store import END_ID
 from training.decode.texts import inside_characters, words_of
 
 WORDS = """

@@ -1,39 +1,37 @@
-"""The sentences for a run's training, dev and test.
+"""The texts of a run: a named corpus, files, or a prepared corpus, and their splits.
 
 A named corpus has splits. Files have no splits: a share of their sources is held out for dev, and
-on request for test. A hash of the source's text decides, so that a sentence stays in its split when
-the file grows. Dev or test can be another file instead. Pairs of extra data are left out if dev or
-test contains their source.
+on request for test. Dev or test can be another file instead. Pairs of extra data are left out if
+dev or test contains their source.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from training._metric_choice import fitting_metric as fitting_metric  # its place in earlier clones
 from training.command.progress import print_choice, print_note
 from training.command.visible import visible
 from training.config.schema import Config
-from training.data import _corpus as corpus
-from training.data._lines import Block, Skipped, Survey, parse
-from training.data._pair_files import CorpusError, Split, merge_sources, number_of, sample
-from training.data._specs import PREPARED, Spec
-from training.data.named import _corpora as corpora
+from training.data.read._manifest import Manifest, prepared_files, prepared_texts, read_manifest
+from training.data.read._pairs import (
+    LineCounts,
+    TrainingSource,
+    parse,
+    read_split,
+    survey,
+    text_block,
+)
+from training.data.read._sentences import Split, merge_sources, sample
+from training.data.read._specs import PREPARED, SPECS, CorpusError, Spec, unknown
+from training.data.read._splits import HELD_OUT, Shares, SurveyedTexts, dev_share, split_of, too_few
+from training.data.read.named import _corpora as corpora
+from training.data.read.named._corpora import NAMES
 
-if TYPE_CHECKING:
-    from training.data._prepared import Manifest
-
-HELD_OUT = ("dev", "test")
-# Approximate lines that are held out for dev if no share is chosen: 1,000 of a large file, and of a
-# small file enough to compare epochs.
-DEV_SHARE, MOST_DEV = 0.02, 1000
-SMALL_DEV_SHARE, SMALL_DEV = 0.1, 300
 _MOST_SHOWN = 32  # letters of a text in a message
-Shares = tuple[float, float]  # shares of the sources that are held out for dev and for test
 
 
 class Texts(NamedTuple):
@@ -66,7 +64,7 @@ class Texts(NamedTuple):
         return None if self.data.is_file else self.data
 
     def learned(self) -> list[Spec]:
-        """Return the SPECs of training lines; none for a prepared corpus.
+        """Return the SPECs of training lines; none for a prepared
 
         Raises CorpusError if a prepared corpus is combined with extra data.
         """
@@ -84,7 +82,7 @@ class Texts(NamedTuple):
         no file is read. Raises CorpusError if a file is missing.
         """
         specs = self.learned() or [self.data]
-        files = [file for spec in specs for file in corpus.files_of_training(spec)]
+        files = [file for spec in specs for file in files_of_training(spec)]
         files += self.dev.paths if isinstance(self.dev, Spec) else ()
         digest = hashlib.sha256()
         try:
@@ -119,6 +117,84 @@ def _spec_or_share(data: Spec, name: str, setting: str) -> Spec | float | None:
     return share
 
 
+def load(
+    spec: str | Spec, split: str, *, limit: int | None = None, seed: int = 0, script_of: str = ""
+) -> Split:
+    """Return one split of a corpus: `train`, `dev`, `test`, or another split of the corpus.
+
+    In every split but `train`, lines with the same source become one sentence with several
+    references.
+
+    Args:
+        spec: the corpus.
+        split: name of the split.
+        limit: if the split has more sentences, a random sample of this size is returned.
+        seed: of the sample.
+        script_of: another corpus. References are written in the script of its targets.
+
+    Raises CorpusError if the corpus or the split does not exist, or a file cannot be read.
+    """
+    spec = Spec.of(spec)
+    if spec.form == PREPARED:
+        loaded = prepared_texts(spec.paths[0], split)
+    elif spec.is_text:
+        loaded = read_split(spec)
+    elif spec.text not in NAMES:
+        raise unknown("corpus", spec.text, ", ".join(SPECS), NAMES)
+    else:
+        loaded = corpora.load(spec.text, split)
+    loaded = corpora.in_target_script(script_of, loaded)
+    if split != "train":
+        loaded = merge_sources(loaded)
+    return sample(loaded, limit, seed)
+
+
+def survey_training(spec: Spec, limit: int = 0, seed: int = 0) -> TrainingSource:
+    """Return the training lines of a SPEC, surveyed.
+
+    A named corpus is read once, and `limit` pairs are drawn; 0 for all. Files ignore `limit`.
+    """
+    block = None
+    if not spec.is_text:
+        loaded = load(spec, "train", limit=limit or None, seed=seed)
+        block = text_block(spec.text, loaded)
+    return survey(spec, block)
+
+
+def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
+    """Return how many training pairs a SPEC has, and the pairs in a sample of its lines.
+
+    Files of up to 20 MB are read to the last line. For larger files, the number of pairs is
+    estimated. Raises CorpusError as `load` does.
+    """
+    spec = Spec.of(spec)
+    if not spec.is_text:
+        pairs = load(spec, "train").pairs()
+        return len(pairs), pairs
+    surveyed = survey(Spec.of(spec.absolute()))
+    count, drawn = surveyed.lines, surveyed.sample
+    pairs = parse(drawn, counts := LineCounts()).pairs()
+    if drawn.lines == count:
+        counts.check(spec)
+    return round(len(pairs) * count / drawn.lines), pairs
+
+
+def files_of_training(spec: Spec) -> list[Path]:
+    """Return the files of a SPEC; for a named corpus, the files of train and dev."""
+    if spec.form == PREPARED:
+        return prepared_files(spec.paths[0])
+    if spec.text not in NAMES:
+        return list(spec.paths)
+    files = corpora.split_files(spec.text)
+    return [file for split in ("train", "dev") for file in files.get(split, ())]
+
+
+def manifest_of(spec: str | Spec) -> Manifest | None:
+    """Return the manifest of the prepared corpus that a SPEC names; None for any other SPEC."""
+    spec = Spec.of(spec)
+    return read_manifest(spec.paths[0]) if spec.form == PREPARED else None
+
+
 def load_split(texts: Texts, name: str, limit: int | None = None) -> tuple[Split, dict[str, str]]:
     """Return a split of a run's texts: all of it, or a random sample of `limit` sentences.
 
@@ -127,11 +203,11 @@ def load_split(texts: Texts, name: str, limit: int | None = None) -> tuple[Split
     """
     data = texts.data
     if spec := texts.spec_of(name):
-        loaded = corpus.load(spec, name, limit=limit, script_of=data.text)
+        loaded = load(spec, name, limit=limit, script_of=data.text)
         return loaded, {"data": spec.text, "split": "all" if spec.is_file else name}
     check_split(texts, name)
-    shares = held_out(texts, 0 if texts.dev else corpus.survey_files(data).lines)
-    every = corpus.load(data, "train")
+    shares = held_out(texts, 0 if texts.dev else survey(data).lines)
+    every = load(data, "train")
     splits = [split_of(source, shares) for source in every.sources]
     part = every.select([i for i, split in enumerate(splits) if split == name])
     if not part.sources:
@@ -164,106 +240,27 @@ def held_out(texts: Texts, lines: int) -> Shares:
     return dev, test
 
 
-class Division(NamedTuple):
-    """The rule that divides the pairs of a SPEC into training, dev and test."""
-
-    shares: Shares  # shares of the sources that are held out for dev and test
-    extra: bool  # whether pairs with a source in `measured` are left out, as from extra data
-    measured: frozenset[str]  # known sources of dev and test
-    script_of: str  # the SPEC whose script the targets are written in
-
-    def pairs(self, block: Block, skipped: Skipped) -> Iterator[tuple[str, str, str]]:
-        """Yield split, source and target of each pair; add counts of lines to `skipped`."""
-        split = corpora.in_target_script(self.script_of, parse(block, skipped))
-        for source, target in split.pairs():
-            skipped.shared += source in self.measured
-            if not (self.extra and source in self.measured):
-                yield split_of(source, self.shares), source, target
-
-
-class Part(NamedTuple):
-    """A SPEC with training pairs."""
-
-    spec: Spec
-    blocks: corpus.Blocks  # function that yields the lines
-    survey: Survey
-
-
-class Divided(NamedTuple):
-    """The surveyed texts of a run."""
-
-    parts: list[Part]  # the data, whose shares are held out, then extra data
-    shares: Shares
-    measured: dict[str, Split]  # dev and test; a held-out share is added once it is read
-    script_of: str
-
-    def division(self, part: Part) -> Division:
-        """Return the rule that divides the pairs of a part."""
-        extra = part is not self.parts[0]
-        sources = frozenset(text for split in self.measured.values() for text in split.sources)
-        return Division((0.0, 0.0) if extra else self.shares, extra, sources, self.script_of)
-
-
-def divide(texts: Texts) -> Divided:
+def read_texts(texts: Texts) -> SurveyedTexts:
     """Survey each SPEC with training pairs, print its notes, and read dev and test.
 
     Raises CorpusError if a SPEC cannot be read or has no pair.
     """
-    parts = []
+    data = texts.data
+    sources: list[TrainingSource] = []
     for spec in texts.learned():
-        blocks = corpus.blocks_of(spec, texts.limit if spec == texts.data else 0, texts.seed)
-        survey = corpus.survey_files(spec) if spec.is_text else corpus.survey(spec, blocks())
-        parts.append(Part(spec, blocks, survey))
-        for note in survey.notes:
+        limit = texts.limit if spec == data else 0
+        sources.append(source := survey_training(spec, limit, texts.seed))
+        for note in source.notes:
             print_note(note)
-        if spec.is_text and len(parts) == 1:
-            source, target = (visible(text, _MOST_SHOWN) for text in survey.pair)
-            print_choice("first pair", f"{source} → {target}")
-    shares = held_out(texts, parts[0].survey.lines if parts else 0)
+        if spec.is_text and len(sources) == 1:
+            first, second = (visible(text, _MOST_SHOWN) for text in source.pair)
+            print_choice("first pair", f"{first} → {second}")
+    shares = held_out(texts, sources[0].lines if sources else 0)
     measured = {}
     for name in HELD_OUT if texts.test or texts.extra else ("dev",):
         if other := texts.spec_of(name):
             optional = name == "test" and not texts.test  # a corpus may have no test split
             with suppress(CorpusError) if optional else nullcontext():
-                measured[name] = corpus.load(other, name, script_of=texts.data.text)
-    return Divided(parts, shares, measured, texts.data.text)
-
-
-def dev_share(lines: int) -> float:
-    """Return the share of `lines` lines that is held out for dev if no share is chosen."""
-    few = min(SMALL_DEV_SHARE * lines, SMALL_DEV)
-    return min(max(DEV_SHARE * lines, few), MOST_DEV) / max(1, lines)
-
-
-def too_few(data: Spec, name: str) -> CorpusError:
-    """Return the error for data that are too small to hold out a sentence for dev or test."""
-    return CorpusError(
-        f"{data} has too few different sources for a {name} set. Add pairs, or give a file: "
-        f"--{name} tsv:FILE"
-    )
-
-
-def held_out_splits(
-    data: Spec, shares: Shares, pairs: Mapping[str, Sequence[tuple[str, str]]]
-) -> dict[str, Split]:
-    """Return dev and test, if they are shares of the data, made of the pairs of each split."""
-    splits = {}
-    for name, share in zip(HELD_OUT, shares, strict=True):
-        if share and not pairs[name]:
-            raise too_few(data, name)
-        if share:
-            sources, targets = zip(*pairs[name], strict=True)
-            splits[name] = merge_sources(Split([*sources], [[text] for text in targets]))
-    return splits
-
-
-def split_of(source: str, shares: Shares) -> str:
-    """Return the split of a source, given the shares that are held out for dev and test.
-
-    A number from 0 to 1, which depends only on the source's text, decides.
-    """
-    if not any(shares):
-        return "train"
-    digest = number_of(source)
-    place = (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50
-    return "dev" if place < shares[0] else "test" if place >= 1 - shares[1] else "train"
+                measured[name] = load(other, name, script_of=data.text)
+    has_test = bool(texts.test)
+    return SurveyedTexts(data, sources, shares, has_test, measured, *texts.stamped())

@@ -1,31 +1,14 @@
-"""The sentences of a split, and readers of files that may be compressed.
-
-Any file may be compressed with gzip if its name ends in `.gz`, or with Zstandard if it ends in
-`.zst`.
-"""
+"""The sentences of a split, and choices among them."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import random
-import stat
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from training.command.errors import UserError
-from training.data.rules import NO_TEXT, encoding_hint
-
 Links = frozenset[tuple[int, int]]
-
-
-class CorpusError(UserError):
-    """A corpus that does not exist or cannot be read. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -99,69 +82,3 @@ def number_of(text: str) -> int:
 def digest_of(content: bytes) -> int:
     """Return a number of 64 bits for the content of a source, to find it in other data."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
-
-
-@contextmanager
-def open_data(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file for reading; decompress it if its name ends in `.gz` or `.zst`.
-
-    Raises CorpusError for a pipe, which can be read only once, if the file cannot be opened, or if
-    reading fails inside the `with` block.
-    """
-    path = path.expanduser()
-    damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
-    if path.suffix == ".zst":
-        damaged = (*damaged, _zstandard(path).ZstdError)
-    try:
-        mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise CorpusError(
-                f"{path} is a pipe, but the trainer reads data several times. Save it first: "
-                "COMMAND > my.tsv"
-            )
-        with ExitStack() as stack:
-            file: Any = stack.enter_context(path.open("rb"))
-            if path.suffix == ".gz":
-                file = stack.enter_context(gzip.GzipFile(fileobj=file))
-            elif path.suffix == ".zst":
-                unpacker = _zstandard(path).ZstdDecompressor()
-                file = stack.enter_context(unpacker.stream_reader(file, read_across_frames=True))
-            yield stack.enter_context(io.BufferedReader(file, 1 << 20))
-    except damaged as error:
-        reason = getattr(error, "strerror", None) or error
-        if isinstance(error, gzip.BadGzipFile):
-            reason = f"{reason}: rename it where it is not packed"
-        raise CorpusError(f"Cannot read {path}: {reason}") from None
-
-
-def _zstandard(path: Path) -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        reason = "zstandard is not installed: pip install zstandard"
-        raise CorpusError(f"Cannot read {path}: {reason}") from None
-    return zstandard
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file, decompressed as by `open_data`.
-
-    Raises CorpusError if the file cannot be read, is not UTF-8, or is empty.
-    """
-    with open_data(path) as file:
-        text = decoded(file.read(), path)
-    if not text.strip():
-        raise CorpusError(f"{path} is empty")
-    return text
-
-
-def decoded(data: bytes, name: str | Path) -> str:
-    """Return the text of bytes. Raises CorpusError, with the file's name, if it is not UTF-8."""
-    wrong = 0 if data.startswith(tuple(NO_TEXT)) else data.find(b"\0", 0, 4096)
-    if wrong < 0:
-        try:
-            return data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            wrong = error.start
-    line = data.count(b"\n", 0, wrong) + 1
-    raise CorpusError(f"{name}, line {line} is not UTF-8 text{encoding_hint(data)}")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training.data import _corpus as corpus
-from training.data._plan import Batching, InOrder, Plan
-from training.data._prepared import Prepared
-from training.data._shapes import STEPS
+from training.data.batches._plan import Batching, EvaluationPlan, Plan
+from training.data.batches._shapes import STEPS
+from training.data.read.texts import Texts
 from training.data.rules import tag_length
-from training.data.splits import Texts
-from training.data.store import END_ID, PAD_ID, START_ID, Sequences
+from training.data.tokens._prepared import Prepared
+from training.data.tokens.store import END_ID, PAD_ID, START_ID, Sequences
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -39,7 +37,7 @@ class Batches:
         target: token ids, or labels float32 `(n,)`.
         training: whether to plan each epoch anew; otherwise examples stay in order.
         rows: training examples `(n,)`; None for all.
-        shapes: the shapes of training batches, see `InOrder`.
+        shapes: the shapes of training batches, see `EvaluationPlan`.
 
     Raises UserError if no example is left.
     """
@@ -67,12 +65,12 @@ class Batches:
         if len(lengths[0]) != len(lengths[1]):
             counts = f"{len(lengths[0])}. Received: {len(lengths[1])}"
             raise ValueError(f"Expected as many targets as sources, {counts}")
-        self.plan: Plan | InOrder
+        self.plan: Plan | EvaluationPlan
         if training:
             alike = texts and isinstance(source, Sequences)
             self.plan = Plan(batching, lengths, rows, alike)
         else:
-            self.plan = InOrder(batching, lengths, shapes)
+            self.plan = EvaluationPlan(batching, lengths, shapes)
         self.statistics = self.plan.statistics  # counts of an epoch; a label counts as a token
         if not texts:
             self.statistics = replace(self.statistics, target_tokens=self.statistics.pairs)
@@ -96,8 +94,8 @@ class Batches:
 
     def shapes_line(self) -> str:
         """Return the shapes of batches, if they are few, and their padding, for people."""
-        if self.plan.reckoned is not None:
-            return self.plan.reckoned.line(self.plan.shapes)
+        if self.plan.predicted is not None:
+            return self.plan.predicted.line(self.plan.shapes)
         if self.plan.shapes is None:
             return ""
         epoch = self.plan.epoch()
@@ -208,14 +206,12 @@ def _rounded(size: int, most: int) -> int:
     return min(max(16, 1 << (size - 1).bit_length()), most)
 
 
-def read_batches(folder: Path, texts: Texts, batching: Batching) -> tuple[Batches, Batches]:
+def make_batches(tokens: Prepared, texts: Texts, batching: Batching) -> tuple[Batches, Batches]:
     """Return the training batches and the dev batches of a run's token ids.
 
-    Raises CorpusError if the token ids of the run, or of its prepared corpus, are damaged.
+    Raises CorpusError if the token ids are damaged.
     """
-    own = Prepared(folder)
-    ids = own if own.count else corpus.prepared(texts.data)
-    rows = ids.rows(texts.limit, texts.seed)
-    pairs = Batches(batching, *ids.sides(), training=True, rows=rows)
-    dev = Batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)
+    rows = tokens.training.rows(texts.limit, texts.seed)
+    pairs = Batches(batching, *tokens.training.sides(), training=True, rows=rows)
+    dev = Batches(batching, *tokens.sides("dev"), training=False, shapes=pairs.plan.shapes)
     return pairs, dev

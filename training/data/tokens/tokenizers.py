@@ -30,14 +30,6 @@ from training.data.letters import (
     known_in,
     syllables,
 )
-from training.data.pieces import (
-    SENTENCEPIECE,
-    Pieces,
-    model_of,
-    model_state,
-    print_growth,
-    write_state,
-)
 from training.data.rules import (
     ALPHABETS,
     END_ID,
@@ -45,8 +37,22 @@ from training.data.rules import (
     UNK_ID,
     UNK_TOKEN,
 )
-from training.data.splitting import clean_text, composed, first_places, split_text, whole_letters
-from training.data.store import TOGETHER, Ids, ids_dtype, in_chunks
+from training.data.tokens.pieces import (
+    SENTENCEPIECE,
+    Pieces,
+    model_of,
+    model_state,
+    print_growth,
+    write_state,
+)
+from training.data.tokens.splitting import (
+    clean_text,
+    composed,
+    first_places,
+    split_text,
+    whole_letters,
+)
+from training.data.tokens.store import TOGETHER, Ids, ids_dtype, in_chunks
 
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
 
@@ -83,7 +89,7 @@ class Tokenizer(tf.Module, ABC):
         return in_chunks(len(texts), TOGETHER, ids_of)
 
     @abstractmethod
-    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    def roundtrip(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return each text as decoded from its ids, and its tokens that have no id."""
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
@@ -165,9 +171,9 @@ class SentencePieceTokenizer(Tokenizer):
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return self._pieces.id_to_string(ids)
 
-    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """See `Tokenizer.said`."""
-        return Pieces(self._model).said(texts)
+    def roundtrip(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """See `Tokenizer.roundtrip`."""
+        return Pieces(self._model).roundtrip(texts)
 
     def state(self) -> dict:
         """Return the content of the tokenizer's file."""
@@ -293,8 +299,8 @@ class VocabularyTokenizer(Tokenizer):
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._table, ids)
 
-    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """See `Tokenizer.said`."""
+    def roundtrip(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """See `Tokenizer.roundtrip`."""
         text = tf.constant(list(texts), tf.string)
         ids, strings = self.tokenize(text), self.split(text)
         unknown = ids.with_flat_values(ids.flat_values == UNK_ID)

@@ -17,10 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from training.data._lines import read_split
-from training.data._pair_files import CorpusError, Split, read_text
-from training.data._specs import Spec
-from training.data.named._download import LANGUAGES, SPLITS, fetch
+from training.data.read._files import read_text
+from training.data.read._pairs import read_split
+from training.data.read._sentences import Split
+from training.data.read._specs import CorpusError, Spec
+from training.data.read.named._download import LANGUAGES, SPLITS, fetch
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 _MIXED_CHINESE = "tatoeba-en-zh"
@@ -48,11 +49,12 @@ def is_here(name: str) -> bool:
 def split_files(name: str) -> dict[str, list[Path]]:
     """Return the files of each complete split. Raises CorpusError if no split is complete."""
     corpus = _CORPORA[name]
-    folder = find_folder(name, corpus.folder, corpus.all_files())
+    every = corpus.all_files()
+    folder = find_folder(name, corpus.folder, every)
     files = {split: [folder / file for file in each] for split, each in corpus.files.items()}
     there = {split: paths for split, paths in files.items() if all(p.is_file() for p in paths)}
     if not there:
-        raise CorpusError(f"{name}: {folder} has no file of {', '.join(corpus.all_files())}")
+        raise CorpusError(f"{name}: {folder} has no file of {', '.join(every)}")
     return there
 
 
@@ -154,7 +156,7 @@ def _corpora() -> Iterator[tuple[str, _Corpus]]:
     def files(pattern: str) -> dict[str, tuple[str]]:
         return {split: (pattern.format(split),) for split in SPLITS}
 
-    phrasebook = str(Path(__file__).parents[1] / "phrasebook")
+    phrasebook = str(Path(__file__).parents[2] / "phrasebook")
     for code in ("fr", "zh"):
         linked = files(f"en-{code}.{{}}.tsv.gz")
         yield f"phrasebook-en-{code}", _Corpus(phrasebook, linked, _read_linked)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.command.errors import UsageError
-from training.data._pair_files import CorpusError
+from training.command.errors import UsageError, UserError
 
 PREPARED = "prepared"
 SPECS = {  # SPECs of texts, each with its meaning
@@ -20,6 +19,10 @@ SPECS = {  # SPECs of texts, each with its meaning
 }
 _OF_TEXTS = tuple(spec.partition(":")[0] for spec in SPECS)
 FORMS = (*_OF_TEXTS, "images", "events")
+
+
+class CorpusError(UserError):
+    """A corpus that does not exist or cannot be read. The message is one line."""
 
 
 class SpecError(CorpusError, UsageError):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data._pair_files import number_of
-from training.data.splitting import first_places
-from training.data.store import END_ID, TOGETHER, UNK_ID, Ids, Sequences, in_chunks
-from training.data.tokenizers import Tokenizer, VocabularyTokenizer
+from training.data.read._sentences import number_of
+from training.data.tokens.splitting import first_places
+from training.data.tokens.store import END_ID, TOGETHER, UNK_ID, Ids, Sequences, in_chunks
+from training.data.tokens.tokenizers import Tokenizer, VocabularyTokenizer
 
 WORD = re.compile(r"\w+")
 _DRAWS = 1_000_000

@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from training.command.files import replacing
-from training.data._pair_files import number_of, open_data
+from training.data.read._files import open_data
+from training.data.read._sentences import number_of
 from training.data.rules import clean
 
 SPLITS = ("train", "dev", "test")

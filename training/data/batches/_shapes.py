@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.config.schema import Config
-
 FEW_SHAPES = 8  # most shapes, for a step that is compiled once for each shape
 STEPS = 4  # steps in an iteration of a GPU's loops; at other widths, a second loop runs the rest
 # Seconds on one H200 (TensorFlow 2.21, 2026-11-27) for a model of two layers: tatoeba-en-fr, 128
@@ -38,15 +36,6 @@ class Costs:
     layers: int
     may_be_graph: bool
 
-    @classmethod
-    def of(cls, config: Config) -> Costs:
-        """Return the costs of a configuration."""
-        import keras
-
-        layers = config.encoder_layers + config.decoder_layers
-        may_be_graph = keras.backend.backend() == "tensorflow" and config.jit_compile == "auto"
-        return cls(config.epochs, layers, may_be_graph)
-
     @property
     def scale(self) -> float:
         """Cost of a model with this number of layers, relative to a model with two layers."""
@@ -54,7 +43,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Reckoned:
+class PredictedSeconds:
     """The choice of shapes that takes the least time, in predicted seconds on one H200."""
 
     compiling: float  # seconds to compile all shapes
@@ -78,7 +67,9 @@ class Reckoned:
         )
 
 
-def reckon(steps: list[np.ndarray], shapes: list[np.ndarray], costs: Costs) -> tuple[int, Reckoned]:
+def predict_seconds(
+    steps: list[np.ndarray], shapes: list[np.ndarray], costs: Costs
+) -> tuple[int, PredictedSeconds]:
     """Return the index of the choice of shapes that takes the least time, and its seconds.
 
     Args:
@@ -94,7 +85,7 @@ def reckon(steps: list[np.ndarray], shapes: list[np.ndarray], costs: Costs) -> t
     without = costs.may_be_graph and graph < training[best] + compiling[best]
     shown = 0 if without else best
     times = float(compiling[shown]), float(training[shown])
-    return best, Reckoned(*times, graph if without else None)
+    return best, PredictedSeconds(*times, graph if without else None)
 
 
 def choose_widths(source: np.ndarray, labels: np.ndarray, count: int) -> list[np.ndarray]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data._shapes import FEW_SHAPES, STEPS, Costs, Reckoned, choose_widths, reckon
+from training.data.batches._shapes import (
+    FEW_SHAPES,
+    STEPS,
+    Costs,
+    PredictedSeconds,
+    choose_widths,
+    predict_seconds,
+)
 
 _FREE_BUCKETS = 32  # buckets if batches may have any width: enough for low padding
 _JOINED = (2, 4, 8)  # numbers of pairs that are joined to one example
@@ -19,7 +26,7 @@ _GRID = 64  # candidate widths of each side
 
 @dataclass(frozen=True)
 class Batching:
-    """The settings of batches: the configuration's keys of these names."""
+    """The settings of batches."""
 
     batch_size: int  # pairs in a batch
     # most tokens of a source; longer pairs are dropped in training, and cut otherwise
@@ -39,16 +46,28 @@ class Batching:
     @classmethod
     def of(cls, config: Config) -> Batching:
         """Return the settings of a configuration; by default XLA compiles for few shapes."""
-        from keras_attention import backend  # imported late: no command needs Keras before training
+        import keras  # imported late: no command needs Keras before training
 
-        names = (field.name for field in fields(cls) if hasattr(config, field.name))
-        settings = {name: getattr(config, name) for name in names}
-        if config.compiles():
-            if not config.batch_shapes:
-                settings["batch_shapes"] = FEW_SHAPES
-                settings["costs"] = Costs.of(config) if backend.on_gpu() else None
-            settings["multiple"] = STEPS if backend.on_gpu() else 1
-        return cls(**settings)
+        from keras_attention import backend
+
+        compiles = config.compiles()
+        on_gpu = compiles and backend.on_gpu()
+        costs = None
+        if on_gpu and not config.batch_shapes:
+            layers = config.encoder_layers + config.decoder_layers
+            may_be_graph = keras.backend.backend() == "tensorflow" and config.jit_compile == "auto"
+            costs = Costs(config.epochs, layers, may_be_graph)
+        return cls(
+            batch_size=config.batch_size,
+            max_source_length=config.max_source_length,
+            max_target_length=config.max_target_length,
+            batch_shapes=config.batch_shapes or (FEW_SHAPES if compiles else 0),
+            concat_pairs=config.concat_pairs,
+            batch_tokens=config.batch_tokens,
+            seed=config.seed,
+            multiple=STEPS if on_gpu else 1,
+            costs=costs,
+        )
 
     def rounded(self, widths: Any) -> Any:
         """Return a width, or an array of widths, rounded up to a multiple of `multiple`."""
@@ -77,7 +96,7 @@ class Epoch(NamedTuple):
     widths: np.ndarray
 
 
-class InOrder:
+class EvaluationPlan:
     """The plan of a dev set: every pair once, in order. The last batch may be smaller.
 
     Args:
@@ -86,7 +105,7 @@ class InOrder:
         shapes: widths of the training batches, `(shapes, 2)`, if these are few; None for any.
     """
 
-    reckoned: Reckoned | None = None
+    predicted: PredictedSeconds | None = None
 
     def __init__(
         self,
@@ -140,7 +159,7 @@ class Plan:
     Attributes:
         shapes: widths of source and labels that batches have, int32 `(shapes, 2)`, ascending; None
             if batches may have any widths.
-        reckoned: predicted seconds of these shapes on a GPU; None if their number was given.
+        predicted: predicted seconds of these shapes on a GPU; None if their number was given.
 
     Raises UserError if no pair is left.
     """
@@ -167,7 +186,7 @@ class Plan:
             )
         self._groups = [group for group in _JOINED if group <= batching.batch_size]
         self.shapes: np.ndarray | None = None
-        self.reckoned: Reckoned | None = None
+        self.predicted: PredictedSeconds | None = None
         # Widths of each bucket, (buckets, 2). For each pair of lengths, its place in the order of
         # batches, (source lengths, target lengths). The bucket of each place.
         self._widths, self._table = np.zeros((1, 2), np.int32), np.zeros((1, 1), np.int64)
@@ -311,8 +330,8 @@ class Plan:
                     many[-1] += left > 0 and (kind == 1 or self.batching.batch_tokens > 0)
                     made += many
                 steps.append(made)
-            best, self.reckoned = reckon(steps, choices, self.batching.costs)
-            if self.reckoned.graph is not None:
+            best, self.predicted = predict_seconds(steps, choices, self.batching.costs)
+            if self.predicted.graph is not None:
                 self.batching = replace(self.batching, batch_shapes=0, multiple=1, costs=None)
             choices = choices[: best + 1]
         widths = choices[-1].astype(np.int32)

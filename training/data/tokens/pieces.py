@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from training.data.store import END_ID, PAD_ID, START_ID, UNK_ID, Ids, ids_dtype
+from training.data.tokens.store import END_ID, PAD_ID, START_ID, UNK_ID, Ids, ids_dtype
 
 SENTENCEPIECE = "sentencepiece"
 # SentencePiece cuts the names of special pieces out of texts. No text contains a name with a space.
@@ -118,7 +118,7 @@ def print_growth(vocab_size: int, size: int) -> None:
 class Pieces:
     """A serialised model, read by SentencePiece's own library.
 
-    TensorFlow, which `training.data.tokenizers` needs, would take 400 MB in each process.
+    TensorFlow, which `training.data.tokens.tokenizers` needs, would take 400 MB in each process.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -134,7 +134,7 @@ class Pieces:
         ids = itertools.chain.from_iterable(encoded)
         return np.fromiter(ids, self._dtype, lengths.sum()), lengths
 
-    def said(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    def roundtrip(self, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return each text as decoded from its ids, and its letters that have no id."""
         encoded = self._pieces.encode(list(texts))
         rows = zip(texts, encoded, self._pieces.decode(encoded), strict=True)
