@@ -6,7 +6,7 @@ translator = LocalTranslator("models/en-fr")
 print(translator.translate(["She is eating a green apple."])[0].text)
 """
 
-from serving.portable.read._lexicon import Pronouncer
+from serving.portable.read._pronouncer import Pronouncer
 from serving.portable.read._readers import LocalPredictor, LocalReader
 from serving.portable.read._translator import LocalTranslator
 from serving.portable.read._voices import read_columns, spoken_words

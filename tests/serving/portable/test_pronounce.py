@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.portable.read._lexicon import Pronouncer
+from serving.portable.read._pronouncer import Pronouncer
 from tests.serving.conftest import respelled
 from tests.serving.javascript import NODE, needs_node
 

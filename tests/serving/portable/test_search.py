@@ -12,8 +12,8 @@ from serving.client import SignatureNotFoundError
 from serving.export._modules import Exported, ExportedReader, traced
 from serving.export._version import export
 from serving.portable.read import LocalReader, LocalTranslator
-from serving.portable.read._lexicon import Pronouncer
 from serving.portable.read._pixels import read_image
+from serving.portable.read._pronouncer import Pronouncer
 from tests.serving.javascript import NODE, ask_model, needs_node
 from tests.serving.onnx_program import Program
 from tests.serving.portable.searches import CASES, Answer, Case, asker, by_loop

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from serving.portable.read import LocalTranslator
-from serving.portable.read._lexicon import Pronouncer
+from serving.portable.read._pronouncer import Pronouncer
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
 
 

@@ -6,8 +6,8 @@ import types
 import numpy as np
 import pytest
 
-from serving.portable.read._lexicon import Pronouncer
 from serving.portable.read._model import Result
+from serving.portable.read._pronouncer import Pronouncer
 from tests.serving.conftest import respelled
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from serving.client._translate import main
 from serving.portable.read import LocalTranslator
-from serving.portable.read._lexicon import Pronouncer
+from serving.portable.read._pronouncer import Pronouncer
 from tests.serving.conftest import respelled
 
 WORDS = ["cat", "donaudampfschifffahrt"]
