@@ -118,11 +118,22 @@ def test_all_readers_read_and_reject_the_same_chunks(channels):
         assert found == [""] * len(READ) + ["cannot be decoded"] * len(REFUSED)
 
 
-def test_the_page_says_of_a_file_that_is_cut_off_what_the_others_say():
+def test_a_file_is_cut_off_without_its_end_and_may_have_more_behind_it():
     file = io.BytesIO()
     Image.fromarray(RGB.astype("uint8")).save(file, "JPEG")
-    cut = [png(RGB, 8, 2)[:-9], file.getvalue()[:-9], file.getvalue() + bytes(2000)]
+    whole = [png(RGB, 8, 2), file.getvalue()]
+    cut = [contents[:-9] for contents in whole]
+    longer = [contents + 300 * b"\0film\xff" for contents in whole]  # a phone's moving photograph
+    sizes = ["image_height=5", "image_width=7", "image_channels=3", "convolutions=3:2x2"]
+    source = ImageSource(override(load_preset("captcha"), sizes))
     for contents in cut:
         with pytest.raises(ValueError, match="is cut off: its end is missing"):
             read_image(contents, 5, 7, 3)
-    assert not NODE or refusals(cut) == ["is cut off: its end is missing"] * 3
+        with pytest.raises(UserError, match="is cut off: its end is missing"):
+            source.rows([contents])
+    for contents, known in zip(longer, whole, strict=True):
+        wanted = source.rows([known]).values[0]
+        np.testing.assert_array_equal(source.rows([contents]).values[0], wanted)
+        np.testing.assert_array_equal(read_image(contents, 5, 7, 3), wanted)
+    found = refusals([*cut, *longer]) if NODE else []
+    assert not NODE or found == ["is cut off: its end is missing"] * 2 + [""] * 2
