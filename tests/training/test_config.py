@@ -79,6 +79,7 @@ def test_settings_take_the_type_of_their_key():
         ("learning_rate=-1", "learning_rate needs more than 0, but it is -1.0"),
         ("learning_rate=1e999", "learning_rate needs a finite number, but it is inf"),
         ("keep_epoch=bleu", "keep_epoch needs one of auto, best_score, best_perplexity"),
+        ("other_attention=dot", 'other_attention needs one of "", additive, hard_monotonic'),
         (
             "concat_pairs=0.5 batch_size=1",
             "concat_pairs needs a batch_size of 2 or more, but it is 1",
