@@ -2,8 +2,10 @@
 
 import gzip
 
+import numpy as np
+
 from training.data.tokens._vocabularies import train_state
-from training.data.tokens.tokenizers import tokenizer_of
+from training.data.tokens.tokenizers import load_tokenizer, tokenizer_of
 
 
 def lines_of(rows):
@@ -30,6 +32,16 @@ def write_sides(folder, rows):
     sides = zip(*rows, strict=True)
     files = [write(folder / n, lines_of(zip(s))) for n, s in zip(("s", "t"), sides, strict=True)]
     return f"parallel:{files[0]},{files[1]}"
+
+
+def spelled(prepared, split="train", rows=None):
+    """The pairs of a split of a prepared corpus, spelled by their ids; `rows` or all."""
+    sides = []
+    for file, ids in zip(prepared.tokenizers, prepared.sides(split), strict=True):
+        chosen = np.arange(len(ids.lengths)) if rows is None else rows
+        texts = load_tokenizer(file).detokenize(ids.select(chosen[:, None], 999).padded())
+        sides.append([text.decode() for text in texts.numpy()])
+    return list(zip(*sides, strict=True))
 
 
 LEXICON = [("read", "R IY D"), ("read", "R EH D"), ("d'or", "D AO R"), ("c", "S IY")]
