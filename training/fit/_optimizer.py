@@ -17,7 +17,7 @@ from training.data.batches._batches import Batches
 from training.data.tokens._prepared import WORDS
 from training.data.tokens.store import PAD_ID
 from training.fit.devices._processes import ALONE, Processes
-from training.model.seq2seq import build_model, check_attention
+from training.model.seq2seq import build_model
 
 Tensor = Any
 
@@ -258,8 +258,7 @@ def as_predicted(config: Config, batches: Batches) -> Config:
 
 
 def configure_keras(config: Config) -> None:
-    """Set Keras's seed and precision; reject an unknown mechanism before data are read."""
-    check_attention(config)  # before the seed is set, because it draws from the same generator
+    """Set Keras's seed and precision."""
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
 

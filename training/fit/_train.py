@@ -89,7 +89,6 @@ def train(
     data, and RunError if the run directory cannot be used or training cannot continue.
     """
     files = RunFiles(output)
-    processes.check_batch_size(config)
     if processes.count > 1:  # all resume the run that the first begins
         processes.write(_begin_alone, files, config, init)
         return resume(output, processes=processes)
@@ -134,7 +133,6 @@ def resume(
     """
     files = RunFiles(output)
     config = files.begun(changes)
-    processes.check_batch_size(config)
     with processes.holding(files):
         optimizer.configure_keras(config)
         if processes.count > 1:  # token ids of changed texts are written before all read them
