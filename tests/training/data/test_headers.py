@@ -6,9 +6,8 @@ import unicodedata
 import pytest
 
 from tests.training.data.files import write
-from training.data.read._pairs import read_split, survey
 from training.data.read._specs import Spec
-from training.data.read.texts import Texts, read_texts
+from training.data.read.texts import Texts, load, read_texts, survey_training
 
 ROWS = 397
 
@@ -73,7 +72,7 @@ def test_an_ordinary_first_line_is_no_header(tmp_path, capsys, name):
     for shuffle in range(60):
         random.Random(shuffle).shuffle(rows)
         write(path, "".join(f"{source}\t{target}\n" for source, target in rows))
-        read_split(Spec.of(f"tsv:{path}"))
+        load(f"tsv:{path}", "train")
     assert "is read as a pair" not in capsys.readouterr().out
 
 
@@ -88,7 +87,7 @@ def test_an_ordinary_first_line_is_no_header(tmp_path, capsys, name):
 def test_a_header_is_found_in_every_alphabet(tmp_path, capsys, name, header):
     lines = [header, *map("\t".join, FILES[name])]
     path = write(tmp_path / "my.tsv", "".join(f"{line}\n" for line in lines))
-    read_split(Spec.of(f"tsv:{path}"))
+    load(f"tsv:{path}", "train")
     shown = header.replace("\t", " TAB ")
     assert f"line 1, {shown}, is read as a pair" in capsys.readouterr().out
 
@@ -96,14 +95,14 @@ def test_a_header_is_found_in_every_alphabet(tmp_path, capsys, name, header):
 def test_usual_names_are_no_header_where_they_are_words(tmp_path, capsys):
     pairs = ["word\tmot", "sentence\tphrase", "translation\ttraduction", "English\tanglais"]
     path = write(tmp_path / "my.tsv", "\n".join(pairs * 2 + ["house\tmaison"] * 97) + "\n")
-    read_split(Spec.of(f"tsv:{path}"))
+    load(f"tsv:{path}", "train")
     assert capsys.readouterr().out == ""
 
 
 def notes(tmp_path, rows):
     path = write(tmp_path / "my.tsv", "".join(f"{left}\t{right}\n" for left, right in rows))
     spec = Spec.of(f"tsv:{path}")
-    return survey(spec).notes
+    return survey_training(spec).notes
 
 
 def test_running_numbers_are_told(tmp_path):

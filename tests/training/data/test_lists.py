@@ -9,18 +9,20 @@ import pytest
 from serving.portable.read import read_columns
 from tests.training.data.files import write
 from training.data.read import _pairs as lines
+from training.data.read._files import read_blocks
 from training.data.read._specs import CorpusError, Spec
+from training.data.read.texts import survey_training
 
 WORDS = [a + b + c for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
 PHONES = [f"{word[0]} ɒː {word[2]}" for word in WORDS]
 
 
 def read_split(spec):
-    return lines.read_split(Spec.of(spec))
+    return lines.read_split(Spec.of(spec), read_blocks(Spec.of(spec)))
 
 
 def surveyed(spec):
-    return lines.survey(Spec.of(spec))
+    return survey_training(Spec.of(spec))
 
 
 def run(command, path):
