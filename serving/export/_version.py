@@ -26,13 +26,8 @@ from keras_attention import exporting
 from serving.api._export_files import ONNX_MANIFEST, SAVED_MANIFEST
 from serving.api._results import TRANSLATE_LINES, are_sentences
 from serving.api._versions import LARGEST_VERSION, version_number
-from serving.export._modules import (
-    WARMUP_TEXTS,
-    Exported,
-    ExportedPredictor,
-    ExportedReader,
-    traced,
-)
+from serving.export._modules import ExportedPredictor, ExportedReader, traced
+from serving.export._texts import WARMUP_TEXTS, Exported
 from serving.portable.write._settings import ExportSettings
 from training.command.errors import UserError
 from training.command.files import locked_aside, locked_folder, move, remove
