@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from training.data.read.texts import Texts, load_split
 from training.data.rules import ALPHABETS
 from training.decode.search import check_search
 from training.runs.checkpoints import check_finite
-from training.runs.files import kept, read_history
+from training.runs.files import kept, read_history, sha256
 from training.runs.run import Run
 from training.sources.kinds import SOURCE_KINDS
 
@@ -219,8 +218,7 @@ def _number(aside: Path, name: str, manifest: dict[str, Any]) -> Path:
     (aside / name).unlink(missing_ok=True)
     files = {}
     for path in sorted(each for each in aside.rglob("*") if each.is_file()):
-        with path.open("rb") as file:
-            files[path.relative_to(aside).as_posix()] = file_digest(file, "sha256").hexdigest()
+        files[path.relative_to(aside).as_posix()] = sha256(path)
     text = json.dumps({**manifest, "files": files}, ensure_ascii=False, indent=1)
     (aside / name).write_text(text + "\n", encoding="utf-8")
     output = aside.parent.parent

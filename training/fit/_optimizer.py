@@ -147,7 +147,6 @@ class Perplexity(keras.metrics.Mean):
         super().update_state(token_losses(labels, y_pred), ops.not_equal(labels, PAD_ID))
 
     def result(self) -> Tensor:
-        """Return the perplexity so far."""
         return ops.exp(super().result())
 
 
@@ -209,7 +208,6 @@ class ClippedAdam(keras.optimizers.Adam):
         tf.raw_ops.AssignAddVariableOp(resource=self.iterations.value.handle, value=one)
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Update one weight."""
         if backend.under_xla() or keras.backend.backend() != "tensorflow":
             super().update_step(gradient, variable, learning_rate)
             return

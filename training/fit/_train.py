@@ -60,7 +60,6 @@ class DevSet:
         return {**judged, **score_epoch(self.run.config.metric, hypotheses, references)}
 
     def perplexity(self) -> dict[str, float]:
-        """Return `val_perplexity`."""
         return {"val_perplexity": optimizer.judged(self.judge, self.batches)["perplexity"]}
 
     def draw(self) -> None:

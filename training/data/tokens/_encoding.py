@@ -57,7 +57,6 @@ class Tokenizing(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> Tokenizing:
-        """Return the settings of a configuration."""
         copying = Copying(config.copy_masking, config.max_source_length, config.seed)
         return cls(
             (config.source_tokenizer, config.target_tokenizer),

@@ -43,7 +43,7 @@ def is_here(name: str) -> bool:
 def split_files(name: str) -> dict[str, list[Path]]:
     """Return the files of each complete split. Raises CorpusError if no split is complete."""
     corpus = _CORPORA[name]
-    every = corpus.all_files()
+    every = [file for each in corpus.files.values() for file in each]
     folder = find_folder(name, corpus.folder, every)
     files = {split: [folder / file for file in each] for split, each in corpus.files.items()}
     there = {split: paths for split, paths in files.items() if all(p.is_file() for p in paths)}
@@ -117,9 +117,6 @@ class _Corpus(NamedTuple):
     folder: str  # path below each of `data_folders`, or an absolute path
     files: Mapping[str, tuple[str, ...]]  # file names of each split
     read: Callable[[Sequence[Path]], Split] = _read_pairs
-
-    def all_files(self) -> list[str]:
-        return [file for files in self.files.values() for file in files]
 
 
 def _corpora() -> Iterator[tuple[str, _Corpus]]:
