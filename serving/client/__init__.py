@@ -49,11 +49,7 @@ if TYPE_CHECKING:
     from serving.client._drawing import draw_alignment
     from serving.client._protocol import Query, Tls
     from serving.client._transport import AsyncClient, Client
-    from serving.portable.read import (
-        LocalPredictor,
-        LocalReader,
-        LocalTranslator,
-    )
+    from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
 
 _MODULES = {
     "serving.api._errors": (

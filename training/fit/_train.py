@@ -24,14 +24,7 @@ from training.fit._recorder import Recorder, describe, train_epochs
 from training.fit._trial import settle_attention
 from training.fit.devices._processes import ALONE, Processes
 from training.metrics import METRICS, deciding, score_epoch
-from training.runs._start import (
-    Opened,
-    open_run,
-    reopen,
-    scored_part,
-    warn_of_metric,
-    write_run,
-)
+from training.runs._start import Opened, open_run, reopen, scored_part, warn_of_metric, write_run
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
@@ -155,11 +148,7 @@ def _build(opened: Opened, tokens: Path, processes: Processes) -> keras.Model:
 
 
 def _fit(
-    files: RunFiles,
-    opened: Opened,
-    model: keras.Model,
-    history: list[Record],
-    processes: Processes,
+    files: RunFiles, opened: Opened, model: keras.Model, history: list[Record], processes: Processes
 ) -> Record:
     """Train the missing epochs, and write their files; return the last record."""
     if opened.config.other_attention:

@@ -20,13 +20,7 @@ from training.command.visible import visible
 from training.config.schema import Config
 from training.data.read._files import Block, read_blocks
 from training.data.read._manifest import Manifest, prepared_files, prepared_texts, read_manifest
-from training.data.read._pairs import (
-    LineCounts,
-    TrainingSource,
-    parse,
-    read_split,
-    survey,
-)
+from training.data.read._pairs import LineCounts, TrainingSource, parse, read_split, survey
 from training.data.read._sentences import Split, in_target_script, merge_sources, sample
 from training.data.read._specs import PREPARED, SPECS, CorpusError, Spec, unknown
 from training.data.read._splits import HELD_OUT, Shares, SurveyedTexts, dev_share, split_of, too_few
