@@ -63,10 +63,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _train(options: argparse.Namespace, worker: Worker) -> None:
-    config = None
     if options.resume:
         output = _to_resume(options)
-        RunFiles(output).begun(options.settings)
+        config = RunFiles(output).begun(options.settings)
     else:
         if options.init and not RunFiles(options.init).best.is_file():
             raise ConfigError(
@@ -90,18 +89,21 @@ def _train(options: argparse.Namespace, worker: Worker) -> None:
         if importlib.util.find_spec("tensorflow"):
             start_tensorflow()
         from training.fit.devices._joining import joined
+        from training.model.seq2seq import check_attention
 
-        if options.dry_run and config is not None:
+        check_attention(config)  # first, because reading the data takes long
+        if options.dry_run:
             from training.runs._start import preview
 
             preview(config, options.init)
             return
         with joined(options.devices) as processes:
+            processes.check_batch_size(config)
             if without_texts:
                 from training.fit._prepared import train_prepared
 
                 train_prepared(output, options.settings, processes)
-            elif config is None:
+            elif options.resume:
                 from training.fit._train import resume
 
                 resume(output, options.settings, options.force, processes)

@@ -44,7 +44,7 @@ def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Cal
     """Return the export's module of a run, and its function to translations of so many tokens."""
     import tensorflow as tf
 
-    from serving.export import _modules as modules
+    from serving.export import _texts as modules
     from training.decode.settings import SearchSettings
 
     exported = modules.Exported([run], SearchSettings(**{"num_results": 5, **settings}))

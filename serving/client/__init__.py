@@ -49,91 +49,29 @@ if TYPE_CHECKING:
     from serving.client._drawing import draw_alignment
     from serving.client._protocol import Query, Tls
     from serving.client._transport import AsyncClient, Client
-    from serving.portable.read import (
-        LocalPredictor,
-        LocalReader,
-        LocalTranslator,
-    )
+    from serving.portable.read import LocalPredictor, LocalReader, LocalTranslator
 
 _MODULES = {
     "serving.api._errors": (
-        "DeadlineExceededError",
-        "InvalidRequestError",
-        "MessageTooLargeError",
-        "ModelNotFoundError",
-        "RateLimitedError",
-        "ServerUnavailableError",
-        "ServingError",
-        "SignatureNotFoundError",
-        "UnexpectedResponseError",
+        *("DeadlineExceededError", "InvalidRequestError", "MessageTooLargeError"),
+        *("ModelNotFoundError", "RateLimitedError", "ServerUnavailableError", "ServingError"),
+        *("SignatureNotFoundError", "UnexpectedResponseError"),
     ),
     "serving.api._results": (
-        "Alignment",
-        "Hypothesis",
-        "Metadata",
-        "Prediction",
-        "Reading",
-        "Regions",
-        "Score",
-        "Translation",
-    ),
-    "serving.client._drawing": ("draw_alignment",),
-    "serving.client._protocol": (
-        "Query",
-        "Tls",
-    ),
-    "serving.client._transport": (
-        "AsyncClient",
-        "Client",
+        *("Alignment", "Hypothesis", "Metadata", "Prediction"),
+        *("Reading", "Regions", "Score", "Translation"),
     ),
     "serving.client._clients": (
-        "AsyncPredictor",
-        "AsyncReader",
-        "AsyncTranslator",
-        "Predictor",
-        "Reader",
-        "Translator",
+        *("AsyncPredictor", "AsyncReader", "AsyncTranslator"),
+        *("Predictor", "Reader", "Translator"),
     ),
-    "serving.portable.read": (
-        "LocalPredictor",
-        "LocalReader",
-        "LocalTranslator",
-    ),
+    "serving.client._drawing": ("draw_alignment",),
+    "serving.client._protocol": ("Query", "Tls"),
+    "serving.client._transport": ("AsyncClient", "Client"),
+    "serving.portable.read": ("LocalPredictor", "LocalReader", "LocalTranslator"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
-__all__ = [
-    "Alignment",
-    "AsyncClient",
-    "AsyncPredictor",
-    "AsyncReader",
-    "AsyncTranslator",
-    "Client",
-    "DeadlineExceededError",
-    "Hypothesis",
-    "InvalidRequestError",
-    "LocalPredictor",
-    "LocalReader",
-    "LocalTranslator",
-    "MessageTooLargeError",
-    "Metadata",
-    "ModelNotFoundError",
-    "Prediction",
-    "Predictor",
-    "Query",
-    "RateLimitedError",
-    "Reader",
-    "Reading",
-    "Regions",
-    "Score",
-    "ServerUnavailableError",
-    "ServingError",
-    "SignatureNotFoundError",
-    "Tls",
-    "Translation",
-    "Translator",
-    "UnexpectedResponseError",
-    "draw_alignment",
-]
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

@@ -41,15 +41,6 @@ from serving.client._protobuf import (
 from serving.client._protocol import Query
 from serving.client._transport import AsyncClient, Client
 
-__all__ = [
-    "AsyncPredictor",
-    "AsyncReader",
-    "AsyncTranslator",
-    "Predictor",
-    "Reader",
-    "Translator",
-]
-
 T = TypeVar("T")
 _WORDS = "words", "word_probabilities"
 _TOKENS = "tokens", "token_probabilities"

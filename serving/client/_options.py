@@ -74,12 +74,10 @@ class Parser(argparse.ArgumentParser):
         add("--tls-server-name", metavar="NAME", help="name in the server's certificate")
 
     def format_help(self) -> str:
-        """Return the help, followed by the examples."""
         lines = "".join(f"  {self.prog} {words}\n" for words in self.examples)
         return f"{super().format_help()}\nexamples:\n{lines}"
 
     def error(self, message: str) -> NoReturn:
-        """Print the error on one line and exit with status 2."""
         self.exit(2, f"error: {message}. See {self.prog} --help\n")
 
 

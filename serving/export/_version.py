@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,8 @@ from keras_attention import exporting
 from serving.api._export_files import ONNX_MANIFEST, SAVED_MANIFEST
 from serving.api._results import TRANSLATE_LINES, are_sentences
 from serving.api._versions import LARGEST_VERSION, version_number
-from serving.export._modules import (
-    WARMUP_TEXTS,
-    Exported,
-    ExportedPredictor,
-    ExportedReader,
-    traced,
-)
+from serving.export._modules import ExportedPredictor, ExportedReader, traced
+from serving.export._texts import WARMUP_TEXTS, Exported
 from serving.portable.write._settings import ExportSettings
 from training.command.errors import UserError
 from training.command.files import locked_aside, locked_folder, move, remove
@@ -41,7 +35,7 @@ from training.data.read.texts import Texts, load_split
 from training.data.rules import ALPHABETS
 from training.decode.search import check_search
 from training.runs.checkpoints import check_finite
-from training.runs.files import kept, read_history
+from training.runs.files import kept, read_history, sha256
 from training.runs.run import Run
 from training.sources.kinds import SOURCE_KINDS
 
@@ -224,8 +218,7 @@ def _number(aside: Path, name: str, manifest: dict[str, Any]) -> Path:
     (aside / name).unlink(missing_ok=True)
     files = {}
     for path in sorted(each for each in aside.rglob("*") if each.is_file()):
-        with path.open("rb") as file:
-            files[path.relative_to(aside).as_posix()] = file_digest(file, "sha256").hexdigest()
+        files[path.relative_to(aside).as_posix()] = sha256(path)
     text = json.dumps({**manifest, "files": files}, ensure_ascii=False, indent=1)
     (aside / name).write_text(text + "\n", encoding="utf-8")
     output = aside.parent.parent

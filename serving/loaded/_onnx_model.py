@@ -118,7 +118,6 @@ class OnnxModel:
                 options.terminate = True
 
     def close(self) -> None:
-        """Free the graphs."""
         self.stop()
         del self._model
 

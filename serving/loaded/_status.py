@@ -48,7 +48,6 @@ class Deadline:
 
     @property
     def is_expensive(self) -> bool:
-        """Return False."""
         return False
 
     def seconds_left(self) -> float:

@@ -44,7 +44,6 @@ class FairQueue(Generic[_Q]):
         self._virtual_time, self._mean_seconds = 0.0, 0.001
 
     def add(self, request: _Q) -> None:
-        """Add a request to those that wait."""
         is_busy = request.client in self._waiting or request.client in self._running
         request.virtual_arrival = 0.0 if is_busy else self._virtual_time
         self._waiting.setdefault(request.client, []).append(request)
@@ -59,7 +58,6 @@ class FairQueue(Generic[_Q]):
         return sum(map(len, (*self._waiting.values(), *self._running.values())))
 
     def waiting(self) -> list[_Q]:
-        """Return the requests that wait."""
         return [request for own in self._waiting.values() for request in own]
 
     def pop(self, accepts: Callable[[_Q], bool], now: float) -> _Q | None:

@@ -68,7 +68,6 @@ class ModelServer:
         self.port = self.rest_port = 0
 
     def start(self) -> None:
-        """Load the models, then open the ports."""
         flags, models = self._flags, self.models
         batching = settings.read_batching(flags.batching_parameters_file, flags.enable_batching)
         credentials = settings.read_credentials(flags.ssl_config_file)

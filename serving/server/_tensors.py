@@ -32,7 +32,6 @@ _TYPES: dict[str, tuple[type, ...]] = {"b": (bool,), "f": (int, float), "O": (st
 
 
 def _name_of(number: int) -> str:
-    """Return the name of a DataType number."""
     return DTYPES[number][0] if number in DTYPES else f"data type {number}"
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from serving.portable.read import read_columns
 from tests.properties.executions import examples
 from tests.training.data.files import DICTIONARIES, LEXICON
-from training.data.read._pairs import read_split
-from training.data.read._specs import Spec
+from training.data.read.texts import load
 
 MARK = "\ufeff"
 LETTERS = "bdgklmnprst", "aeiouéő"
@@ -46,7 +45,7 @@ NOISE = st.sampled_from(
 
 
 def trained(path):
-    return {(word, phones) for word, phones in read_split(Spec.of(f"tsv:{path}")).pairs()}
+    return {(word, phones) for word, phones in load(f"tsv:{path}", "train").pairs()}
 
 
 def listed(path):

@@ -147,8 +147,7 @@ class Text(Recurrent):
     )
     test: str = key("", "test set, as dev; default: the corpus's test split, or none")
     extra_data: str = key(
-        "",
-        "more training data: several DATA with spaces between; without sources of dev and test",
+        "", "more training data: several DATA with spaces between; without sources of dev and test"
     )
     source_tokenizer: str = key("sentencepiece", "tokenizer of sources", choices=TOKENIZERS)
     source_vocab_size: int = key(8000, "largest source vocabulary")

@@ -17,7 +17,7 @@ from training.data.batches._batches import Batches
 from training.data.tokens._prepared import WORDS
 from training.data.tokens.store import PAD_ID
 from training.fit.devices._processes import ALONE, Processes
-from training.model.seq2seq import build_model, check_attention
+from training.model.seq2seq import build_model
 
 Tensor = Any
 
@@ -147,7 +147,6 @@ class Perplexity(keras.metrics.Mean):
         super().update_state(token_losses(labels, y_pred), ops.not_equal(labels, PAD_ID))
 
     def result(self) -> Tensor:
-        """Return the perplexity so far."""
         return ops.exp(super().result())
 
 
@@ -209,7 +208,6 @@ class ClippedAdam(keras.optimizers.Adam):
         tf.raw_ops.AssignAddVariableOp(resource=self.iterations.value.handle, value=one)
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Update one weight."""
         if backend.under_xla() or keras.backend.backend() != "tensorflow":
             super().update_step(gradient, variable, learning_rate)
             return
@@ -258,8 +256,7 @@ def as_predicted(config: Config, batches: Batches) -> Config:
 
 
 def configure_keras(config: Config) -> None:
-    """Set Keras's seed and precision; reject an unknown mechanism before data are read."""
-    check_attention(config)  # before the seed is set, because it draws from the same generator
+    """Set Keras's seed and precision."""
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
 

@@ -35,13 +35,11 @@ def train_prepared(path: Path, changes: Sequence[str] = (), processes: Processes
         changes: new settings, `KEY=VALUE` each, which the run keeps.
         processes: the devices and processes that train together.
 
-    Raises RunError if the directory is not prepared or training cannot continue, and UserError if
-    the devices cannot share the batches.
+    Raises RunError if the directory is not prepared or training cannot continue.
     """
     files = RunFiles(path)
     files.check_prepared()
     config = files.begun(changes)
-    processes.check_batch_size(config)
     with processes.holding(files):
         optimizer.configure_keras(config)
         texts = Texts.of(config)

@@ -24,14 +24,7 @@ from training.fit._recorder import Recorder, describe, train_epochs
 from training.fit._trial import settle_attention
 from training.fit.devices._processes import ALONE, Processes
 from training.metrics import METRICS, deciding, score_epoch
-from training.runs._start import (
-    Opened,
-    open_run,
-    reopen,
-    scored_part,
-    warn_of_metric,
-    write_run,
-)
+from training.runs._start import Opened, open_run, reopen, scored_part, warn_of_metric, write_run
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import Record, RunFiles
 from training.runs.run import Run, load_best
@@ -60,7 +53,6 @@ class DevSet:
         return {**judged, **score_epoch(self.run.config.metric, hypotheses, references)}
 
     def perplexity(self) -> dict[str, float]:
-        """Return `val_perplexity`."""
         return {"val_perplexity": optimizer.judged(self.judge, self.batches)["perplexity"]}
 
     def draw(self) -> None:
@@ -89,7 +81,6 @@ def train(
     data, and RunError if the run directory cannot be used or training cannot continue.
     """
     files = RunFiles(output)
-    processes.check_batch_size(config)
     if processes.count > 1:  # all resume the run that the first begins
         processes.write(_begin_alone, files, config, init)
         return resume(output, processes=processes)
@@ -134,7 +125,6 @@ def resume(
     """
     files = RunFiles(output)
     config = files.begun(changes)
-    processes.check_batch_size(config)
     with processes.holding(files):
         optimizer.configure_keras(config)
         if processes.count > 1:  # token ids of changed texts are written before all read them
@@ -158,11 +148,7 @@ def _build(opened: Opened, tokens: Path, processes: Processes) -> keras.Model:
 
 
 def _fit(
-    files: RunFiles,
-    opened: Opened,
-    model: keras.Model,
-    history: list[Record],
-    processes: Processes,
+    files: RunFiles, opened: Opened, model: keras.Model, history: list[Record], processes: Processes
 ) -> Record:
     """Train the missing epochs, and write their files; return the last record."""
     if opened.config.other_attention:

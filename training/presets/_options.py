@@ -201,7 +201,9 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
         config, file = load_preset(chosen.preset), f"training/presets/{chosen.preset}.toml"
     else:
         config, file = schema.own_data_preset(total)
-    settings = [each for each in chosen.settings if "attention" not in own or not _is_trial(each)]
+    settings = chosen.settings
+    if "attention" in own:  # nothing is left to try
+        settings = [each for each in settings if not each.startswith("other_attention=")]
     config = override(config, settings)
     print(f"{spec}: {total:,} pairs (to change a choice, add the option on the right)")
     for row in rows:
@@ -212,10 +214,6 @@ def _own_texts(spec: str, own: Mapping[str, Any]) -> Config:
     shown = [setting for setting in settings if setting.partition("=")[0] not in own]
     print_choice("", "".join(f"--set {setting} " for setting in shown))
     return config
-
-
-def _is_trial(setting: str) -> bool:
-    return setting.startswith("other_attention=")
 
 
 def own_preset(spec: str, own: Mapping[str, Any]) -> str | None:

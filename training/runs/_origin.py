@@ -52,7 +52,6 @@ class Origin:
 
 
 def write_origin(files: RunFiles, origin: Origin) -> None:
-    """Write the origin of a run."""
     write_json(files.origin, asdict(origin))
 
 

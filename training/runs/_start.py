@@ -27,7 +27,7 @@ from training.data.tokens._token_ids import tokenize
 from training.data.tokens._vocabularies import check_texts, train_tokenizer
 from training.data.tokens.store import Sequences
 from training.data.tokens.tokenizers import ALPHABETS, Tokenizer
-from training.model.seq2seq import build_model, check_attention
+from training.model.seq2seq import build_model
 from training.presets._recognise import recognise
 from training.runs._choices import fitting_bound, print_choices
 from training.runs._origin import Origin, check_corpus, write_origin
@@ -56,8 +56,8 @@ class Opened:
     learned: np.ndarray | None = None
 
 
-def _as_init_reads(config: Config, init: Path) -> Config:
-    """Return the configuration with the vocabulary sizes of `init`, a run to start from.
+def _as_init_reads(config: Config, init: Path) -> tuple[Config, Sides]:
+    """Return the configuration with the vocabulary sizes of `init`, a run, and the run's sides.
 
     Raises ConfigError if the configuration asks for other kinds of tokenizers than `init` has, and
     RunError if the tokenizers of `init` cannot be read.
@@ -69,7 +69,8 @@ def _as_init_reads(config: Config, init: Path) -> Config:
         remedy = f"Add --set copy={copies}"
         raise ConfigError.expected("copy", f"{copies}, as {init} has it", config.copy, remedy)
     if Spec.of(config.data).form == PREPARED:
-        return config  # `write_tokens` compares the tokenizers with those of the corpus
+        # `write_tokens` compares the tokenizers with those of the corpus
+        return config, (source, target)
     sizes: dict[str, Any] = {}
     for side, tokenizer in zip(SIDES, (reader, target), strict=True):
         if tokenizer is None:
@@ -80,7 +81,7 @@ def _as_init_reads(config: Config, init: Path) -> Config:
             remedy = f"Add --set {side}_tokenizer={tokenizer.kind}"
             raise ConfigError.expected(f"{side}_tokenizer", wanted, kind, remedy)
         sizes[f"{side}_vocab_size"] = tokenizer.vocab_size
-    return replace(config, **sizes)
+    return replace(config, **sizes), (source, target)
 
 
 def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opened:
@@ -95,17 +96,18 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
 
     Raises UserError if the data cannot be read or do not fit the configuration.
     """
+    begun = None
     if init is not None:
-        config = _as_init_reads(config, init)
+        config, begun = _as_init_reads(config, init)
     if SOURCE_KINDS[config.source].tokens:
-        texts, tokenizing, batching = _settings(config)
+        texts = Texts.of(config)
         surveyed = read_texts(texts)
-        tokens = write_tokens(files.streamed, surveyed, tokenizing, init)
+        tokens = write_tokens(files.streamed, surveyed, Tokenizing.of(config), init)
+        pairs, dev_pairs = make_batches(tokens, texts, Batching.of(config))
         sides = load_sides(config, RunFiles(tokens.path))
-        pairs, dev_pairs = make_batches(tokens, texts, batching)
         opened = _of_texts(config, sides, tokens, pairs, dev_pairs, init)
     else:
-        opened = _open_examples(config, init)
+        opened = _open_examples(config, begun, init)
     if opened.target is not None:
         opened = _decided(opened)
     print_choices(opened.config, opened.source, opened.target, opened.origin, chosen=init is None)
@@ -116,7 +118,6 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
 def preview(config: Config, init: Path | None = None) -> None:
     """Print the choices for the data without leaving a file; raises as `open_run`."""
     with TemporaryDirectory() as folder:
-        check_attention(config)
         shapes = open_run(RunFiles(Path(folder)), config, init).pairs.shapes_line()
     if shapes:
         print(shapes)
@@ -132,19 +133,14 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     tokens = None
     with suppress(UserError):  # damaged or missing token ids are written again
         tokens = Prepared(files.tokens)
-    texts, tokenizing, batching = _settings(config)
+    texts = Texts.of(config)
     digest, _ = texts.stamped(tokens.manifest if tokens else None)
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest.digest != digest:
-        write_tokens(files.streamed, read_texts(texts), tokenizing, files.path)
+        write_tokens(files.streamed, read_texts(texts), Tokenizing.of(config), files.path)
         _move_tokens(files)
     tokens = Prepared(files.tokens, texts.data)
-    return _of_texts(config, sides, tokens, *make_batches(tokens, texts, batching))
-
-
-def _settings(config: Config) -> tuple[Texts, Tokenizing, Batching]:
-    """Return the settings of the three stages of texts."""
-    return Texts.of(config), Tokenizing.of(config), Batching.of(config)
+    return _of_texts(config, sides, tokens, *make_batches(tokens, texts, Batching.of(config)))
 
 
 def _of_texts(
@@ -182,10 +178,12 @@ def _lengths_of_words(pairs: Batches, tag: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _open_examples(config: Config, init: Path | None) -> Opened:
-    """Read the images or histories of a new run; return the run, opened."""
+def _open_examples(config: Config, begun: Sides | None, init: Path | None) -> Opened:
+    """Read the images or histories of a new run; return the run, opened.
+
+    `begun` has the sides of `init`, a run to start from.
+    """
     reader = source_class(config.source)
-    begun = None if init is None else load_sides(config, RunFiles(init))
     train, dev = reader.load_training(config, begun and begun[0])
     if begun is not None:
         sides = begun
@@ -299,7 +297,6 @@ def prepare_run(config: Config, output: Path) -> dict[str, int]:
     files = RunFiles(output)
     with files.locked():
         files.check_free()
-        check_attention(config)  # first, because reading the data takes long
         opened = open_run(files, config)
         build_model(config, *opened.origin.vocabulary)  # fails now, not when training starts
         write_run(files, opened)

@@ -129,7 +129,6 @@ class Folder:
 
 
 def _version(path: Path) -> Path:
-    """Return a version directory."""
     if version := newest_version(path, MANIFEST):
         return version
     if newest_version(path, "saved_model.pb"):
@@ -209,7 +208,6 @@ class LocalModel:
             return list(pool.map(lambda own, batch: own.run(work, batch), contexts, batches))
 
     def __enter__(self) -> Self:
-        """Return the model; there is nothing to close."""
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -278,7 +276,6 @@ class LocalSearch(LocalModel):
         self._load()
 
     def _load(self) -> None:
-        """Load the target's tokenizer."""
         self._target = load_tokenizer(self._folder.path, self.manifest["tokenizers"]["target"])
 
     def _run(

@@ -74,17 +74,14 @@ class SentencePiece:
         self.size = self._pieces.get_piece_size()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer`."""
         ids: list[list[int]] = self._pieces.encode(list(map(clean, texts)), num_threads=1)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """See `Tokenizer`."""
         text: str = self._pieces.decode(list(ids))
         return text
 
     def token(self, number: int) -> str:
-        """See `Tokenizer`."""
         token: str = self._pieces.id_to_piece(number) if number > END_ID else SHOWN[number]
         return token
 
@@ -162,7 +159,6 @@ class Vocabulary:
         return self._words.findall(f" {text}".replace(" ", MARK)) if text else []
 
     def decode(self, ids: Sequence[int]) -> str:
-        """See `Tokenizer`."""
         return self.join([self._tokens[number] for number in ids])
 
     def join(self, tokens: Sequence[str]) -> str:
@@ -175,7 +171,6 @@ class Vocabulary:
         return text.replace(MARK, " ").strip(" ") if self.kind == "words" else text
 
     def token(self, number: int) -> str:
-        """See `Tokenizer`."""
         return self._tokens[number]
 
 

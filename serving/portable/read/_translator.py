@@ -41,14 +41,7 @@ from serving.portable.read._model import (
 )
 from serving.portable.read._tokenizers import Tokenizer, Vocabulary, Words, load_tokenizer
 from serving.portable.read._windows import cut, join
-from training.data.rules import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    TOKEN_BYTES,
-    most_tokens,
-    single_spaces,
-)
+from training.data.rules import END_ID, PAD_ID, START_ID, TOKEN_BYTES, most_tokens, single_spaces
 
 T = TypeVar("T")
 

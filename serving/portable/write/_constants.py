@@ -41,7 +41,6 @@ class Constants:
         return self._protos.setdefault(digest, proto)
 
     def save(self, folder: Path) -> None:
-        """Write the file."""
         with (folder / WEIGHTS).open("wb") as file:
             for start, array in self._arrays:
                 file.seek(start)

@@ -270,7 +270,6 @@ class Aligned:
         self._ways = np.append(array(layer.ways), np.float32(NEVER))
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
-        """See `Decoder`."""
         keys, values = (memory @ kernel + bias for kernel, bias in (self._key, self._of_memory))
         return {"keys": keys, "values": values, "mask": mask}
 

@@ -140,7 +140,6 @@ class Graph:
     # Shorthands for common operators.
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """Return the value in another dtype."""
         made: Value = self("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
         made.dtype = dtype
         return made
@@ -165,19 +164,15 @@ class Graph:
         return self("Expand", x if isinstance(x, Value) else self.constant(x), self.shape(*sizes))
 
     def axis(self, x: Value, axis: int) -> Value:
-        """Add an axis of size 1."""
         return self("Unsqueeze", x, self.constant([axis], "int64"))
 
     def squeeze(self, x: Value, axis: int) -> Value:
-        """Remove an axis of size 1."""
         return self("Squeeze", x, self.constant([axis], "int64"))
 
     def concat(self, values: Sequence[Value], axis: int) -> Value:
-        """Join values along an axis."""
         return values[0] if len(values) == 1 else self("Concat", *values, axis=axis)
 
     def split(self, x: Value, sizes: Sequence[int], axis: int = -1) -> list[Value]:
-        """Cut a value into parts of these sizes."""
         if len(sizes) == 1:
             return [x]
         parts: list[Value] = self(
@@ -190,11 +185,9 @@ class Graph:
         return self(op, x, self.constant([axis], "int64"), keepdims=int(keep))
 
     def gather(self, x: Value | np.ndarray, indices: Value, axis: int = 0) -> Value:
-        """Gather slices of an axis."""
         return self("Gather", x, indices, axis=axis)
 
     def slice(self, x: Value, start: Any, end: Any, axis: int) -> Value:
-        """Return a part of an axis."""
         ends = [e if isinstance(e, Value) else self.constant([e], "int64") for e in (start, end)]
         return self("Slice", x, *ends, self.constant([axis], "int64"))
 

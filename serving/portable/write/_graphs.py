@@ -106,14 +106,12 @@ class Ensemble:
         self.copies = first.copying is not None
 
     def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
-        """See `Model`."""
         memories, states = zip(*(each.encode(g, source) for each in self._models), strict=True)
         return _joined(memories), _joined(states)
 
     def step(
         self, g: Graph, tokens: Value, memory: Values, state: Values
     ) -> tuple[Value, Value, Values]:
-        """See `Model`."""
         steps = [each.step(g, tokens, memory, state) for each in self._models]
         if len(steps) == 1:
             return steps[0]

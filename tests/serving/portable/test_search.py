@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from serving.check._onnx import check_folder
 from serving.client import SignatureNotFoundError
-from serving.export._modules import Exported, ExportedReader, traced
+from serving.export._modules import ExportedReader, traced
+from serving.export._texts import Exported
 from serving.export._version import export
 from serving.portable.read import LocalReader, LocalTranslator
 from serving.portable.read._pixels import read_image

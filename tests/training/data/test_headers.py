@@ -6,9 +6,8 @@ import unicodedata
 import pytest
 
 from tests.training.data.files import write, write_sides
-from training.data.read._pairs import read_split, survey
 from training.data.read._specs import Spec
-from training.data.read.texts import Texts, read_texts
+from training.data.read.texts import Texts, load, read_texts, survey_training
 
 ROWS = 397
 
@@ -64,7 +63,7 @@ FILES = {
 
 def told(capsys, rows, path):
     """What is printed when a file of these rows is read."""
-    read_split(Spec.of(f"tsv:{write(path, rows)}"))
+    load(f"tsv:{write(path, rows)}", "train")
     return capsys.readouterr().out
 
 
@@ -102,12 +101,12 @@ HEADERS = [
 def test_a_header_that_is_learned_is_told(tmp_path, capsys, header, rows):
     path, names = tmp_path / "pairs.tsv", [name.strip('"') for name in header]
     for form in ("tsv", "multiref"):
-        split = read_split(Spec.of(f"{form}:{write(path, [header, *rows])}"))
+        split = load(f"{form}:{write(path, [header, *rows])}", "train")
         assert split.pairs()[0] == (*names,)
         said = f"{form}:{path}: line 1, {' TAB '.join(names)}, is read as a pair"
         assert said in capsys.readouterr().out
     if names[0].lower() in ("source", "word", "en", "english"):
-        read_split(Spec.of(write_sides(tmp_path, [names, *[("a text", "a text")] * 5])))
+        load(write_sides(tmp_path, [names, *[("a text", "a text")] * 5]), "train")
         assert "line 1" in capsys.readouterr().out
 
 
@@ -130,7 +129,7 @@ def test_a_pair_is_no_header(tmp_path, capsys, rows):
 def test_running_numbers_are_told(tmp_path):
     def notes(left, right):
         rows = list(zip(left, right, strict=True))
-        return survey(Spec.of(f"tsv:{write(tmp_path / 'my.tsv', rows)}")).notes
+        return survey_training(Spec.of(f"tsv:{write(tmp_path / 'my.tsv', rows)}")).notes
 
     texts = [f"text number {row % 7} of 7" for row in range(ROWS)]
     for name in ("{}", "{:05}", "row-{}"):

@@ -15,6 +15,7 @@ from functools import partial
 import pytest
 
 from tests.training.data.files import DICTIONARIES, LEXICON, lines_of, write, write_sides
+from training.data.read import _files as files
 from training.data.read import _pairs as lines
 from training.data.read._specs import CorpusError, Spec
 from training.data.read.texts import sample_pairs
@@ -23,15 +24,15 @@ PAIRS = [('He said "hi".', "Il dit « salut »."), ("Go!", 'Va "vite" !'), ("No"
 
 
 def read_split(spec):
-    return lines.read_split(Spec.of(spec))
+    return lines.read_split(Spec.of(spec), files.read_blocks(Spec.of(spec)))
 
 
 def read_blocks(spec, size):
-    return lines.read_blocks(Spec.of(spec), size)
+    return files.read_blocks(Spec.of(spec), size)
 
 
 def surveyed(spec, size=1 << 20):
-    return lines._survey(Spec.of(spec), partial(read_blocks, spec, size))
+    return lines.survey(Spec.of(spec), partial(read_blocks, spec, size))
 
 
 def as_csv(rows, **options):

@@ -8,8 +8,8 @@ import pytest
 
 from serving.portable.read import read_columns
 from tests.training.data.files import write, write_sides
-from training.data.read import _pairs as lines
 from training.data.read._specs import CorpusError, Spec
+from training.data.read.texts import load, survey_training
 
 WORDS = [a + b + c for a in "bdgk" for b in "aeiou" for c in "lmnrst"]
 PHONES = [f"{word[0]} ɒː {word[2]}" for word in WORDS]
@@ -18,11 +18,11 @@ READ = {word: [phones.split()] for word, phones in LIST}  # as serving has it
 
 
 def read_split(spec):
-    return lines.read_split(Spec.of(spec)).pairs()
+    return load(spec, "train").pairs()
 
 
 def notes_of(spec):
-    return lines.survey(Spec.of(spec)).notes
+    return survey_training(Spec.of(spec)).notes
 
 
 def noted(path, rows):

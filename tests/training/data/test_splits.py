@@ -11,7 +11,6 @@ import pytest
 from training.command.errors import ConfigError
 from training.command.options import Parser
 from training.config.schema import Config
-from training.data.read import _pairs
 from training.data.read import texts as corpus
 from training.data.read._specs import CorpusError, Spec
 from training.data.read.named import _corpora as corpora
@@ -98,8 +97,8 @@ def test_a_file_is_surveyed_and_its_notes_are_told_once(tmp_path, capsys, monkey
     path.write_text("source\ttarget\n" + "".join(f"a {i}\tein {i}\n" for i in range(97)))
     monkeypatch.chdir(tmp_path)
     surveyed = []
-    real = _pairs._survey
-    monkeypatch.setattr(_pairs, "_survey", lambda *each: surveyed.append(each[0]) or real(*each))
+    real = corpus.survey
+    monkeypatch.setattr(corpus, "survey", lambda *each: surveyed.append(each[0]) or real(*each))
     assert corpus.sample_pairs("tsv:pairs.tsv")[0] == 98
     learned(Config(data=f"tsv:{path}"), tmp_path / "ids")
     assert capsys.readouterr().out.count("line 1") == 1

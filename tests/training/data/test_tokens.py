@@ -18,7 +18,7 @@ from training.command.errors import ConfigError, RunError, UserError
 from training.config.schema import load_config, override
 from training.data.batches._batches import make_batches
 from training.data.batches._plan import Batching
-from training.data.read import _pairs
+from training.data.read import texts as reading
 from training.data.read._files import read_blocks
 from training.data.read._specs import CorpusError
 from training.data.read.texts import Texts, load, load_split, read_texts
@@ -36,7 +36,7 @@ from training.runs.files import RunFiles
 
 @pytest.fixture(autouse=True)
 def many_blocks(monkeypatch):
-    monkeypatch.setattr(_pairs, "read_blocks", partial(read_blocks, size=7001))
+    monkeypatch.setattr(reading, "read_blocks", partial(read_blocks, size=7001))
 
 
 @pytest.fixture(scope="module")

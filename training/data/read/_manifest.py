@@ -8,6 +8,7 @@ from typing import Any
 
 from training.command.files import read_json, write_json
 from training.data.columns import Form
+from training.data.read._files import read_blocks
 from training.data.read._pairs import read_split
 from training.data.read._sentences import Split, merge_sources
 from training.data.read._specs import CorpusError, Spec
@@ -83,4 +84,6 @@ def prepared_texts(folder: Path, split: str) -> Split:
     if split not in ("dev", "test") or not file.is_file():
         there = [name for name in ("dev", "test") if (folder / f"{name}.tsv").is_file()]
         raise CorpusError(f"prepared:{folder} has no texts of {split!r}; it has {', '.join(there)}")
-    return merge_sources(read_split(Spec.of(f"multiref:{file}"), Form()))
+    spec = Spec.of(f"multiref:{file}")
+    blocks = read_blocks(spec, form=Form())
+    return merge_sources(read_split(spec, blocks, notes=False))

@@ -5,7 +5,6 @@ Texts become NFC with single spaces. Byte order marks of joined files are remove
 
 from __future__ import annotations
 
-import functools
 import itertools
 import random
 from collections import Counter
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 from training.command.progress import print_note
 from training.data.columns import Form, columns_in, normal
-from training.data.read._files import LINE_BYTES, Block, read_blocks
+from training.data.read._files import LINE_BYTES, Block
 from training.data.read._notes import MOST_LINES, has_header, number_notes, phone_notes
 from training.data.read._sentences import Split
 from training.data.read._specs import CorpusError, Spec
@@ -34,6 +33,7 @@ MOST_AMBIGUOUS = 0.5  # largest share of lines with three columns whose source h
 class LineCounts:
     """Counts of a file's lines: lines without a pair by reason, and lines with a pair."""
 
+    spec: Spec  # the SPEC that names the file, for messages
     reasons: Counter[str] = field(default_factory=Counter)
     first: dict[str, int] = field(default_factory=dict)  # number of the first line of each reason
     usable: int = 0  # lines with a pair
@@ -57,12 +57,12 @@ class LineCounts:
         self.reasons.update(other.reasons)
         self.first = other.first | self.first
 
-    def check(self, spec: Spec) -> None:
+    def check(self) -> None:
         """Raise CorpusError if a file does not hold sentence pairs.
 
         The error names the first line without a pair.
         """
-        paths = spec.paths
+        paths = self.spec.paths
         place = " and ".join(map(str, paths))
         total, unusable = self.usable + self.unusable, self.unusable
         hints = {NO_UTF_8: LATIN1, NULS: NUL}
@@ -84,13 +84,6 @@ class LineCounts:
         )
 
 
-def text_block(name: str, split: Split) -> Block:
-    """Return the sentences of a named corpus as lines: each source with all its references."""
-    sentences = zip(split.sources, split.references, strict=True)
-    lines = ("\t".join([source, *references]) + "\n" for source, references in sentences)
-    return Block(Spec(name, "multiref"), 1, "".join(lines).encode())
-
-
 def parse(block: Block, counts: LineCounts) -> Split:
     """Return the sources of a block with their targets; add counts of lines to `counts`."""
     split, counts.form = Split([], []), block.form
@@ -109,22 +102,22 @@ def parse(block: Block, counts: LineCounts) -> Split:
     return split
 
 
-def read_split(spec: Spec, form: Form | None = None) -> Split:
-    """Return the sentences of files, read to the end; `form` as in `read_blocks`.
+def read_split(spec: Spec, blocks: Iterable[Block], notes: bool = True) -> Split:
+    """Return the sentences of a SPEC's blocks, read to the end; print the notes on the files.
 
-    Without a `form`, print the notes on the file. Raises CorpusError if a file cannot be read, or
-    if the files hold no pairs.
+    `notes`: whether to print them. Raises CorpusError if a file cannot be read, or if the files
+    hold no pairs.
     """
-    split, counts = Split([], []), LineCounts()
-    for block in read_blocks(spec, form=form):
+    split, counts = Split([], []), LineCounts(spec)
+    for block in blocks:
         part = parse(block, counts)
-        for note in notes_on(block) if form is None and block.first == 1 else ():
+        for note in notes_on(block) if notes and block.first == 1 else ():
             print_note(note)
         split.sources.extend(part.sources)
         split.references.extend(part.references)
         if not counts.usable:
-            counts.check(spec)  # fail before the rest is read
-    counts.check(spec)
+            counts.check()  # fail before the rest is read
+    counts.check()
     return replace(split, unusable=counts.unusable)
 
 
@@ -171,27 +164,12 @@ class TrainingSource(NamedTuple):
     pair: tuple[str, str]  # the first pair
 
 
-def survey(spec: Spec, block: Block | None = None) -> TrainingSource:
-    """Read a SPEC once, and return its lines with their number and a sample.
-
-    `block` has the lines of a named corpus. None reads the files of the SPEC; their survey is
-    cached for the last SPEC until a file changes.
+def survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource:
+    """Read the blocks of a SPEC once, and return them with their number of lines and a sample.
 
     Raises CorpusError if the first block has no pair, if a third column, which is not read, tells
     apart the targets of one source, or as `read_blocks` does.
     """
-    if block is not None:
-        return _survey(spec, lambda: [block])
-    stats = [file.stat() for file in spec.paths if file.exists()]
-    return _survey_files(spec, *((stat.st_size, stat.st_mtime_ns) for stat in stats))
-
-
-@functools.lru_cache(1)
-def _survey_files(spec: Spec, *_: tuple[int, int]) -> TrainingSource:
-    return _survey(spec, functools.partial(read_blocks, spec))
-
-
-def _survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource:
     rng, share, lines, size = random.Random(0), 1.0, 0, 0
     sample: list[bytes] = []
     first: Block | None = None
@@ -203,9 +181,9 @@ def _survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource
     for block in blocks():
         if first is None:
             first = block
-            pairs = parse(block, counts := LineCounts()).pairs()
+            pairs = parse(block, counts := LineCounts(spec)).pairs()
             if not counts.usable:
-                counts.check(spec)
+                counts.check()
             pair = pairs[0]
         lines += block.lines
         more = drawn(block.data[:-1].split(b"\n"), share)
@@ -221,7 +199,7 @@ def _survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource
     has_further_columns = spec.form == "tsv" and _has_further_columns(block)
     notes = list[str]()
     if spec.paths:
-        pairs = parse(block, LineCounts()).pairs()
+        pairs = parse(block, LineCounts(spec)).pairs()
         notes = [*notes_on(first), *number_notes(pairs, spec)]
         if spec.form != "multiref":
             notes += phone_notes(pairs, spec.paths[-1], alone=len(spec.paths) > 1)
@@ -232,7 +210,7 @@ def _survey(spec: Spec, blocks: Callable[[], Iterable[Block]]) -> TrainingSource
 
 def notes_on(first: Block) -> tuple[str, ...]:
     """Return messages for people: unread parts of a file, and a first line like a header."""
-    lines = itertools.islice(columns_of(first, LineCounts()), MOST_LINES)
+    lines = itertools.islice(columns_of(first, LineCounts(first.spec)), MOST_LINES)
     columns = [columns for _, columns in lines]
     notes = [*first.form.notes]
     if columns and has_header(columns, phones=first.form.dictionary is not None):
@@ -245,7 +223,7 @@ def notes_on(first: Block) -> tuple[str, ...]:
 
 def _has_further_columns(sample: Block) -> bool:
     """Return whether most pairs have a third column; raise CorpusError if targets depend on it."""
-    lines = [columns for _, columns in columns_of(sample, LineCounts())]
+    lines = [columns for _, columns in columns_of(sample, LineCounts(sample.spec))]
     pairs = [columns for columns in lines if len(columns) > 1 and columns[0] and columns[1]]
     wide = [columns for columns in pairs if any(columns[2:])]
     if len(wide) <= len(pairs) / 2:

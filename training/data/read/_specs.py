@@ -41,7 +41,6 @@ class Spec:
     paths: tuple[Path, ...] = ()
 
     def __str__(self) -> str:
-        """Return the SPEC as written."""
         return self.text
 
     @classmethod

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from training.command.progress import print_note
 from training.data.read._files import Block
 from training.data.read._pairs import LineCounts, TrainingSource, parse
-from training.data.read._sentences import Split, merge_sources, number_of
+from training.data.read._sentences import Split, in_target_script, merge_sources, number_of
 from training.data.read._specs import CorpusError, Spec
-from training.data.read.named import _corpora as corpora
 
 HELD_OUT = ("dev", "test")
 # Approximate lines that are held out for dev if no share is chosen: 1,000 of a large file, and of a
@@ -35,7 +34,7 @@ class SplitRule(NamedTuple):
 
     def pairs(self, block: Block, counts: LineCounts) -> Iterator[tuple[str, str, str]]:
         """Yield split, source and target of each pair; add counts of lines to `counts`."""
-        split = corpora.in_target_script(self.script_of, parse(block, counts))
+        split = in_target_script(parse(block, counts), self.script_of)
         for source, target in split.pairs():
             counts.shared += source in self.measured
             if not (self.extra and source in self.measured):
@@ -79,7 +78,7 @@ class SurveyedTexts(NamedTuple):
         """
         spec, is_first = source.spec, source is self.sources[0]
         if spec.paths:
-            counts.check(spec)
+            counts.check()
         if is_first and counts.shared:
             print_note(
                 f"Warning: {spec}: the sources of {counts.shared:,} pairs are also in dev or "

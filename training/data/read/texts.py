@@ -8,7 +8,9 @@ dev or test contains their source.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -16,22 +18,17 @@ from typing import NamedTuple
 from training.command.progress import print_choice, print_note
 from training.command.visible import visible
 from training.config.schema import Config
+from training.data.read._files import Block, read_blocks
 from training.data.read._manifest import Manifest, prepared_files, prepared_texts, read_manifest
-from training.data.read._pairs import (
-    LineCounts,
-    TrainingSource,
-    parse,
-    read_split,
-    survey,
-    text_block,
-)
-from training.data.read._sentences import Split, merge_sources, sample
+from training.data.read._pairs import LineCounts, TrainingSource, parse, read_split, survey
+from training.data.read._sentences import Split, in_target_script, merge_sources, sample
 from training.data.read._specs import PREPARED, SPECS, CorpusError, Spec, unknown
 from training.data.read._splits import HELD_OUT, Shares, SurveyedTexts, dev_share, split_of, too_few
 from training.data.read.named import _corpora as corpora
 from training.data.read.named._corpora import NAMES
 
 _MOST_SHOWN = 32  # letters of a text in a message
+_last_survey: dict[tuple, TrainingSource] = {}  # by SPEC, sizes and times of its files
 
 
 class Texts(NamedTuple):
@@ -138,12 +135,13 @@ def load(
     if spec.form == PREPARED:
         loaded = prepared_texts(spec.paths[0], split)
     elif spec.is_text:
-        loaded = read_split(spec)
+        blocks = read_blocks(spec)
+        loaded = read_split(spec, blocks)
     elif spec.text not in NAMES:
         raise unknown("corpus", spec.text, ", ".join(SPECS), NAMES)
     else:
         loaded = corpora.load(spec.text, split)
-    loaded = corpora.in_target_script(script_of, loaded)
+    loaded = in_target_script(loaded, spec.text, script_of)
     if split != "train":
         loaded = merge_sources(loaded)
     return sample(loaded, limit, seed)
@@ -152,13 +150,23 @@ def load(
 def survey_training(spec: Spec, limit: int = 0, seed: int = 0) -> TrainingSource:
     """Return the training lines of a SPEC, surveyed.
 
-    A named corpus is read once, and `limit` pairs are drawn; 0 for all. Files ignore `limit`.
+    A named corpus is read once, and `limit` pairs are drawn; 0 for all. Files ignore `limit`. Their
+    survey is cached for the last SPEC until a file changes.
     """
-    block = None
+    stats = [file.stat() for file in spec.paths if file.exists()]
+    key = spec, *((stat.st_size, stat.st_mtime_ns) for stat in stats)
+    if key in _last_survey:
+        return _last_survey[key]
+    blocks: Callable[[], Iterable[Block]] = functools.partial(read_blocks, spec)
     if not spec.is_text:
         loaded = load(spec, "train", limit=limit or None, seed=seed)
-        block = text_block(spec.text, loaded)
-    return survey(spec, block)
+        block = Block(Spec(spec.text, "multiref"), 1, loaded.lines())
+        blocks = lambda: [block]  # noqa: E731
+    surveyed = survey(spec, blocks)
+    if spec.is_text:
+        _last_survey.clear()
+        _last_survey[key] = surveyed
+    return surveyed
 
 
 def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
@@ -171,11 +179,11 @@ def sample_pairs(spec: str | Spec) -> tuple[int, list[tuple[str, str]]]:
     if not spec.is_text:
         pairs = load(spec, "train").pairs()
         return len(pairs), pairs
-    surveyed = survey(Spec.of(spec.absolute()))
+    surveyed = survey_training(Spec.of(spec.absolute()))
     count, drawn = surveyed.lines, surveyed.sample
-    pairs = parse(drawn, counts := LineCounts()).pairs()
+    pairs = parse(drawn, counts := LineCounts(spec)).pairs()
     if drawn.lines == count:
-        counts.check(spec)
+        counts.check()
     return round(len(pairs) * count / drawn.lines), pairs
 
 
@@ -206,7 +214,7 @@ def load_split(texts: Texts, name: str, limit: int | None = None) -> tuple[Split
         loaded = load(spec, name, limit=limit, script_of=data.text)
         return loaded, {"data": spec.text, "split": "all" if spec.is_file else name}
     check_split(texts, name)
-    shares = held_out(texts, 0 if texts.dev else survey(data).lines)
+    shares = held_out(texts, 0 if texts.dev else survey_training(data).lines)
     every = load(data, "train")
     splits = [split_of(source, shares) for source in every.sources]
     part = every.select([i for i, split in enumerate(splits) if split == name])

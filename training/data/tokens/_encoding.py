@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
@@ -19,14 +18,14 @@ import numpy as np
 
 from training.command.errors import ConfigError, RunError, UserError
 from training.command.files import read_json, written_aside
-from training.command.progress import progress, stages
+from training.command.progress import progress
 from training.config.schema import Config
 from training.data.read._files import Block
 from training.data.read._manifest import Manifest, tokenizer_files, write_manifest
-from training.data.read._pairs import MOST_UNUSABLE, LineCounts, text_block
+from training.data.read._pairs import MOST_UNUSABLE, LineCounts
 from training.data.read._sentences import digest_of
 from training.data.read._specs import PREPARED, Spec
-from training.data.read._splits import HELD_OUT, SplitRule, SurveyedTexts, too_few
+from training.data.read._splits import HELD_OUT, SplitRule, SurveyedTexts
 from training.data.read.texts import Texts, read_texts
 from training.data.tokens._pool import workers
 from training.data.tokens._prepared import LEARNED, WORDS, Prepared
@@ -36,13 +35,11 @@ from training.data.tokens._vocabularies import (
     Encoding,
     Pairs,
     encode_pairs,
-    train_state,
+    train_tokenizers,
 )
-from training.data.tokens.pieces import write_state
 from training.data.tokens.store import SIDES, Ids, Sequences, SequenceWriter
 
 SMALL_BYTES = 16 << 20  # with fewer bytes of files, no worker process is started
-Samples = Sequence[tuple[Block, SplitRule]]  # lines of each training source, and their splits
 
 
 class Tokenizing(NamedTuple):
@@ -60,7 +57,6 @@ class Tokenizing(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> Tokenizing:
-        """Return the settings of a configuration."""
         copying = Copying(config.copy_masking, config.max_source_length, config.seed)
         return cls(
             (config.source_tokenizer, config.target_tokenizer),
@@ -118,27 +114,27 @@ def write_tokens(
     folder.mkdir(parents=True, exist_ok=True)
     encoding = Encoding(tokenizer_files(folder), tokenizing.copying)
     data, sources, measured = surveyed.data, surveyed.sources, surveyed.measured
+    given = None if tokenizers is None else _checked_tokenizers(tokenizers)
     if data.form == PREPARED:
-        _check_prepared(data, Prepared(data.paths[0]), tokenizing, tokenizers)
-        tokenizers = data.paths[0]
+        given = _prepared_tokenizers(data, tokenizing, given)
     samples = [(source.sample, surveyed.rule(source)) for source in sources]
     if processes is None:
         size = sum(path.stat().st_size for source in sources for path in source.spec.paths)
         processes = 0 if size < SMALL_BYTES else os.cpu_count() or 1
-    if tokenizers is None:
-        _train_tokenizers(samples, tokenizing, encoding, processes)
+    if given is None:
+        train_tokenizers(samples, encoding, tokenizing.kinds, tokenizing.sizes, processes)
     else:
-        for theirs, own in zip(_checked_tokenizers(tokenizers), encoding.tokenizers, strict=True):
+        for theirs, own in zip(given, encoding.tokenizers, strict=True):
             shutil.copyfile(theirs, own)
-    most = 1.0 if tokenizers is None else MOST_UNUSABLE
+    most = 1.0 if given is None else MOST_UNUSABLE
     for sample, rule in samples:
-        found = islice(rule.pairs(sample, LineCounts()), MOST_CHECKED)
+        found = islice(rule.pairs(sample, LineCounts(sample.spec)), MOST_CHECKED)
         pairs = [(source, target) for _, source, target in found]
         # the texts that tokenizers were trained on have no other letters
-        encoding.check(sample.spec, pairs, most, sources=tokenizers is not None)
+        encoding.check(sample.spec, pairs, most, sources=given is not None)
     numbers, left_out = _encode(folder, surveyed, encoding, processes)
     for name, split in measured.items():
-        (folder / f"{name}.tsv").write_bytes(text_block(name, split).data)
+        (folder / f"{name}.tsv").write_bytes(split.lines())
     for name, share in zip(HELD_OUT, surveyed.shares, strict=True):
         if name == "dev" or share or surveyed.has_test:
             # a share of the data may have rare tokens
@@ -161,41 +157,18 @@ def write_tokens(
     return Prepared(folder, data)
 
 
-def _train_tokenizers(
-    samples: Samples, tokenizing: Tokenizing, encoding: Encoding, processes: int
-) -> None:
-    """Train both tokenizers on samples, and write their files."""
-    sides = zip(SIDES, encoding.tokenizers, tokenizing.kinds, tokenizing.sizes, strict=True)
-    for side, file, kind, size in sides:
-        # A separate process, whose memory is freed when the process ends.
-        alone = workers(min(1, processes))
-        with stages(f"training the tokenizer of the {side} side"), alone as run:
-            (state,) = run(train_side, [(samples, side, kind, size)])
-        if encoding.copying and side == "source":
-            state["copies"] = True
-        write_state(file, state)
+def _prepared_tokenizers(
+    data: Spec, tokenizing: Tokenizing, given: tuple[Path, Path] | None
+) -> tuple[Path, Path]:
+    """Return the tokenizers of a prepared corpus.
 
-
-def train_side(samples: Samples, side: str, kind: str, size: int) -> dict[str, Any]:
-    """Return the content of a tokenizer's file, trained on one side of blocks' training pairs."""
-    texts = [
-        pair[SIDES.index(side)]
-        for block, rule in samples
-        for split, *pair in rule.pairs(block, LineCounts())
-        if split == "train"
-    ]
-    if not texts:
-        raise too_few(samples[0][0].spec, "train")
-    return train_state(side, kind, size, texts)
-
-
-def _check_prepared(
-    data: Spec, corpus: Prepared, tokenizing: Tokenizing, tokenizers: Path | None
-) -> None:
-    """Raise an error if a run has other settings or tokenizers than a prepared corpus."""
-    if tokenizers is not None:
-        files = zip(_checked_tokenizers(tokenizers), corpus.tokenizers, strict=True)
+    Raises an error if a run has other settings or, if they are `given`, other tokenizers.
+    """
+    corpus = Prepared(data.paths[0])
+    if given is not None:
+        files = zip(given, corpus.tokenizers, strict=True)
         if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
+            tokenizers = given[0].parent
             hint = f"prepare the corpus with --tokenizers {tokenizers}"
             raise RunError(f"{tokenizers} and {data} have different tokenizers: {hint}")
     asked = tokenizing.settings()
@@ -205,6 +178,7 @@ def _check_prepared(
             raise ConfigError.expected(key, f"{value}, as {data} has it", received, remedy)
     if tokenizing.copying is not None:
         raise ConfigError(f"copy needs texts, but {data} has token ids")
+    return corpus.tokenizers
 
 
 def _checked_tokenizers(folder: Path) -> tuple[Path, Path]:
@@ -223,7 +197,7 @@ def _encode(
 
     Return the number of training pairs of each source, and the counts of lines that are left out.
     """
-    numbers, left_out = list[int](), LineCounts()
+    numbers, left_out = list[int](), LineCounts(surveyed.data)
     lines = sum(source.lines for source in surveyed.sources)
     with (
         ExitStack() as stack,
@@ -237,7 +211,7 @@ def _encode(
             learned = stack.enter_context((folder / LEARNED).open("wb"))
         for source in surveyed.sources:
             rule = surveyed.rule(source)
-            counts, held_out = LineCounts(), dict[str, Pairs](dev=[], test=[])
+            counts, held_out = LineCounts(source.spec), dict[str, Pairs](dev=[], test=[])
             numbers.append(0)
             tasks = ((block, rule, encoding) for block in source.blocks())
             for sides, digests, of_splits, others in run(encode_block, tasks):
@@ -275,7 +249,7 @@ def encode_block(
         The token ids of both sides, the `digest_of` each source, uint64 `(n,)`, the dev and the
         test pairs, and the counts of lines.
     """
-    counts, parts = LineCounts(), dict[str, Pairs](train=[], dev=[], test=[])
+    counts, parts = LineCounts(block.spec), dict[str, Pairs](train=[], dev=[], test=[])
     for split, source, target in rule.pairs(block, counts):
         parts[split].append((source, target))
     pairs = parts.pop("train")

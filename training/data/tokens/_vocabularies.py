@@ -15,22 +15,28 @@ from typing import Any, NamedTuple
 from training.command.errors import ConfigError
 from training.command.native import start_tensorflow
 from training.command.progress import print_note, stages
-from training.data.read._pairs import MOST_UNUSABLE
+from training.data.read._files import Block
+from training.data.read._pairs import MOST_UNUSABLE, LineCounts
 from training.data.read._specs import CorpusError, Spec
+from training.data.read._splits import SplitRule, too_few
 from training.data.rules import ALPHABETS
+from training.data.tokens._pool import workers
 from training.data.tokens.pieces import (
     SENTENCEPIECE,
     Pieces,
     model_of,
     model_state,
     train_sentencepiece,
+    write_state,
 )
-from training.data.tokens.store import Ids
+from training.data.tokens.store import SIDES, Ids
 
 MOST_CHECKED = 100_000  # most targets that are checked
 MOST_UNREAD = 0.9  # largest share of sources without a known token
 MOST_NAMED = 10  # tokens that a message lists
 _UNKNOWN = {"source": "cannot tell apart", "target": "can never output"}
+# lines of each training source, and their splits
+Samples = Sequence[tuple[Block, SplitRule]]
 Pairs = list[tuple[str, str]]  # a source and its target each
 
 
@@ -58,6 +64,37 @@ class Encoding(NamedTuple):
             if sources:
                 check_texts(name, [source for source, _ in pairs], readers[0], most, "source")
             check_texts(name, [target for _, target in pairs], readers[1], most)
+
+
+def train_tokenizers(
+    samples: Samples,
+    encoding: Encoding,
+    kinds: tuple[str, str],
+    sizes: tuple[int, int],
+    processes: int,
+) -> None:
+    """Train both tokenizers on samples, and write their files; `kinds` as in `Tokenizing`."""
+    for side, file, kind, size in zip(SIDES, encoding.tokenizers, kinds, sizes, strict=True):
+        # A separate process, whose memory is freed when the process ends.
+        alone = workers(min(1, processes))
+        with stages(f"training the tokenizer of the {side} side"), alone as run:
+            (state,) = run(_train_side, [(samples, side, kind, size)])
+        if encoding.copying and side == "source":
+            state["copies"] = True
+        write_state(file, state)
+
+
+def _train_side(samples: Samples, side: str, kind: str, size: int) -> dict[str, Any]:
+    """Return the content of a tokenizer's file, trained on one side of blocks' training pairs."""
+    texts = [
+        pair[SIDES.index(side)]
+        for block, rule in samples
+        for split, *pair in rule.pairs(block, LineCounts(block.spec))
+        if split == "train"
+    ]
+    if not texts:
+        raise too_few(samples[0][0].spec, "train")
+    return train_state(side, kind, size, texts)
 
 
 def train_tokenizer(side: str, kind: str, size: int, lines: Sequence[str]) -> Any:

@@ -30,13 +30,7 @@ from training.data.letters import (
     known_in,
     syllables,
 )
-from training.data.rules import (
-    ALPHABETS,
-    END_ID,
-    MARK,
-    UNK_ID,
-    UNK_TOKEN,
-)
+from training.data.rules import ALPHABETS, END_ID, MARK, UNK_ID, UNK_TOKEN
 from training.data.tokens.pieces import (
     SENTENCEPIECE,
     Pieces,

@@ -37,11 +37,9 @@ class ShardedProcesses(Processes):
         return np.asarray(process_allgather(values)).reshape(self.count, -1).sum(axis=0)
 
     def shared(self, model: keras.Model) -> keras.Model:
-        """Return a `ShardedModel` of the same layers."""
         return ShardedModel(model.input, model.output, name=model.name)
 
     def local(self) -> AbstractContextManager[Any]:
-        """Return `undistributed()`."""
         return undistributed()
 
     def to_score(

@@ -41,7 +41,6 @@ class MirroredProcesses(Processes):
         return self.strategy.scope()
 
     def shared(self, model: keras.Model) -> keras.Model:
-        """Return a `MirroredModel` of the same layers."""
         return MirroredModel(model.input, model.output, name=model.name)
 
     def epoch(self, batches: Batches, number: int) -> Any:
@@ -63,7 +62,6 @@ class _Undistributed:
     """
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
-        """Return the dataset itself."""
         return dataset
 
 

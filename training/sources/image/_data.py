@@ -20,7 +20,7 @@ from training.data.columns import QUOTED, Quotes, form_of
 from training.data.read._files import read_text, unquoted
 from training.data.read._pairs import MOST_UNUSABLE, LineCounts
 from training.data.read._sentences import Split, number_of, sample
-from training.data.read._specs import CorpusError
+from training.data.read._specs import CorpusError, Spec
 from training.data.rules import clean
 from training.data.separators import tabs_command
 from training.sources.image import _captchas as captchas
@@ -102,7 +102,7 @@ def _read_labels(labels: Path, *stamps: tuple[int, int]) -> Split:
 
     The result is cached until the file or its folder changes, which `stamps` shows.
     """
-    folder, split, skipped = labels.parent, Split([], []), LineCounts()
+    folder, split, skipped = labels.parent, Split([], []), LineCounts(Spec(str(labels)))
     content, quotes = read_text(labels), Quotes()
     written = content.encode()
     by_commas = labels.suffix == ".csv"

@@ -49,13 +49,11 @@ class TextSource(Source):
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TextSource:
-        """Load the tokenizer."""
         from training.data.tokens.tokenizers import load_tokenizer
 
         return cls(load_tokenizer(folder / cls.files[0]))
 
     def save(self, folder: Path) -> None:
-        """Write the tokenizer."""
         self.tokenizer.save(folder / self.files[0])
 
     def rows(self, raw: Sequence[str], training: bool = False) -> Sequences:

@@ -178,7 +178,7 @@ READ = PLAIN | {
 }
 
 FILM = 300 * b"\0film\xff"  # which a phone appends to a moving photograph
-READ |= {f"a {form} with a film behind it": READ[form] + FILM for form in ("RGB", "JPEG")}
+READ |= {"pixels before a film": READ["RGB"] + FILM, "a photograph": READ["JPEG"] + FILM}
 
 FRAMES = [Image.fromarray(RNG.integers(0, 256, (HEIGHT, WIDTH, 3), "uint8")) for _ in range(2)]
 CMYK = saved(FRAMES[0].convert("CMYK"), "JPEG")

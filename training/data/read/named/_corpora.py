@@ -2,29 +2,23 @@
 
 A corpus is searched in `$KERAS_ATTENTION_DATA`, then in the cache directory. If neither has the
 corpus, it is downloaded into the cache directory.
-
-Tatoeba's Chinese mixes two scripts: 44 % of the sentences are Traditional. The corpus
-`tatoeba-en-zh` converts all of them, references too, to Simplified characters. If the same text is
-read as a file, it stays as it is.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from training.data.read._files import read_text
+from training.data.read._files import read_blocks, read_text
 from training.data.read._pairs import read_split
 from training.data.read._sentences import Split
 from training.data.read._specs import CorpusError, Spec
 from training.data.read.named._download import LANGUAGES, SPLITS, fetch
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
-_MIXED_CHINESE = "tatoeba-en-zh"
 
 
 def load(name: str, split: str) -> Split:
@@ -33,7 +27,7 @@ def load(name: str, split: str) -> Split:
     if split not in files:
         folder = next(iter(files.values()))[0].parent
         raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(files)}")
-    return in_target_script(name, _CORPORA[name].read(files[split]))
+    return _CORPORA[name].read(files[split])
 
 
 def splits(name: str) -> list[str]:
@@ -49,7 +43,7 @@ def is_here(name: str) -> bool:
 def split_files(name: str) -> dict[str, list[Path]]:
     """Return the files of each complete split. Raises CorpusError if no split is complete."""
     corpus = _CORPORA[name]
-    every = corpus.all_files()
+    every = [file for each in corpus.files.values() for file in each]
     folder = find_folder(name, corpus.folder, every)
     files = {split: [folder / file for file in each] for split, each in corpus.files.items()}
     there = {split: paths for split, paths in files.items() if all(p.is_file() for p in paths)}
@@ -84,34 +78,10 @@ def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
     return places[-1]
 
 
-def in_target_script(name: str, split: Split) -> Split:
-    """Return a split with its references in the script of a corpus's targets."""
-    if name != _MIXED_CHINESE:
-        return split
-    references = [[simplified(text) for text in texts] for texts in split.references]
-    return replace(split, references=references)
-
-
-def simplified(text: str) -> str:
-    """Return a text with Traditional Chinese characters converted to Simplified characters.
-
-    OpenCC's dictionaries of words and characters decide: 後天 becomes 后天, and 皇后 stays 皇后.
-    `tw2s` converts texts with the Taiwanese particle 著 (now 着), which `t2s` lacks. `t2s` converts
-    all other texts, because `tw2s` changes the Simplified particle 么.
-    """
-    return _converter("tw2s" if "著" in text else "t2s").convert(text)
-
-
-@functools.lru_cache
-def _converter(dictionary: str) -> Any:
-    import opencc
-
-    return opencc.OpenCC(dictionary)
-
-
 def _read_pairs(paths: Sequence[Path]) -> Split:
     form = "tsv" if len(paths) == 1 else "parallel"
-    return read_split(Spec(f"{form}:{','.join(map(str, paths))}", form, tuple(paths)))
+    spec = Spec(f"{form}:{','.join(map(str, paths))}", form, tuple(paths))
+    return read_split(spec, read_blocks(spec))
 
 
 def _read_pronunciations(paths: Sequence[Path]) -> Split:
@@ -147,9 +117,6 @@ class _Corpus(NamedTuple):
     folder: str  # path below each of `data_folders`, or an absolute path
     files: Mapping[str, tuple[str, ...]]  # file names of each split
     read: Callable[[Sequence[Path]], Split] = _read_pairs
-
-    def all_files(self) -> list[str]:
-        return [file for files in self.files.values() for file in files]
 
 
 def _corpora() -> Iterator[tuple[str, _Corpus]]:
