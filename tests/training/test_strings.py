@@ -8,7 +8,8 @@ import pytest
 
 from tests.training.data.files import write
 from training.presets._arguments import default_output
-from training.presets._options import choose, configuration
+from training.presets._choose import choose
+from training.presets._options import configuration
 from training.presets._recognise import CHANGES, recognise, reordered
 
 RNG, NO_SPLITS = random.Random(7), {"dev": None, "test": None}
