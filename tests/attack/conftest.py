@@ -1,7 +1,7 @@
 """Requests to attack with."""
 
 import contextlib
-import time
+import os
 
 from tensorflow_serving.apis import predict_pb2
 
@@ -34,7 +34,7 @@ def tensor_request(model="upper", dtype=STRING, dims=(), signature="", **fields)
 
 @contextlib.contextmanager
 def within(seconds):
-    """The block takes less time than this."""
-    started = time.monotonic()
+    """The block, and processes that it waits for, take less processor time than this."""
+    started = sum(os.times()[:4])
     yield
-    assert time.monotonic() - started < seconds
+    assert sum(os.times()[:4]) - started < seconds
