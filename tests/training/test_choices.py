@@ -29,6 +29,7 @@ PAGE, EVIDENCE = (
         (EVIDENCE, f"at most {100 * recognise.FEW_NEW:.0f} % of the words in a held-out tenth"),
         (EVIDENCE, f"word occurs fewer than {recognise.RARE} times"),
         (EVIDENCE, f"in fewer than {100 * recognise.FOLLOWS:.0f} % of the pairs"),
+        (EVIDENCE, f"at least {recognise.SKIPS} times as many letters"),
         (EVIDENCE, f"at most {recognise._MOST:,} different pairs"),
         (EVIDENCE, f'"Nearly all" means {100 * recognise.NEARLY_ALL:.0f} %'),
         (EVIDENCE, f"nearly all targets have at most {rules.MOST_SPELLED} letters"),

@@ -269,6 +269,23 @@ def test_the_order_of_digits_that_most_pairs_have_is_unknown_and_so_tried():
     assert chosen(sources, targets) == ("g2p-medium", [*LOW, *TRIED])
 
 
+@pytest.mark.parametrize(("skipped", "tried"), [(3, []), (30, ["other_attention=additive"])])
+def test_both_attentions_are_tried_where_most_of_a_source_is_skipped(skipped, tried):
+    rng = random.Random(8)
+    rest = ["".join(rng.choices("nopqrst", k=skipped)) for _ in WORDS]
+    sources = [f"{text} {more}" for text, more in zip(WORDS, rest, strict=True)]
+    assert chosen(sources, WORDS) == ("g2p-medium", [*LETTERS, *LOW, *tried])
+
+
+@pytest.mark.parametrize("name", ["get_{}", "get{}", "GET_{}"])
+def test_parts_of_names_count_as_copied(name):
+    """As in code that is translated; the order of its long lines is not known."""
+    parts = [RNG.sample(WORDS, 3) for _ in WORDS]
+    sources = [f"{name.format(a.title())} of {b} and {c}" for a, b, c in parts]
+    targets = [f"fetch{a.title()} : {c} , {b} ;" for a, b, c in parts]
+    assert recognise(list(zip(sources, targets, strict=True))).copies
+
+
 def test_pairs_that_come_again_change_no_choice():
     """Each with a run of letters of its own, which would predict the whole of its target."""
     once, again = (recognise(list(zip(WORDS * n, PHONES * n, strict=True))) for n in (1, 8))

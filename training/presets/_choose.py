@@ -71,5 +71,6 @@ def choose(traits: Traits, count: int, target_tokenizer: str = "") -> Chosen:
     if not traits.follows:
         settings = [*settings, "attention=additive"]  # each token may depend on any letter
     if traits.doubtful:
-        settings = [*settings, "other_attention=hard_monotonic"]
+        other = "additive" if traits.follows else "hard_monotonic"
+        settings = [*settings, f"other_attention={other}"]
     return Chosen("strings", preset, [*settings, *lengths])

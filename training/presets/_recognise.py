@@ -23,6 +23,7 @@ MOST_COPY = 0.8  # share of rare words that are copies; in sentences of four lan
 # Shares of pairs whose order changes. Below FOLLOWS, targets follow their sources; above CHANGES,
 # they do not: see docs/results/choices.md.
 FOLLOWS, CHANGES = 0.03, 0.2
+SKIPS = 2.5  # times as many letters in sources as in targets: most of a source is skipped
 MOST_CROSSED = 0.5  # share of pairs; few words with their phones show more changes than there are
 LONG_SYMBOL = 3.5  # letters of a phone with its space, and letters of a word for each phone
 LEAST_COPIED = 3  # letters; a shorter word does not count as copied
@@ -35,6 +36,7 @@ _RUN = 3  # letters of a target's run
 _UNSPACED_WORD = 5  # letters that count as one word, in these scripts
 _Split = Callable[[str], list[str]]
 _WORD = re.compile(r"\w+")
+_NAME_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")  # within names such as getPage and get_page
 
 
 class Side(NamedTuple):
@@ -118,8 +120,15 @@ class Traits(NamedTuple):
 
     @property
     def doubtful(self) -> bool:
-        """Whether the order does not decide between the two attentions."""
-        return self.reordered is None or FOLLOWS <= self.reordered <= CHANGES
+        """Whether the order does not decide between the two attentions.
+
+        Where most of a source is skipped, hard monotonic attention may skip too much.
+        """
+        if self.reordered is None:
+            return True
+        skips = self.source.letters >= SKIPS * self.target.letters
+        skips &= not self.explained_by_whole_words
+        return self.reordered <= CHANGES and (skips or not self.follows)
 
 
 def recognise(pairs: Sequence[tuple[str, str]]) -> Traits:
@@ -216,10 +225,14 @@ def _copies(pairs: Sequence[tuple[str, str]]) -> bool:
     """Return whether most held-out targets repeat numbers or rare words of their sources.
 
     Most of the rare words of these targets must be in their sources: sentences repeat names, too,
-    but most of their rare words are words of the language.
+    but most of their rare words are words of the language. The parts of names such as getPage are
+    words.
     """
-    held = [(text.lower(), _WORD.findall(said.lower())) for text, said in pairs[::10]]
-    known = Counter(word for _, said in pairs for word in _WORD.findall(said.lower()))
+    split = [
+        (text.lower(), _WORD.findall(_NAME_PARTS.sub(" ", said).lower())) for text, said in pairs
+    ]
+    held = split[::10]
+    known = Counter(word for _, words in split for word in words)
     known.subtract(word for _, words in held for word in words)
     copied = rare = explained = 0
     for text, words in held:

@@ -92,7 +92,7 @@ def _settings(config: Config) -> Iterator[tuple[str, str, str]]:
     attention, way_out = config.attention.replace("_", " "), "--set attention=NAME"
     if SOURCE_KINDS[config.source].tokens and (other := config.other_attention):
         attention += f" or {other.replace('_', ' ')}: both are tried for two epochs, because the "
-        attention += "order does not decide. An attention that you set is not tried"
+        attention += "data do not decide. An attention that you set is not tried"
     yield "attention", attention, way_out
     if config.target == "text":
         if SOURCE_KINDS[config.source].tokens:
