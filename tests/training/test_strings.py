@@ -282,8 +282,9 @@ def test_parts_of_names_count_as_copied(name):
     """As in code that is translated; the order of its long lines is not known."""
     parts = [RNG.sample(WORDS, 3) for _ in WORDS]
     sources = [f"{name.format(a.title())} of {b} and {c}" for a, b, c in parts]
-    targets = [f"fetch{a.title()} : {c} , {b} ;" for a, b, c in parts]
-    assert recognise(list(zip(sources, targets, strict=True))).copies
+    for kind in ("u8", "i64"):  # a word with a digit, which is no number
+        targets = [f"fetch{a.title()} : {kind} , {c} , {b} ;" for a, b, c in parts]
+        assert recognise(list(zip(sources, targets, strict=True))).copies
 
 
 def test_pairs_that_come_again_change_no_choice():

@@ -36,7 +36,7 @@ _RUN = 3  # letters of a target's run
 _UNSPACED_WORD = 5  # letters that count as one word, in these scripts
 _Split = Callable[[str], list[str]]
 _WORD = re.compile(r"\w+")
-_NAME_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")  # within names such as getPage and get_page
+_PART_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")  # within names such as getPage and get_page
 
 
 class Side(NamedTuple):
@@ -225,18 +225,17 @@ def _copies(pairs: Sequence[tuple[str, str]]) -> bool:
     """Return whether most held-out targets repeat numbers or rare words of their sources.
 
     Most of the rare words of these targets must be in their sources: sentences repeat names, too,
-    but most of their rare words are words of the language. The parts of names such as getPage are
-    words.
+    but most of their rare words are words of the language. Parts of names are words.
     """
     split = [
-        (text.lower(), _WORD.findall(_NAME_PARTS.sub(" ", said).lower())) for text, said in pairs
+        (text.lower(), _WORD.findall(_PART_ENDS.sub(" ", said).lower())) for text, said in pairs
     ]
     held = split[::10]
     known = Counter(word for _, words in split for word in words)
     known.subtract(word for _, words in held for word in words)
     copied = rare = explained = 0
     for text, words in held:
-        told = [word for word in words if known[word] < RARE or any(map(str.isdigit, word))]
+        told = [word for word in words if known[word] < RARE or word.isdigit()]
         repeated = sum(word in text for word in told)
         copied, rare, explained = copied + (repeated > 0), rare + len(told), explained + repeated
     return copied >= MANY_COPY * len(held) and explained >= MOST_COPY * rare
