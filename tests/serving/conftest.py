@@ -290,13 +290,19 @@ def respelled(version, folder, **tokens):
     return folder
 
 
-def pronouncer(version, folder, last="", first="", **settings):
-    """Make a pronouncer of nonsense of a translator: letters, and the phones p0 and so on."""
+def pronouncer(version, folder, last="", first="", spelling=None, **settings):
+    """Make a pronouncer of nonsense of a translator: letters, and the phones p0 and so on.
+
+    With an entry `spelling`, it reads words of more than 12 letters in windows.
+    """
     letters = f"{first}abcdefghijklmnopqrstuvwxyz{last}"
     letters += "".join(map(chr, range(0x400, 0x500)))
     respelled(version, folder, letters=letters, symbols=[f"p{n}" for n in range(1000)])
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["settings"] |= settings
+    if spelling is not None:
+        windows = {"whole": 12, "window": 12, "context": 3, "fewest": 0.0}
+        manifest["spelling"] = {**windows, **spelling}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 

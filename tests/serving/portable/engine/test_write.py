@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 
 import pytest
 
@@ -11,7 +10,7 @@ from serving.page.__main__ import main
 from serving.page._files import write
 from serving.portable.engine._scripts import join, named
 from serving.portable.read import LocalTranslator
-from tests.serving.javascript import NODE, needs_node
+from tests.serving.javascript import needs_node, run
 
 
 @pytest.fixture
@@ -95,11 +94,7 @@ console.log(JSON.stringify({ names: Object.keys(engine).sort(), found, refused }
 def test_the_entry_translates_as_python(versions, tmp_path):
     write(versions["float32"], tmp_path / "site", single=False)
     (tmp_path / "site" / "package.json").write_text('{"type": "module"}')
-    script = ASK.replace("SITE", (tmp_path / "site").as_uri())
-    words = [NODE, "--input-type=module", "--eval", script]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    answer = json.loads(done.stdout)
+    answer = run(ASK.replace("SITE", (tmp_path / "site").as_uri()))
     assert answer["names"] == ["load", "read", "translate"]
     types = (tmp_path / "site" / "engine.d.ts").read_text()
     assert all(f"export function {name}(" in types for name in answer["names"])
