@@ -26,7 +26,7 @@ from training.decode.windows import spelling_of
 from training.runs.run import load_run
 from training.sources.image import _digits as digits
 
-SLOW = {"short windows"}  # other windows are in the cases that stay
+SLOW = {"short windows", "windows of three", "endless"}  # few changes touch what they add
 PARAMS = [pytest.param(x, marks=pytest.mark.slow) if x in SLOW else x for x in CASES]
 
 
@@ -268,7 +268,7 @@ def test_the_check_of_an_export_finds_nothing(case, version):
         assert check_folder(version, case.run.path) == []
 
 
-@pytest.mark.parametrize("run_of", ["image_run", "line_run"])
+@pytest.mark.parametrize("run_of", ["image_run", pytest.param("line_run", marks=pytest.mark.slow)])
 def test_images_are_read_as_by_the_loop(run_of, request, onnx_reader, tmp_path):
     run = request.getfixturevalue(run_of)
     if run_of == "line_run":
