@@ -163,7 +163,11 @@ def over_rest(server, model, local):
     def answer(path):
         inputs = local.signatures()["predict"]["inputs"]
         columns = padded_columns([history_columns(*histories(path), inputs, ignore=True)])
-        return rest(server, model, "predict", columns)
+        try:
+            return rest(server, model, "predict", columns)
+        except ValueError as error:
+            assert "needs a number, 0 to 1e30, but it is " in str(error)
+            raise
 
     return answer
 
