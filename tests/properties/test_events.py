@@ -166,8 +166,9 @@ def over_rest(server, model, local):
         try:
             return rest(server, model, "predict", columns)
         except ValueError as error:
-            assert "needs a number, 0 to 1e30, but it is " in str(error)
-            raise
+            if "needs a number, 0 to 1e30, but it is " in str(error):
+                raise
+            raise RuntimeError(error) from error  # no refusal of a number
 
     return answer
 
