@@ -7,7 +7,6 @@ from tensorflow_serving.apis import predict_pb2
 
 from tests.serving.conftest import (  # noqa: F401  (fixtures)
     client,
-    endless,
     protocol_server,
     saved,
     stubs,
@@ -34,7 +33,7 @@ def tensor_request(model="upper", dtype=STRING, dims=(), signature="", **fields)
 
 @contextlib.contextmanager
 def within(seconds):
-    """The block, and processes that it waits for, take less processor time than this."""
+    """The block, and the processes that it waits for, take less processor time than this."""
     started = sum(os.times()[:4])
     yield
     assert sum(os.times()[:4]) - started < seconds

@@ -149,12 +149,12 @@ def test_too_many_requests_are_refused_and_those_that_are_left_are_not_run(serve
     assert hold.runs == 65
 
 
-def test_a_run_ends_at_the_deadline_or_at_the_limit_of_all(endless, tmp_path, stubs):
-    add_version(endless, tmp_path / "endless", 1)
-    flags = "--max_request_seconds=3", "--enable_batching"
+def test_a_run_ends_at_the_deadline_or_at_the_limit_of_all(saved, tmp_path, stubs):
+    add_version(saved / "endless", tmp_path / "endless", 1)
+    flags = "--max_request_seconds=2", "--enable_batching"
     with serving(*flags, base=tmp_path / "endless", rest=True) as server:
         predict = stubs(f"localhost:{server.port}").prediction.Predict
-        for timeout in (1, None):
+        for timeout in (0.3, None):
             code, _ = error_of(predict, request("endless", "count"), timeout)
             assert code == Status.DEADLINE_EXCEEDED
         gone = predict.future(request("endless", "count"))

@@ -4,6 +4,7 @@
 execution in its own way, and `assert_alike` compares what they answer.
 """
 
+import asyncio
 import contextlib
 import json
 import math
@@ -12,8 +13,10 @@ import urllib.request
 
 from hypothesis import HealthCheck, Phase, settings
 
+from serving.api._errors import ServingError
 from serving.batch._job import BatchJob, answer_input, load_model, start
 from serving.export._version import export
+from serving.page._app import BadRequestError
 from tests.serving.conftest import models_config, serving
 from training.runs.run import load_run
 
@@ -47,19 +50,42 @@ def served(runs, folder, **options):
         yield server, versions
 
 
+def refusable(answer):
+    """Return a function of a source: its answer, or that it is refused."""
+
+    def ask(source):
+        try:
+            return {**answer(source), "refused": False}
+        except (ValueError, ServingError, BadRequestError):
+            return {"refused": True}
+
+    return ask
+
+
 def rest(server, model, signature, inputs):
-    """Return the outputs of a REST request by name, or {"error": …}."""
+    """Return the first row of the outputs of a REST request; raises its error as ValueError."""
     body = json.dumps({"signature_name": signature, "inputs": inputs}).encode()
     url = f"http://127.0.0.1:{server.rest_port}/v1/models/{model}:predict"
     try:
         with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as answer:
-            return json.loads(answer.read())["outputs"]
+            outputs = json.loads(answer.read())["outputs"]
     except urllib.error.HTTPError as error:
-        return json.loads(error.read())
+        raise ValueError(json.loads(error.read())["error"]) from None
+    return {name: values[0] for name, values in outputs.items()}
+
+
+def in_page(client, server, model, ask):
+    """Return a function of a source: what the page's `ask(client, source)` answers."""
+
+    async def run(source):
+        async with client(f"localhost:{server.port}", model) as made:
+            return await ask(made, source)
+
+    return lambda source: asyncio.run(run(source))
 
 
 def batch(version, kind, content, folder, name):
-    """Return the records that `serving.batch` writes for a file of a name and content."""
+    """Return the records that `serving.batch` writes for a file; raise a single one's error."""
     job = BatchJob(version, folder / f"out-{version.parent.name}", kind, batch_size=3)
     start(job)
     model = _BATCHES[version] if version in _BATCHES else load_model(job, 1)
@@ -69,15 +95,12 @@ def batch(version, kind, content, folder, name):
     (output,) = job.output.glob("*.jsonl")
     records = [json.loads(line) for line in output.read_bytes().splitlines()]
     output.unlink()
+    if len(records) == 1 and "error" in records[0]:
+        raise ValueError(records[0]["error"])
     return records
 
 
 _BATCHES = {}
-
-
-def rows_of(outputs, count):
-    """Return an answer for each of so many sources of outputs by name."""
-    return [{name: values[row] for name, values in outputs.items()} for row in range(count)]
 
 
 def assert_alike(answers, sources, tolerance=1e-4):

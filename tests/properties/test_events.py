@@ -1,6 +1,5 @@
 """Histories: every execution predicts the same after each, and refuses and tells the same."""
 
-import asyncio
 import contextlib
 import csv
 import io
@@ -12,15 +11,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from serving.api._errors import ServingError
 from serving.api._histories import history_columns, padded_columns, read_table
 from serving.batch._inputs import Events
 from serving.client import AsyncPredictor, Predictor
-from serving.page._app import BadRequestError, follow
+from serving.page._app import follow
 from serving.portable.read import LocalPredictor
-from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
+from tests.properties.executions import (
+    FORMS,
+    assert_alike,
+    batch,
+    examples,
+    in_page,
+    refusable,
+    rest,
+    served,
+)  # fmt: skip
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
-from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.read._specs import CorpusError
 from training.decode.labels import make_predictor
@@ -103,102 +109,85 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def executions(tmp_path_factory):
-    """By the name of a model, its executions by name: functions of a table of one person."""
+    """By the name of a model, its executions by name: functions of a table of one person.
+
+    With the folder of tables, and functions of histories by the names of model and execution.
+    """
     folder, rng = tmp_path_factory.mktemp("events"), np.random.default_rng(3)
     runs = {name: make_run(folder / name, rng, **more) for name, more in RUNS.items()}
     with contextlib.ExitStack() as stack:
         server, versions = stack.enter_context(served(runs, folder))
-        found = {}
+        found, outcomes = {}, {}
         for name, path in runs.items():
             saved, onnx = (versions[name, form] for form in FORMS)
             local = LocalPredictor(onnx)
-            own = {"training": in_training(load_run(path)), "local": asked(local.outcome)}
-            own["batch"] = in_batch(saved, folder / name)
+            outcomes[name, "local"] = local.outcome
+            own = {"training": in_training(load_run(path)), "batch": in_batch(saved, folder / name)}
             for form in FORMS:
                 model = f"{name}-{form}"
                 client = stack.enter_context(Predictor(f"localhost:{server.port}", model))
-                own[f"gRPC, {form}"] = asked(client.outcome)
+                outcomes[name, f"gRPC, {form}"] = client.outcome
                 own[f"REST, {form}"] = over_rest(server, model, local)
-                own[f"page, {form}"] = in_page(server, model)
-            found[name] = own
-        yield folder, found
+                own[f"page, {form}"] = in_page(AsyncPredictor, server, model, follow_last)
+            own |= {each: in_process(x) for (its, each), x in outcomes.items() if its == name}
+            found[name] = {each: refusable(answer) for each, answer in own.items()}
+        yield folder, found, outcomes
 
 
-REFUSED = {"refused": True}
 loaded = cache(load_run)
 
 
 def in_training(run):
     predict = make_predictor([run])
 
-    def ask(path):
-        try:
-            data = table.read_table(path, run.source.schema)
-        except CorpusError:
-            return REFUSED
+    def answer(path):
+        data = table.read_table(path, run.source.schema)
         count, found = len(data.times), predict(data)
         weights = [] if found.weights is None else found.weights[0].tolist()
         before = [0.0] * (count - len(weights) if weights else 0)
         said = {"probability": float(found.probabilities[0]), "truncated": count > MOST}
-        return {**said, "attention_weights": [*before, *weights], "refused": False}
+        return {**said, "attention_weights": [*before, *weights]}
 
-    return ask
+    return answer
 
 
-def asked(outcome):
-    def ask(path):
-        try:
-            (answer,) = outcome([*read_table(path, "id", "day").values()], ignore=True)
-        except (ValueError, ServingError):
-            return REFUSED
-        return {**vars(answer), "refused": False}
+def histories(path):
+    return [*read_table(path, "id", "day").values()]
 
-    return ask
+
+def in_process(outcome):
+    return lambda path: vars(*outcome(histories(path), ignore=True))
 
 
 def over_rest(server, model, local):
-    def ask(path):
-        (history,) = read_table(path, "id", "day").values()
+    def answer(path):
         inputs = local.signatures()["predict"]["inputs"]
+        columns = padded_columns([history_columns(*histories(path), inputs, ignore=True)])
         try:
-            columns = padded_columns([history_columns(history, inputs, ignore=True)])
-        except ValueError:
-            return REFUSED
-        outputs = rest(server, model, "predict", columns)
-        if "error" in outputs:
-            assert "needs a number, 0 to 1e30, but it is " in outputs["error"]
-            return REFUSED
-        return {**rows_of(outputs, 1)[0], "refused": False}
+            return rest(server, model, "predict", columns)
+        except ValueError as error:
+            if "needs a number, 0 to 1e30, but it is " in str(error):
+                raise
+            raise RuntimeError(error) from error  # no refusal of a number
 
-    return ask
+    return answer
 
 
 def in_batch(version, folder):
-    def ask(path):
-        kind = Events("id", "day")
-        (record,) = batch(version, kind, path.read_bytes(), folder, "visits-of-one.csv")
-        if "error" in record:
-            return REFUSED
-        return {"truncated": False, **record, "refused": False}
+    def answer(path):
+        content = path.read_bytes()
+        return {"truncated": False} | batch(
+            version, Events("id", "day"), content, folder, "visits-of-one.csv"
+        )[0]
 
-    return ask
+    return answer
 
 
-def in_page(server, model):
-    async def answer(path):
-        async with AsyncPredictor(f"localhost:{server.port}", model) as predictor:
-            body = {"table": path.read_text("utf-8"), "id": "id", "time": "day", "person": ""}
-            return await follow(predictor, body)
-
-    def ask(path):
-        try:
-            found = asyncio.run(answer(path))
-        except (BadRequestError, ServingError):
-            return REFUSED
-        said = {"probability": found["probabilities"][-1], "truncated": found["truncated"]}
-        return {**said, "attention_weights": found["weights"][-1], "refused": False}
-
-    return ask
+async def follow_last(client, path):
+    body = {"table": path.read_text("utf-8"), "id": "id", "time": "day", "person": ""}
+    found = await follow(client, body)
+    said = {"probability": found["probabilities"][-1], "truncated": found["truncated"]}
+    return {**said, "attention_weights": found["weights"][-1]}
 
 
 ONCE = [(str(day), "2" if not day else "", "", "1.0", "é" if not day else "") for day in range(9)]
@@ -211,7 +200,7 @@ ONCE = [(str(day), "2" if not day else "", "", "1.0", "é" if not day else "") f
 @example([[("3", "", "", "", ""), ("2", "", "", "", "")], [("1", "1e31", "", "", "")]])
 @given(drawn=people)
 def test_every_execution_predicts_and_refuses_the_same(executions, name, drawn):
-    folder, found = executions
+    folder, found, _ = executions
     paths = [written(person, folder / f"{n}.csv") for n, person in enumerate(drawn)]
     answers = {each: list(map(ask, paths)) for each, ask in found[name].items()}
     assert_alike(answers, drawn, 2e-4)
@@ -221,7 +210,7 @@ def test_every_execution_predicts_and_refuses_the_same(executions, name, drawn):
 @given(drawn=people)
 def test_what_a_table_is_taken_for_is_told_in_the_same_words(executions, drawn):
     """By a client, of the numbers that a model reads, as by `evaluate`."""
-    folder, _ = executions
+    folder, *_ = executions
     run = loaded(folder / "attention" / "run")
     path = written([row for person in drawn for row in person], folder / "told.csv")
     told = io.StringIO()
@@ -235,23 +224,20 @@ def test_what_a_table_is_taken_for_is_told_in_the_same_words(executions, drawn):
 @examples(15)
 @given(drawn=people)
 def test_a_history_is_answered_alone_as_among_others(executions, each, drawn):
-    folder, found = executions
-    ask = found["both"][each]
+    folder, found, outcomes = executions
     paths = [written(person, folder / f"{n}.csv") for n, person in enumerate(drawn)]
-    alone = {path: ask(path) for path in paths}
+    alone = {path: found["both"][each](path) for path in paths}
     good = [path for path, answer in alone.items() if not answer["refused"]]
     if good:
         lines = [path.read_text("utf-8").splitlines() for path in good]
-        head = [lines[0][0]]
         body = [re.sub("^a,", f"p{n},", x) for n, rows in enumerate(lines) for x in rows[1:]]
         # People may stand among one another, each in the order of times.
         body.sort(key=lambda line: float(line.split(",")[1]))
-        (folder / "all.csv").write_text("\n".join(head + body) + "\n", "utf-8")
-        histories = read_table(folder / "all.csv", "id", "day")
-        order = [int(person[1:]) for person in histories]
-        outcome = ask.__closure__[0].cell_contents
-        together = [vars(answer) for answer in outcome([*histories.values()], ignore=True)]
-        assert_alike({"alone": [alone[good[n]] for n in order], "together": together}, order, 2e-4)
+        (folder / "all.csv").write_text("\n".join([lines[0][0], *body]) + "\n", "utf-8")
+        people = read_table(folder / "all.csv", "id", "day")
+        together = outcomes["both", each]([*people.values()], ignore=True)
+        order = [alone[good[int(person[1:])]] for person in people]
+        assert_alike({"alone": order, "together": list(map(vars, together))}, [*people], 2e-4)
 
 
 @examples(60)
@@ -261,22 +247,17 @@ def test_a_history_is_answered_alone_as_among_others(executions, each, drawn):
     place=st.integers(0, 10_000),
 )
 def test_a_file_that_is_no_table_is_refused_by_all(executions, drawn, change, place):
-    folder, found = executions
+    folder, found, _ = executions
     path = written(drawn, folder / "broken.csv")
     lines = path.read_bytes().split(b"\n")
     at = place % len(lines)
-    if change in ("blank", "short", "long", "bytes", "nul", "quote"):
-        added = {"blank": b",,,,,,\n", "short": b"a\n", "long": b"a,1,,,,,,,,\n"}
-        added |= {"bytes": b"\xff\xfe", "nul": b"a\0b", "quote": b'"'}
-        lines[at] = added[change] + lines[at]
+    added = {"blank": b",,,,,,\n", "short": b"a\n", "long": b"a,1,,,,,,,,\n"}
+    added |= {"bytes": b"\xff\xfe", "nul": b"a\0b", "quote": b'"'}
+    lines[at] = added.get(change, b"") + lines[at]
     content = b"\n".join(lines)
     content = b"\xef\xbb\xbf" + content if change == "bom" else content
     content = content.replace(b"\n", b"\r\n") if change == "crlf" else content
     path.write_bytes(content)
-    answers = {"training": found["attention"]["training"](path)}
-    for each in ("local", "gRPC, savedmodel"):
-        answers[each] = found["attention"][each](path)
-    with contextlib.suppress(UserError):
-        answers["batch"] = REFUSED
-        answers["batch"] = found["attention"]["batch"](path)
-    assert_alike({each: [answer] for each, answer in answers.items()}, [content], 2e-4)
+    names = "training", "local", "gRPC, savedmodel", "batch"
+    answers = {each: [found["attention"][each](path)] for each in names}
+    assert_alike(answers, [content], 2e-4)

@@ -1,6 +1,5 @@
 """Images: every execution reads the same in each, and refuses the same files."""
 
-import asyncio
 import base64
 import contextlib
 import io
@@ -11,15 +10,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from serving.api._errors import ServingError
 from serving.batch._inputs import Images
 from serving.client import AsyncReader, Reader
-from serving.page._app import BadRequestError, read
+from serving.page._app import read
 from serving.portable.read import LocalReader
-from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
+from tests.properties.executions import (
+    FORMS,
+    assert_alike,
+    batch,
+    examples,
+    in_page,
+    refusable,
+    rest,
+    served,
+)  # fmt: skip
 from tests.serving.javascript import NODE, refusals
 from tests.training.conftest import TINY_IMAGES, drawn_reader, no_pictures  # noqa: F401
-from training.command.errors import UserError
 from training.decode.settings import SearchSettings
 from training.decode.texts import make_nbest
 
@@ -34,11 +40,7 @@ def files(draw):
     """A PNG or JPEG of some size and kind; often with a changed bit, cut, or with a hole."""
     form = draw(st.sampled_from(sorted(MODES)))
     mode = draw(st.sampled_from(MODES[form]))
-    width, height, seed = (
-        draw(st.integers(1, 90)),
-        draw(st.integers(1, 50)),
-        draw(st.integers(0, 9)),
-    )
+    width, height, seed = (draw(st.integers(*ends)) for ends in ((1, 90), (1, 50), (0, 9)))
     rng, file = np.random.default_rng(seed), io.BytesIO()
     noise = rng.integers(0, 256, (height, width, 3)) // draw(st.sampled_from([1, 40, 256]))
     image = Image.fromarray(noise.astype("uint8"))
@@ -64,92 +66,56 @@ def files(draw):
     return changed[change]
 
 
+def in_training(run):
+    translate = make_nbest([run], SearchSettings(**SEARCH))
+
+    def answer(file):
+        ((best, *_),) = translate([file])
+        return {"text": best.text, "score": best.score}
+
+    return answer
+
+
+def over_rest(server, model):
+    def answer(file):
+        given = {"image_bytes": [{"b64": base64.b64encode(file).decode()}]}
+        outputs = rest(server, model, "read", given)
+        return {name: outputs[name] for name in ("text", "score")}
+
+    return answer
+
+
+async def read_in_page(client, file):
+    answer = await read(client, file)
+    return {name: answer[name] for name in ("text", "score")}
+
+
 @pytest.fixture(scope="module")
 def executions(tmp_path_factory):
-    """Executions by name: functions from files to answers; and those that say if one is whole."""
+    """Executions by name: functions from a file to an answer; and readers of several files."""
     folder = tmp_path_factory.mktemp("images")
     run = drawn_reader(TINY_IMAGES, folder / "run")
     with contextlib.ExitStack() as stack:
         server, versions = stack.enter_context(served({"run": run.path}, folder, **SEARCH))
         saved, onnx = (versions["run", form] for form in FORMS)
-        found = {"training": in_training(run), "local": asked(LocalReader(onnx))}
-        found["batch"] = in_batch(saved, folder)
+        found, readers = {"training": in_training(run)}, {"local": LocalReader(onnx)}
+        found["batch"] = lambda file: batch(saved, Images(), file, folder, "read.png")[0]
         for form in FORMS:
-            client = stack.enter_context(Reader(f"localhost:{server.port}", f"run-{form}"))
-            found[f"gRPC, {form}"] = asked(client)
-            found[f"REST, {form}"] = over_rest(server, f"run-{form}")
-            found[f"page, {form}"] = in_page(server, f"run-{form}")
-        yield found
-
-
-REFUSED = {"refused": True}
-
-
-def in_training(run):
-    translate = make_nbest([run], SearchSettings(**SEARCH))
-
-    def answer(file):
-        try:
-            ((best, *_),) = translate([file])
-        except UserError:
-            return REFUSED
-        return {"text": best.text, "score": best.score, "refused": False}
-
-    return lambda sources: list(map(answer, sources))
-
-
-def asked(reader):
-    def ask(sources):
-        answers = reader.read(sources, keep_errors=True)
-        return [
-            REFUSED if isinstance(x, Exception) else {**vars(x), "refused": False} for x in answers
-        ]
-
-    return ask
-
-
-def over_rest(server, model):
-    def answer(file):
-        inputs = {"image_bytes": [{"b64": base64.b64encode(file).decode()}]}
-        outputs = rest(server, model, "read", inputs)
-        if "error" in outputs:
-            return REFUSED
-        row = rows_of(outputs, 1)[0]
-        return {"text": row["text"], "score": row["score"], "refused": False}
-
-    return lambda sources: list(map(answer, sources))
-
-
-def in_batch(version, folder):
-    def answer(file):
-        (record,) = batch(version, Images(), file, folder, "read.png")
-        return REFUSED if "error" in record else {**record, "refused": False}
-
-    return lambda sources: list(map(answer, sources))
-
-
-def in_page(server, model):
-    async def answers(sources):
-        async with AsyncReader(f"localhost:{server.port}", model) as reader:
-            found = []
-            for file in sources:
-                try:
-                    answer = await read(reader, file)
-                except (BadRequestError, ServingError):
-                    found.append(REFUSED)
-                else:
-                    said = {name: answer[name] for name in ("text", "score")}
-                    found.append({**said, "refused": False})
-            return found
-
-    return lambda sources: asyncio.run(answers(sources))
+            model = f"run-{form}"
+            client = Reader(f"localhost:{server.port}", model)
+            readers[f"gRPC, {form}"] = stack.enter_context(client)
+            found[f"REST, {form}"] = over_rest(server, model)
+            found[f"page, {form}"] = in_page(AsyncReader, server, model, read_in_page)
+        for name, reader in readers.items():
+            found[name] = lambda file, reader=reader: vars(*reader.read([file]))
+        yield {name: refusable(answer) for name, answer in found.items()}, readers
 
 
 @examples(20)
 @example([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"\xff\xd8\xff\xd9", b"GIF89a"])
 @given(drawn=st.lists(files(), min_size=1, max_size=4))
 def test_every_execution_reads_and_refuses_the_same(executions, drawn):
-    answers = {each: ask(drawn) for each, ask in executions.items()}
+    answers = {each: list(map(ask, drawn)) for each, ask in executions[0].items()}
     if NODE:  # a browser, which decodes, is not here
         pairs = zip(refusals(drawn), answers["training"], strict=True)
         # A browser has only the upper eight bits, and knows palettes when it decodes.
@@ -162,7 +128,8 @@ def test_every_execution_reads_and_refuses_the_same(executions, drawn):
 @examples(6)
 @given(drawn=st.lists(files(), min_size=1, max_size=5))
 def test_an_image_is_read_alone_as_among_others(executions, drawn):
-    for each in ("local", "gRPC, savedmodel", "gRPC, onnx"):
-        ask = executions[each]
-        alone = [answer for file in drawn for answer in ask([file])]
-        assert_alike({"alone": alone, "together": ask(drawn)}, [file[:40] for file in drawn], 2e-3)
+    found, readers = executions
+    for each, reader in readers.items():
+        alone, said = list(map(found[each], drawn)), reader.read(drawn, keep_errors=True)
+        together = [{"refused": True} if isinstance(x, Exception) else vars(x) for x in said]
+        assert_alike({"alone": alone, "together": together}, [file[:40] for file in drawn], 2e-3)

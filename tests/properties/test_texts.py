@@ -15,7 +15,7 @@ from serving.api._results import unique_letters
 from serving.batch._inputs import Texts
 from serving.client import Translator
 from serving.portable.read import LocalTranslator
-from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, rows_of, served
+from tests.properties.executions import FORMS, assert_alike, batch, examples, rest, served
 from tests.serving.javascript import NODE, ask_model
 from tests.training.conftest import bend, no_pictures, untrained  # noqa: F401 - for every test
 from training.config.schema import Config
@@ -136,13 +136,11 @@ def in_process(translator):
 
 
 def over_rest(server, model):
-    def ask(sources):
-        inputs = {"text": [text.encode("utf-8", "replace").decode() for text in sources]}
-        outputs = rest(server, model, "translate", inputs)
-        assert "error" not in outputs, outputs
-        return list(map(answer_of, rows_of(outputs, len(sources))))
+    def answer(text):
+        given = {"text": [text.encode("utf-8", "replace").decode()]}
+        return answer_of(rest(server, model, "translate", given))
 
-    return ask
+    return lambda sources: list(map(answer, sources))
 
 
 def in_batch(version, folder):

@@ -29,18 +29,22 @@ from training.runs.run import load_run
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory) -> Path:
-    """Directory of SavedModels to copy from: upper and half; plain and plain2 translate alone."""
-    root = tmp_path_factory.mktemp("saved")
-    save_upper(root / "upper")
-    for name, suffix in (("plain", ""), ("plain2", "!")):  # which load in a third of the time
-        save_upper(root / name, suffix, names=["translate"])
-    save_half_plus_two(root / "half")
-    return root
+    """Directory of SavedModels to copy from, which one worker writes.
 
+    `upper`, `plain` and `plain2` translate, `half` is arithmetic, `bright` reads images, `mean`
+    predicts, `unsure` translates, too, and `endless` counts for days.
+    """
 
-@pytest.fixture(scope="session")
-def endless(tmp_path_factory):
-    return save_endless(tmp_path_factory.mktemp("endless") / "model")
+    def make(root):
+        save_upper(root / "upper")
+        for name, suffix in (("plain", ""), ("plain2", "!")):  # which load in a third of the time
+            save_upper(root / name, suffix, names=["translate"])
+        others = save_half_plus_two, save_reader, save_predictor, save_unsure, save_endless
+        names = "half", "bright", "mean", "unsure", "endless"
+        for save, name in zip(others, names, strict=True):
+            save(root / name)
+
+    return made_once(tmp_path_factory, "saved", make)
 
 
 @pytest.fixture
@@ -156,12 +160,12 @@ def protocol_server(saved, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def kinds_server(tmp_path_factory):
+def kinds_server(saved, tmp_path_factory):
     """A server of other kinds: bright reads images, mean histories, unsure is a translator."""
-    root, saves = tmp_path_factory.mktemp("kinds"), (save_reader, save_predictor, save_unsure)
+    root = tmp_path_factory.mktemp("kinds")
     bases = {name: root / name for name in ("bright", "mean", "unsure")}
-    for save, base in zip(saves, bases.values(), strict=True):
-        add_version(save(root / f"saved-{base.name}"), base, 1)
+    for name, base in bases.items():
+        add_version(saved / name, base, 1)
     with serving(f"--model_config_file={models_config(root / 'models.config', bases)}") as server:
         yield server
 
@@ -286,13 +290,19 @@ def respelled(version, folder, **tokens):
     return folder
 
 
-def pronouncer(version, folder, last="", first="", **settings):
-    """Make a pronouncer of nonsense of a translator: letters, and the phones p0 and so on."""
+def pronouncer(version, folder, last="", first="", spelling=None, **settings):
+    """Make a pronouncer of nonsense of a translator: letters, and the phones p0 and so on.
+
+    With an entry `spelling`, it reads words of more than 12 letters in windows.
+    """
     letters = f"{first}abcdefghijklmnopqrstuvwxyz{last}"
     letters += "".join(map(chr, range(0x400, 0x500)))
     respelled(version, folder, letters=letters, symbols=[f"p{n}" for n in range(1000)])
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["settings"] |= settings
+    if spelling is not None:
+        windows = {"whole": 12, "window": 12, "context": 3, "fewest": 0.0}
+        manifest["spelling"] = {**windows, **spelling}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 

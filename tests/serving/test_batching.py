@@ -94,20 +94,6 @@ def test_a_batch_is_filled_in_the_order_of_the_queue(workers, run, submit):
     assert batches[0] == [1, 2, 1, 2]
 
 
-def test_a_request_whose_deadline_passes_in_the_queue_is_not_run(workers, run, submit):
-    made = workers(max_batch_size=1)
-    run.gate.clear()
-    first = submit(made, ask(run, [1]))
-    eventually(lambda: run.batches == [1])
-    with pytest.raises(StatusError, match="Timed out waiting for notification") as caught:
-        submit(made, ask(run, [2], seconds=0.1)).result(30)
-    assert caught.value.code == Code.DEADLINE_EXCEEDED
-    run.gate.set()
-    assert first.result(30) == [2]
-    assert submit(made, ask(run, [3])).result(30) == [6]
-    assert run.batches == [1, 1]
-
-
 def test_a_bad_request_does_not_spoil_its_batch(workers, run, submit):
     made = workers(max_batch_size=3, batch_timeout_micros=30_000_000)
     good, bad, other = [submit(made, ask(run, [n])) for n in (4, -1, 5)]

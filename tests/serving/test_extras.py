@@ -85,6 +85,7 @@ def without_note(said):
     return "".join(x for x in said.splitlines(True) if not x.startswith("note: old names"))
 
 
+@pytest.mark.slow
 def test_a_command_that_needs_tensorflow_runs_on_it(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     shutil.copytree(TEXT_RUN, tmp_path, dirs_exist_ok=True)

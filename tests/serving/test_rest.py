@@ -1,11 +1,12 @@
 """The REST interface, asked over HTTP."""
 
 import base64
-import contextlib
 import http.client
 import json
 import socket
 import threading
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -35,39 +36,40 @@ def rest(protocol_server):
     return lambda *arguments: ask(protocol_server.rest_port, *arguments)
 
 
-def test_rows_and_columns_with_one_input_and_one_output(rest):
-    rows, columns = {"instances": [[1.0], [6]]}, {"inputs": [[1.0], [6]]}
-    assert rest("/v1/models/half:predict", rows) == (200, {"predictions": [[2.5], [5.0]]})
-    assert rest("/v1/models/half:predict", columns) == (200, {"outputs": [[2.5], [5.0]]})
-    assert rest("/v1/models/half:predict", {"inputs": {"x": [[1]]}})[1] == {"outputs": [[2.5]]}
+PREDICT, UPPER = "/v1/models/half:predict", "/v1/models/upper:predict"
+SUM = {"signature_name": "sum"}
+LATIN = {"b64": base64.b64encode(b"a\xff").decode()}
 
 
-def test_rows_and_columns_with_several_inputs(rest):
-    rows = {"signature_name": "sum", "instances": [{"a": 1, "b": 10}, {"a": 2.0, "b": 20}]}
-    assert rest("/v1/models/half:predict", rows) == (200, {"predictions": [11, 22]})
-    columns = {"signature_name": "sum", "inputs": {"a": [1, 2], "b": [10, 20]}}
-    assert rest("/v1/models/half:predict", columns) == (200, {"outputs": [11, 22]})
+def said(text, score=-0.5):
+    return {"translation": text, "score": score, "truncated": False}
 
 
-def test_several_outputs_are_objects(rest):
-    status, answer = rest("/v1/models/upper:predict", {"instances": ["one two", {"b64": "w6k="}]})
-    assert (status, len(answer["predictions"])) == (200, 2)
-    said = {"translation": "ONE TWO", "score": -1.0, "truncated": False}
-    assert answer["predictions"][0] == said
-    assert answer["predictions"][1]["translation"] == "é"
-    _, answer = rest("/v1/models/upper:predict", {"inputs": {"text": ["one"]}})
-    assert answer["outputs"] == {"translation": ["ONE"], "score": [-0.5], "truncated": [False]}
-
-
-def test_floats_are_short_and_text_that_is_no_utf8_does_not_break_the_json(rest):
-    body = {"instances": [[-3.6], [1e9], [0.1]]}
-    _, answer = rest("/v1/models/half:predict", body)
-    assert answer == {"predictions": [[0.2], [5e8], [2.05]]} or answer == {
-        "predictions": [[0.20000005], [5e8], [2.05]]  # the float32 that -3.6 / 2 + 2 is
-    }
-    text = base64.b64encode(b"a\xff").decode()
-    _, answer = rest("/v1/models/upper:predict", {"instances": [{"b64": text}]})
-    assert answer["predictions"][0]["translation"] == "A\ufffd"
+@pytest.mark.parametrize(
+    ("path", "body", "answer"),
+    [
+        (PREDICT, {"instances": [[1.0], [6]]}, {"predictions": [[2.5], [5.0]]}),
+        (PREDICT, {"inputs": [[1.0], [6]]}, {"outputs": [[2.5], [5.0]]}),
+        (PREDICT, {"inputs": {"x": [[1]]}}, {"outputs": [[2.5]]}),
+        (PREDICT, {"instances": [[1e9], [0.1]]}, {"predictions": [[5e8], [2.05]]}),  # short
+        (
+            *(PREDICT, {**SUM, "instances": [{"a": 1, "b": 10}, {"a": 2.0, "b": 20}]}),
+            {"predictions": [11, 22]},
+        ),
+        (PREDICT, {**SUM, "inputs": {"a": [1, 2], "b": [10, 20]}}, {"outputs": [11, 22]}),
+        (
+            *(UPPER, {"instances": ["one two", {"b64": "w6k="}]}),
+            {"predictions": [said("ONE TWO", -1.0), said("é")]},
+        ),
+        (UPPER, {"instances": [LATIN]}, {"predictions": [said("A\ufffd")]}),
+        (
+            *(UPPER, {"inputs": {"text": ["one"]}}),
+            {"outputs": {name: [value] for name, value in said("ONE").items()}},
+        ),
+    ],
+)
+def test_rows_and_columns_are_answered_as_they_were_sent(rest, path, body, answer):
+    assert rest(path, body) == (200, answer)
 
 
 @pytest.mark.parametrize("which", ["", "/versions/3"])
@@ -82,7 +84,6 @@ def test_a_version_is_in_the_path(rest, which):
     assert signature["inputs"]["x"]["dtype"] == "DT_FLOAT"
 
 
-PREDICT, UPPER = "/v1/models/half:predict", "/v1/models/upper:predict"
 ABSENT = [
     ("/v1/models/m:predict", {"instances": [1]}, "Servable not found for request: Latest"),
     ("/v1/models/half/versions/7:predict", {"instances": [1]}, "request: Specific(half, 7)"),
@@ -90,7 +91,6 @@ ABSENT = [
     ("/v1/x", None, "Malformed request: GET /v1/x"),
     (PREDICT, None, "Could not find any versions of model half:predict"),
 ]
-SUM = {"signature_name": "sum"}
 BODIES = [
     (b"", "JSON Parse error: "),
     (b"\xff", "JSON Parse error: "),
@@ -174,24 +174,30 @@ def test_metrics_are_where_their_configuration_says(base, tmp_path):
             assert paths == found
 
 
-def preflight(server, origin):
-    """Status and allowed origin of the question that a browser asks before a POST of JSON."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
-    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-    headers["Access-Control-Request-Headers"] = "content-type"
-    with contextlib.closing(connection):
-        connection.request("OPTIONS", "/v1/models/m:predict", headers=headers)
-        response = connection.getresponse()
-        return response.status, response.headers["Access-Control-Allow-Origin"]
-
-
-def test_pages_of_named_origins_may_ask(base, protocol_server):
+def test_named_pages_and_hosts_may_ask(base, protocol_server):
     origin = "https://pages.example"
+    question = {"Method": "POST", "Headers": "content-type"}
+
+    def preflight(server, origin):
+        """Status and allowed origin of the question that a browser asks before a POST of JSON."""
+        url = f"http://127.0.0.1:{server.rest_port}/v1/models/m:predict"
+        request = urllib.request.Request(url, method="OPTIONS")
+        request.add_header("Origin", origin)
+        for name, value in question.items():
+            request.add_header(f"Access-Control-Request-{name}", value)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.status, response.headers["Access-Control-Allow-Origin"]
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers["Access-Control-Allow-Origin"]
+
     assert preflight(protocol_server, origin) == (405, None)
-    flag = f"--rest_api_cors_origins=http://a:80,{origin}"
-    with serving(flag, base=base, rest=True) as server:
+    flags = f"--rest_api_cors_origins=http://a:80,{origin}", "--rest_api_hosts=api.example"
+    with serving(*flags, base=base, rest=True) as server:
         assert preflight(server, origin) == (200, origin)
         assert preflight(server, "https://other.example") == (400, None)
+        assert raw(server.rest_port, ["Host: api.example"])[0] in (200, 404)
+        assert raw(server.rest_port, ["Host: b.example"])[0] == 400
 
 
 def test_bodies_in_tiny_chunks_leave_others_their_turns(protocol_server, client):
@@ -215,8 +221,8 @@ def test_bodies_in_tiny_chunks_leave_others_their_turns(protocol_server, client)
     assert answered == []
     for thread in threads:
         thread.join()
-    # 400, since the body is not JSON, or 504 where a loaded machine does not receive it in time.
-    assert all(b" 400 " in answer or b" 504 " in answer for answer in answered)
+    # The body is no JSON; on a machine that is busy, its time may have ended before.
+    assert all(answer[8:13] in (b" 400 ", b" 504 ") for answer in answered)
 
 
 def raw(port, head, body=b'{"instances": ["a"]}'):
@@ -269,18 +275,8 @@ def test_only_trusted_proxies_say_who_a_client_is(base, monkeypatch):
     monkeypatch.setattr(Workers, "run", recorded)
     for flags in ([], ["--rest_api_trusted_proxies=127.0.0.1"]):
         with serving(*flags, base=base, rest=True) as server:
-            connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
-            headers = {"X-Forwarded-For": "192.0.2.7"}
-            body = json.dumps({"instances": ["a"]})
-            connection.request("POST", "/v1/models/upper:predict", body, headers)
-            assert connection.getresponse().status == 200
-            connection.close()
+            forwarded = {"X-Forwarded-For": "192.0.2.7"}
+            body = {"instances": ["a"]}
+            path = "/v1/models/upper:predict"
+            assert ask(server.rest_port, path, body, **forwarded)[0] == 200
     assert clients == ["127.0.0.1", "192.0.2.7"]
-
-
-def test_named_hosts_may_call(base):
-    with serving("--rest_api_hosts=api.example", base=base, rest=True) as server:
-        body = b'{"instances": ["a"]}'
-        path = "Host: api.example"
-        assert raw(server.rest_port, [path], body)[0] in (200, 404)
-        assert raw(server.rest_port, ["Host: b.example"], body)[0] == 400

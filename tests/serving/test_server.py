@@ -73,11 +73,11 @@ def test_the_command_serves_on_loopback_and_ends_its_requests_on_sigterm(
     assert process.wait(timeout=60) == 0
 
 
-def test_a_second_signal_ends_what_never_ends(start, endless, tmp_path, stubs):
-    base = add_version(endless, tmp_path / "endless", 1).parent
-    process, port, rest_port = start(base, "--shutdown_grace_seconds=600")
-    client = stubs(f"localhost:{port}")
-    call = client.prediction.Predict.future(request("endless", "count"))
+def test_a_second_signal_ends_what_does_not_end(start, onnx_translator, stubs):
+    process, port, rest_port = start(onnx_translator.parent, "--shutdown_grace_seconds=600")
+    made = request(onnx_translator.parent.name)
+    made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 500_000))  # minutes
+    call = stubs(f"localhost:{port}").prediction.Predict.future(made)
     eventually(lambda: in_flight(rest_port) == 1)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.3)

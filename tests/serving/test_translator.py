@@ -1,10 +1,7 @@
-import asyncio
 import concurrent.futures
-import inspect
 import io
 import json
 import pickle
-import pydoc
 import socket
 import subprocess
 import sys
@@ -14,11 +11,15 @@ import grpc
 import pytest
 
 from serving.api import _errors as errors
-from serving.client import AsyncTranslator, Hypothesis, Translator
+from serving.client import Hypothesis, Translator
+from serving.client import _protobuf as messages
 from serving.client import _translate as client
+from serving.portable.read import LocalTranslator
+from tests.attack.test_client import Server, both, response, tensor
 from tests.serving.conftest import respelled
 
 LONG = " ".join(["word"] * 11)
+ODD = {"": "", "a\x00b": "A\x00B", "\ud800x": "?X", "日本語 é": "日本語 é", LONG: LONG.upper()[:34]}
 
 
 @pytest.fixture
@@ -26,54 +27,27 @@ def target(shared_server):
     return f"localhost:{shared_server.port}"
 
 
-@pytest.fixture
-def translator(target):
-    with Translator(target, "upper", timeout=60) as translator:
-        yield translator
+@both
+def test_answers_are_those_of_their_texts(ask, target):
+    def upper(*arguments, **options):
+        return ask(target, *arguments, model="upper", timeout=60, **options)
 
-
-def test_translations_come_back_in_order_over_many_requests(target):
     texts = ["word " * (n * 7 % 5) + f"text {n}" for n in range(23)]
-    with Translator(target, "upper", timeout=60, batch_size=5) as translator:
-        found = translator.translate(texts)
-    assert [one.text for one in found] == [text.upper() for text in texts]
-
-
-def test_a_text_that_is_cut_is_told_apart_and_leaves_the_others_alone(translator):
-    found = translator.translate(["one", LONG, ""])
-    assert [one.truncated for one in found] == [False, True, False]
-    assert [one.text for one in found] == ["ONE", " ".join(["WORD"] * 7), ""]
-
-
-def test_nbest_gives_each_text_its_hypotheses(translator):
-    first, second = translator.nbest(["One", "Two three"])
+    found = upper([*texts, *ODD], batch_size=5)
+    assert [one.text for one in found] == [*(text.upper() for text in texts), *ODD.values()]
+    assert [one.text for one in found if one.truncated] == [ODD[LONG]]
+    first, second = upper(["One", "Two three"], method="nbest", batch_size=1)
     assert first == [Hypothesis("ONE", -1.0), Hypothesis("one", -0.75), Hypothesis("One", -0.625)]
     assert [each.text for each in second] == ["TWO THREE", "two three", "Two three"]
-
-
-def test_alignments_come_without_their_padding(translator):
-    short, long = translator.align(["one", "one two three"])
+    short, long = upper(["one", "one two three"], method="align")
     assert (short.source_tokens, short.target_tokens) == (("one",), ("ONE",))
     assert short.attention_weights == ((1.0,),)
     assert long.attention_weights == ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-
-
-def test_a_paragraph_is_split_into_sentences_on_request(translator):
     paragraph = "One is here. Two?\n\nThree words only! 一个。两个。"
-    (found,) = translator.translate([paragraph], split=True)
-    assert found.text == "ONE IS HERE. TWO?\n\nTHREE WORDS ONLY! 一个。两个。"
-    assert not found.truncated
-    assert translator.translate([], split=True) == []
-
-
-@pytest.mark.parametrize("text", ["", "a\x00b", "\ud800x", "日本語 é"])
-def test_any_string_can_be_sent(translator, text):
-    expected = text.upper().replace("\ud800", "?").replace("É", "é")
-    assert translator.translate([text])[0].text == expected
-
-
-def test_metadata_names_the_version_and_the_signatures(translator):
-    metadata = translator.metadata()
+    (split,) = upper([paragraph], how={"split": True})
+    assert (split.text, split.truncated) == (paragraph.upper(), False)
+    assert upper([], how={"split": True}) == []
+    metadata = upper(method="metadata")
     assert (metadata.model, metadata.version) == ("upper", 1)
     assert sorted(metadata.signatures) == ["align", "nbest", "serving_default", "translate"]
     assert metadata.signatures["translate"] == {
@@ -82,56 +56,22 @@ def test_metadata_names_the_version_and_the_signatures(translator):
     }
 
 
-def test_wait_ready_returns_for_a_served_model_and_gives_up_on_another(target, translator):
-    translator.wait_ready(timeout=30)
-    with (
-        Translator(target, "missing") as other,
-        pytest.raises(errors.ModelNotFoundError, match="does not serve model 'missing'"),
-    ):
-        other.wait_ready(timeout=60)
-    with (
-        Translator("localhost:1", "upper") as absent,
-        pytest.raises(errors.DeadlineExceededError, match=r"'upper' was not .* 0.3 s: wait longer"),
-    ):
-        absent.wait_ready(timeout=0.3)
-
-
-def test_asyncio_gives_what_the_blocking_client_gives(target, translator):
-    made = AsyncTranslator(target, "upper", timeout=60, batch_size=2)  # no loop runs yet
-    texts = ["one", "two", "three. Four."]
-
-    async def ask():
-        async with made as other:
-            await other.wait_ready(30)
-            several = other.translate(texts), other.translate(texts, split=True), other.nbest(texts)
-            return *await asyncio.gather(*several), await other.align(texts), await other.metadata()
-
-    plain, split, nbest, aligned, metadata = asyncio.run(ask())
-    assert plain == translator.translate(texts)
-    assert split == translator.translate(texts, split=True)
-    assert nbest == translator.nbest(texts)
-    assert aligned == translator.align(texts)
-    assert metadata == translator.metadata()
-
-
+@both
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("method", "options", "error", "message"),
     [
-        ({"model": "missing"}, errors.ModelNotFoundError, "check the name, version and label"),
-        ({"version": 7}, errors.ModelNotFoundError, r"Specific\(upper, 7\)"),
-        ({"target": "localhost:1"}, errors.ServerUnavailableError, "check that it runs"),
+        ("translate", {"model": "missing"}, "ModelNotFound", "check the name, version and label"),
+        ("translate", {"version": 7}, "ModelNotFound", r"Specific\(upper, 7\)"),
+        ("translate", {"target": "localhost:1"}, "ServerUnavailable", "check that it runs"),
+        ("wait_ready", {"model": "missing"}, "ModelNotFound", "does not serve model 'missing'"),
+        ("wait_ready", {"target": "localhost:1"}, "DeadlineExceeded", r"was not .* 0.3 s: wait lo"),
     ],
 )
-def test_errors_are_typed_and_say_what_to_do(target, options, error, message):
+def test_errors_are_typed_and_say_what_to_do(ask, target, method, options, error, message):
     options = {"target": target, "model": "upper", "retries": 1, **options}
-
-    async def ask():
-        async with AsyncTranslator(**options) as other:
-            await other.translate(["one"])
-
-    for translate in (lambda: Translator(**options).translate(["one"]), lambda: asyncio.run(ask())):
-        with pytest.raises(error, match=message):
-            translate()
+    arguments = [["one"]] if method == "translate" else [60 if "missing" in str(options) else 0.3]
+    with pytest.raises(getattr(errors, f"{error}Error"), match=message):
+        ask(options.pop("target"), *arguments, method=method, **options)
 
 
 def run(capsys, *arguments):
@@ -153,6 +93,29 @@ def test_the_command_prints_json(target, capsys):
     assert json.loads(out)["target_tokens"] == ["ONE", "TWO"]
 
 
+def test_the_command_writes_json_of_a_score_that_is_no_number(capsys):
+    outputs = {
+        "translation": messages.string_tensor([b"M AE1"]),
+        "score": tensor(messages.FLOAT, [1], float_val=[float("nan")]),
+        "truncated": tensor(messages.BOOL, [1], bool_val=[False]),
+        "unknown": messages.string_tensor([b"3\x1b3"]),
+    }
+    with Server(lambda *_: response(outputs)) as server:
+        _, out, err = run(capsys, "--target", server.target, "--model", "m", "--json", "m3\x1b3")
+    assert json.loads(out, parse_constant=pytest.fail) == {
+        **{"source": "m3\x1b3", "translation": "M AE1", "score": None, "truncated": False},
+        "unknown": "3\x1b",
+    }
+    assert err.endswith("training never saw 3 <U+001B>. Do not trust the output for it\n")
+
+
+def test_the_command_prints_scores_of_pairs(capsys, onnx_letters):
+    _, out, _ = run(capsys, "--local", onnx_letters, "--score-pairs", "ab\ta")
+    (score,) = LocalTranslator(onnx_letters).score(["ab"], ["a"])
+    tokens = [f"{x} {y:.3f}" for x, y in zip(score.tokens, score.log_probs, strict=True)]
+    assert out == f"{score.score:.4f}\t{' '.join(tokens)}\n"
+
+
 def test_the_command_writes_heat_maps(target, capsys, tmp_path):
     common = ("--target", target, "--model", "upper", "--png", tmp_path / "map.png")
     assert run(capsys, *common, "--align", "one", "two", "")[0] == 0  # the last has no picture
@@ -166,6 +129,7 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
         ("--model missing --wait-ready 60 x", "does not serve model 'missing'"),
         ("--model upper --timeout 0.3 --target SILENT x", "within 0.3 s"),
         ("--model upper --nbest 4 x", "returns at most 3 translations. Use --nbest 3"),
+        ("--model upper --score-pairs x", "TEXT<TAB>TRANSLATION, but a line is: x"),
         ("--model upper", "no text"),
     ],
 )
@@ -176,21 +140,6 @@ def test_the_command_fails_with_one_line(target, capsys, monkeypatch, words, mes
         status, out, err = run(capsys, "--target", target, *words)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert message in err
-
-
-def test_methods_say_what_they_take_and_return():
-    for kind, waits in ((Translator, False), (AsyncTranslator, True)):
-        one = kind("localhost:1", "m", retries=0)
-        for method in (kind.translate, one.translate):
-            assert inspect.iscoroutinefunction(method) == waits
-            assert inspect.getdoc(method).startswith("Return the best translation of each text")
-        assert str(inspect.signature(one.score)) == (
-            "(texts: 'Sequence[str]', translations: 'Sequence[str]') -> 'list[Score]'"
-        )
-        assert "timeout" in inspect.signature(kind).parameters
-        assert f"{'async ' * waits}metadata(" in pydoc.render_doc(
-            one.metadata, renderer=pydoc.plaintext
-        )
 
 
 def test_threads_of_a_client_share_one_channel(target, monkeypatch):
@@ -215,16 +164,8 @@ def test_threads_of_a_client_share_one_channel(target, monkeypatch):
 
 
 def test_lines_are_answered_as_they_come_and_nobody_need_read_them_all(target):
-    command = [
-        sys.executable,
-        "-m",
-        "serving.client",
-        "translate",
-        "--target",
-        target,
-        "--model",
-        "upper",
-    ]
+    command = [sys.executable, "-m", "serving.client", "translate", "--model", "upper"]
+    command += ["--target", target]
     pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with subprocess.Popen(command, **pipes) as process:
         lines = b"\xef\xbb\xbfone\r\n", b"\n", "two é\n".encode()

@@ -15,7 +15,6 @@ from serving.batch.__main__ import main
 from serving.batch._inputs import Events, Images, Texts
 from serving.batch._job import BatchJob, _Worker, answer_input, latest_version, start, sweep
 from tests.serving.conftest import add_version
-from tests.serving.page.models import save_predictor
 from training.command.errors import UserError
 from training.sources.kinds import SOURCE_KINDS
 
@@ -265,9 +264,9 @@ def test_the_newest_version_is_taken(tmp_path):
             latest_version(path)
 
 
-def test_a_worker_of_ray_reports_what_is_told_of_its_file(tmp_path):
+def test_a_worker_of_ray_reports_what_is_told_of_its_file(saved, tmp_path):
     """Ray keeps what its workers print; a report is a row of it."""
-    version = add_version(save_predictor(tmp_path / "saved"), tmp_path / "mean", 3)
+    version = add_version(saved / "mean", tmp_path / "mean", 3)
     table = tmp_path / "t.csv"
     table.write_text("id,time,bili\na,1,0.5\na,2,unknown\nb,1,-\n")
     job = BatchJob(version, tmp_path / "out", pickle.loads(pickle.dumps(Events())))

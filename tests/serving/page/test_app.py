@@ -1,23 +1,34 @@
 import asyncio
 import contextlib
 import gc
+import io
 import math
 import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from serving.api._errors import SignatureNotFoundError
 from serving.api._http import host_names
 from serving.api._results import Hypothesis
-from serving.client import Translator
+from serving.client import Reader, Translator
 from serving.page import _app as app
 from serving.page.__main__ import main
-from serving.page._app import HEADERS, MOST_CHARACTERS, STATIC, PageSettings, look
+from serving.page._app import (
+    HEADERS,
+    MOST_CHARACTERS,
+    MOST_IMAGE,
+    STATIC,
+    PageSettings,
+    look,
+)
 from serving.page._card import Card
 from tests.serving.conftest import free_port
 from tests.serving.page.conftest import Page, showing
+from tests.serving.page.models import VISITS
 from tests.serving.test_versions import eventually
 
 
@@ -64,29 +75,100 @@ def test_the_weights_are_those_of_the_client(page, served):
         assert [h["text"] for h in one["hypotheses"]] == [h.text for h in hypotheses]
 
 
+FILE = {"content-type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def target(kinds_server):
+    return f"127.0.0.1:{kinds_server.port}"
+
+
+@pytest.fixture(scope="module")
+def bright(target):
+    with showing(PageSettings(target, "bright")) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def mean(target):
+    with showing(PageSettings(target, "mean")) as page:
+        yield page
+
+
+def picture(rng):
+    file = io.BytesIO()
+    Image.fromarray(rng.integers(0, 255, (7, 11)).astype("uint8")).save(file, "png")
+    return file.getvalue()
+
+
+def test_an_image_is_read_with_the_weights_of_the_client(bright, target, rng):
+    image = picture(rng)
+    status, _, found = bright.ask("api/read", image, FILE)
+    with Reader(target, "bright") as reader:
+        (expected,) = reader.regions([image])
+    assert (status, found["text"], found["tokens"]) == (200, "abcde", [*"abcde"])
+    assert found["score"] == expected.score
+    np.testing.assert_allclose(found["weights"], expected.attention_weights, atol=5e-5)
+
+
+def test_the_outcome_is_told_after_each_event(mean):
+    question = {"table": VISITS, "id": "patient", "time": "day", "person": "a"}
+    status, _, found = mean.ask("api/follow", question)
+    other = mean.ask("api/follow", {**question, "person": "b"})[2]
+    first = mean.ask("api/follow", {**question, "person": "gone"})[2]
+    assert status == 200
+    assert (found["people"], found["person"], found["time"]) == (["a", "b"], "a", [0, 10, 30])
+    assert found["columns"] == {"bili": ["0.5", "", "0.125"], "note": ["first", "", "last"]}
+    assert found["probabilities"] == [0.5, 0.5, 0.3125]
+    assert found["weights"] == [[1], [1, 0], [0.5, 0, 0.5]]
+    assert (other["time"], other["probabilities"]) == ([3], [0.25])
+    assert (found["truncated"], found["notes"]) == (False, [])
+    assert first["person"] == "a"
+
+
+def test_cells_that_are_missing_and_histories_that_are_cut_are_told(mean):
+    table = VISITS.replace("a,10,,", "a,10,unknown,") + "a,40,?,\n"
+    question = {"table": table, "id": "patient", "time": "day", "person": "a"}
+    found = mean.ask("api/follow", question)[2]
+    note = "the table: 2 cells are taken as missing in bili: line 3, 'unknown'"
+    assert (found["truncated"], found["notes"]) == (True, [note])
+    assert found["probabilities"] == [0.5, 0.5, 0.3125, 0.3125]
+
+
+def visits(**change):
+    return {"table": VISITS, "id": "patient", "time": "day", "person": "a", **change}
+
+
 @pytest.mark.parametrize(
-    ("path", "body", "says"),
+    ("name", "path", "body", "says"),
     [
-        ("api/translate", {"text": 3}, "expected a text"),
-        ("api/translate", {"text": "x" * (MOST_CHARACTERS + 1)}, "expected a text of at most"),
-        ("api/translate", {"text": "a. " * 70}, "at most 64 sentences at once. These are 70"),
-        ("api/translate", {}, "expected a text"),
-        ("api/translate", b"[1]", "expected a JSON object"),
-        ("api/translate", b"\xff", "expected JSON"),
-        ("api/translate", b"[" * 20_000, "expected JSON"),
-        ("api/translate", b" " * 30_000, "expected at most"),
-        (
-            "api/translate",
-            b"{}",
-            "expected the content type application/json",
-        ),  # another page's form
-        ("api/look", {"texts": []}, "expected 1 to 64 texts"),
-        ("api/look", {"texts": [1]}, "expected 1 to 64 texts"),
+        ("page", "translate", {"text": 3}, "expected a text"),
+        ("page", "translate", {"text": "x" * (MOST_CHARACTERS + 1)}, "expected a text of at most"),
+        ("page", "translate", {"text": "a. " * 70}, "at most 64 sentences at once. These are 70"),
+        ("page", "translate", {}, "expected a text"),
+        ("page", "translate", b"[1]", "expected a JSON object"),
+        ("page", "translate", b"\xff", "expected JSON"),
+        ("page", "translate", b"[" * 20_000, "expected JSON"),
+        ("page", "translate", b" " * 30_000, "expected at most"),
+        ("page", "translate", "a form", "expected the content type application/json"),
+        ("page", "look", {"texts": []}, "expected 1 to 64 texts"),
+        ("page", "look", {"texts": [1]}, "expected 1 to 64 texts"),
+        ("bright", "read", b"no image", "image 1"),
+        ("bright", "read", b"x" * (MOST_IMAGE + 1), "at most 8,388,608 bytes"),
+        ("bright", "read", {}, "octet-stream"),
+        ("mean", "follow", visits(table=""), "no column 'patient'"),
+        ("mean", "follow", visits(time="bili"), "has no bili, which the model reads; it has day"),
+        ("mean", "follow", visits(table=VISITS.replace("30", "1e400")), "but it is '1e400'"),
+        ("mean", "follow", visits(table="patient,day\n" + "a,1\n" * 201), "at most 200 visits"),
+        ("mean", "follow", visits(table='patient,day\na,"' + "1" * 200_000), "field"),
+        ("mean", "follow", visits(person=3), "all text"),
     ],
 )
-def test_a_bad_request_is_one_line(page, path, body, says):
-    kind = {"content-type": "text/plain"} if body == b"{}" else {}
-    status, _, found = page.ask(path, body, kind)
+def test_a_bad_request_is_one_line(request, name, path, body, says):
+    kind = FILE if path == "read" and body != {} else {}
+    if body == "a form":  # another page's
+        body, kind = b"{}", {"content-type": "text/plain"}
+    status, _, found = request.getfixturevalue(name).ask(f"api/{path}", body, kind)
     assert status == 400
     assert says in found["error"]
     assert "\n" not in found["error"]

@@ -1,9 +1,10 @@
-"""Runs, what each is asked, and what a loop over the library's search answers, token by token."""
+"""Runs, what each is asked, and what a loop over the library's search answers, token by token.
+
+Words that are read in windows have no loop here: `test_windows` has their windows and answers.
+"""
 
 import functools
-import itertools
 import random
-import re
 import string
 from typing import NamedTuple
 
@@ -17,13 +18,12 @@ from tests.training.test_copying import names_task
 from training.config.schema import Config, load_preset, override
 from training.data.read import texts as corpus
 from training.data.tokens.store import END_ID, PAD_ID, UNK_ID
-from training.decode.search import search
+from training.decode.search import bound_of, search
 from training.decode.settings import SearchSettings
-from training.decode.windows import spelling_of
 from training.runs.run import load_run
 
-WHOLE = 13  # letters of the longest words that nearly all of training has
-ODD = ["", "zzz ★ \ufffd", "a\x00b", "the " * 40, "\u200b"]
+BLANKS = [f"{blank * 16_000}She{blank * 16_000}sings." for blank in (" ", "\u3000", " \n\ufeff")]
+ODD = ["", "zzz ★ \ufffd", "a\x00b", "the " * 40, "\u200b", *BLANKS]
 
 
 class Answer(NamedTuple):
@@ -39,12 +39,11 @@ class Answer(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A run, what it is asked, how it is searched, and the answers of a loop."""
+    """A run, what it is asked, and how it is searched."""
 
     run: object
     sources: list
     settings: dict
-    wanted: list
 
     @property
     def search(self):
@@ -73,11 +72,8 @@ def names(folder, copies):
     return made, sources, {**TEXT_SETTINGS, **more}
 
 
-LONG = (1, 12, *range(13, 23), 47)  # letters of words
-
-
-def spelled(folder, whole=WHOLE, sizes=LONG, results=2, tags=()):
-    """Words of 1 to 47 letters: the long ones are read by windows.
+def spelled(folder, whole, sizes, results=2, tags=()):
+    """Words of which the long ones are read by windows.
 
     With `tags`, every other word of training has one of them, and the words have all.
     """
@@ -95,7 +91,7 @@ def spelled(folder, whole=WHOLE, sizes=LONG, results=2, tags=()):
     made = untrained(override(load_preset("g2p-low"), settings), folder / "run")
     words = ["".join(rng.choices(letters, k=size)) for size in sizes]
     if tags:
-        words = [tag + word for word in words for tag in (*tags, "[abcdefg] ", "[b]] ")]
+        words = [tag + word for word in words for tag in ("", *tags, "[abcdefg] ", "[b]] ")]
         words += [words[-1], tags[0], tags[0].strip() * 5, f"a{tags[0]}{words[0]}"]
     return bend(made, 0.9, end=1), words, {"beam_width": results + 1, "num_results": results}
 
@@ -115,49 +111,28 @@ CASES = {
     "phrases": phrases,
     "copied": functools.partial(names, copies=True),
     "replaced": functools.partial(names, copies=False),
-    "windows": spelled,
     "short windows": functools.partial(spelled, whole=8, sizes=(1, *range(7, 20)), results=3),
     "windows with tags": functools.partial(
-        spelled, sizes=(12, 13, 14, 31), tags=("[ab] ", "[j]", "[e-fa] ")
+        spelled, whole=13, sizes=(1, 13, 14, 19, 31), tags=("[ab] ", "[j]", "[e-fa] ")
     ),
     "windows of three": functools.partial(spelled, whole=3, sizes=range(1, 8), results=4),
     "endless": endless,
 }
 
 
-def asker(made, settings, **limits):
+def asker(case):
     """The library's search, of ids of any length."""
+    model, bound = case.run.model, bound_of([case.run])
 
-    @tf.function(input_signature=[tf.TensorSpec(made.model.input["source"].shape, "int32")])
+    @tf.function(input_signature=[tf.TensorSpec(model.input["source"].shape, "int32")])
     def ask(source):
-        return search([made.model], source, settings, return_attention_weights=True, **limits)
+        return search([model], source, case.search, return_attention_weights=True, bound=bound)
 
     return ask
 
 
-def windows_of(size, spelling):
-    """Yield of each window first and last letter, and the letters whose phones are kept."""
-    if not spelling or size <= spelling.whole:
-        yield 0, size, range(size)
-        return
-    at, side = 0, spelling.context
-    while at < size:
-        to = at + spelling.window - side * (1 if at == 0 else 2)
-        if size - to <= side:
-            to = size
-        yield max(0, at - side), to + side, range(at, to)
-        at = to
-
-
-def tag_of(text, spelling):
-    """The number of letters of a text's tag."""
-    found = re.match(r"\[[^\]]*\] ?(?=.)", text)
-    known = found and spelling and spelling.tag and len(found[0]) <= spelling.tag["longest"]
-    return len(found[0]) if known else 0
-
-
 def by_loop(case, ask, text):
-    """The answer to a text, window by window, token by token."""
+    """The answer to a text, token by token."""
     source, target = case.run.source_tokenizer, case.run.target_tokenizer
     given = tf.constant([text])
     whole, most = source.tokenize(given).to_list()[0], case.search.max_source_length
@@ -165,64 +140,32 @@ def by_loop(case, ask, text):
     if not ids:
         return Answer([""] * count, [0.0] * count, [], [], np.zeros((0, 0)), 1.0, False)
     copied = source.split(given)[:, :most].to_tensor() if case.names_words else None
-    spelling = spelling_of([case.run])
-    tag = tag_of(text, spelling)
-    letters = ids[tag:]
-    windows = list(windows_of(len(letters), spelling))
-    if len(windows) == 1:
-        tag, letters, windows = 0, ids, [(0, len(ids), range(len(ids)))]
-    found = [ask(tf.constant([ids[:tag] + letters[a:b]])) for a, b, _ in windows]
-    ranks = joined(case, (tag, len(ids)), windows, found)
-    says, weights = ranks[0][0], np.reshape(ranks[0][2], (-1, len(ids)))
-    texts = [target.detokenize(tf.constant([ids], tf.int32), copied) for ids, *_ in ranks]
+    found = ask(tf.constant([ids]))
+    ranks = [kept_of(case, found, rank) for rank in range(count)]
+    says, gains, rows = ranks[0]
     tokens = target.tokens(tf.constant([says], tf.int32), copied).numpy()[0]
-    least = min((ranks[0][1][n] for n, number in enumerate(says) if number > END_ID), default=0.0)
+    least = min((gains[n] for n, number in enumerate(says) if number > END_ID), default=0.0)
+    texts = [target.detokenize(tf.constant([ids], tf.int32), copied) for ids, *_ in ranks]
     return Answer(
         [text.numpy()[0].decode() for text in texts],
-        [score for *_, score in ranks],
+        found.scores[0].numpy(),
         [x.decode() for x in source.tokens(tf.constant([ids], tf.int32), copied).numpy()[0]],
         [token.decode() for token in tokens if token],
-        weights[tokens != b""],
+        np.reshape(rows, (-1, len(ids)))[tokens != b""],
         np.exp(least),
         len(whole) > most,
     )
 
 
-def joined(case, size, windows, found):
-    """All results of a word, best first: ids, log-probabilities, weights, and the score.
-
-    `size` are the ids of the tag, and of tag and word.
-    """
-    count = found[0].ids.shape[1]
-    if len(windows) == 1:
-        return [kept_of(case, size, windows, found, [rank]) for rank in range(count)]
-    results = {}
-    for ranks in itertools.product(range(count), repeat=len(windows)):
-        each = [float(one.scores[0, rank]) for one, rank in zip(found, ranks, strict=True)]
-        ids, gains, rows, _ = kept_of(case, size, windows, found, ranks)
-        ended = len(gains) > len(ids)
-        score = sum(each) / len(windows)
-        if score > results.get((*ids, ended), (0, 0, 0, -np.inf))[3]:
-            results[(*ids, ended)] = ids, gains, rows, score
-    best = sorted(results.values(), key=lambda result: -result[3])[:count]
-    return best + [([], [], [], -np.inf)] * (count - len(best))
-
-
-def kept_of(case, size, windows, found, ranks):
-    """Of a result the tokens that are kept: ids, log-probabilities, weights, and the score."""
-    ids, gains, rows, tag = [], [], [], size[0]
-    for (first, _, core), each, rank in zip(windows, found, ranks, strict=True):
-        steps = each.ids[0, rank], each.log_probs[0, rank], each.attention_weights[0, rank]
-        for number, gain, looked in zip(*(x.numpy() for x in steps), strict=True):
-            row = np.zeros(size[1])
-            row[:tag], row[tag + first : first + len(looked)] = looked[:tag], looked[tag:]
-            place = first if looked[:tag].sum() and looked.argmax() < tag else row.argmax() - tag
-            if number == END_ID and core.stop == size[1] - tag:
-                gains.append(gain)
-            if number not in (PAD_ID, END_ID) and (len(windows) == 1 or place in core):
-                if case.search.replaces_unknown and number == UNK_ID and row.any():
-                    number = case.run.target_tokenizer.vocab_size + row.argmax()
-                ids.append(number)
-                gains.insert(len(ids) - 1, gain)
-                rows.append(row)
-    return ids, gains, rows, float(found[0].scores[0, ranks[0]])
+def kept_of(case, found, rank):
+    """Of a result the tokens that are kept: ids, log-probabilities and weights."""
+    ids, gains, rows = [], [], []
+    steps = found.ids[0, rank], found.log_probs[0, rank], found.attention_weights[0, rank]
+    for number, gain, row in zip(*(x.numpy() for x in steps), strict=True):
+        if number not in (PAD_ID, END_ID):
+            if case.search.replaces_unknown and number == UNK_ID and row.any():
+                number = case.run.target_tokenizer.vocab_size + row.argmax()
+            ids.append(number)
+            gains.append(gain)
+            rows.append(row)
+    return ids, gains, rows

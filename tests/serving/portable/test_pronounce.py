@@ -4,7 +4,6 @@ Node asks ONNX Runtime here through Python; the graph and its weights are those 
 C# program asks Microsoft's package, in a hosted job that has .NET.
 """
 
-import json
 import math
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 
 from serving.portable.read._pronouncer import Pronouncer
 from tests.serving.conftest import pronouncer
-from tests.serving.javascript import NODE, needs_node
+from tests.serving.javascript import needs_node, run
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNTIME = """
@@ -78,34 +77,16 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def model(onnx_translator, tmp_path_factory):
-    """A pronouncer of nonsense that reads words of more than 12 letters in windows."""
     folder = tmp_path_factory.mktemp("pronouncer") / "1"
-    pronouncer(onnx_translator, folder, "\u0301\u0303\u0308", "[] ", max_source_length=100)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["spelling"] = {"whole": 12, "window": 12, "context": 3, "fewest": 0.0}
-    manifest["spelling"]["tag"] = {"open": 4, "close": 5, "space": 6, "longest": 5}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder
+    tag = {"open": 4, "close": 5, "space": 6, "longest": 5}
+    letters = {"first": "[] ", "last": "\u0301\u0303\u0308", "max_source_length": 100}
+    return pronouncer(onnx_translator, folder, spelling={"tag": tag}, **letters)
 
 
 @needs_node
 def test_the_example_says_what_python_says(model):
-    given = {"python": sys.executable, "runtime": RUNTIME, "folder": str(model)}
-    done = subprocess.run(
-        [
-            NODE,
-            "--input-type=module",
-            "--eval",
-            ASK.replace("EXAMPLE", (EXAMPLES / "pronounce.mjs").as_uri()),
-        ],
-        input=json.dumps({**given, "words": WORDS}),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    given = {"python": sys.executable, "runtime": RUNTIME, "folder": str(model), "words": WORDS}
+    found = run(ASK.replace("EXAMPLE", (EXAMPLES / "pronounce.mjs").as_uri()), given=given)
     spoken = dict(Pronouncer(model).pronounce(WORDS))
     for word, one in zip(WORDS, found, strict=True):
         assert bool(one["phones"]) == bool(word)

@@ -1,6 +1,7 @@
-"""Windows of long words are those of one table in TensorFlow, Python and JavaScript."""
+"""Windows of long words, and length norms: one table for TensorFlow, Python and JavaScript."""
 
 import json
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 import tensorflow as tf
 
 from keras_attention import SearchResult
+from keras_attention.search import length_norm
+from serving.portable.read import _model as model
 from serving.portable.read import _windows as in_python
 from serving.portable.read._model import Result
-from tests.serving.javascript import call, needs_node
+from tests.serving.javascript import NODE, call, needs_node
 from training.decode import windows as in_tensorflow
 
 TABLE = json.loads(Path(__file__).with_name("windows.json").read_text(encoding="utf-8"))
@@ -20,14 +23,12 @@ def ids_of(case):
     return [*case.get("front", []), *range(4, 4 + case["letters"])]
 
 
-def in_numbers(window):
-    return [window[name] for name in ("start", "stop", "first", "end")]
-
-
-def own_ids(case, window):
-    """The ids of a window of the table."""
+def wanted_of(case):
+    """The windows of a case: first and last letter, the letters that are kept, and the ids."""
     ids, tag = ids_of(case), case.get("tag", 0)
-    return [*ids[:tag], *ids[tag + window["start"] : tag + window["stop"]]]
+    for window in case["windows"]:
+        start, stop, first, end = (window[name] for name in ("start", "stop", "first", "end"))
+        yield start, stop, first, end, [*ids[:tag], *ids[tag + start : tag + stop]], tag
 
 
 def spelling_of(case):
@@ -52,33 +53,47 @@ def tokens_of(ids, gains, weights):
     return [[int(number), int(place), float(gain)] for number, place, gain in rows if number]
 
 
-@pytest.mark.parametrize("case", TABLE["cut"], ids=str)
-def test_python_cuts_as_the_table(case):
-    ids = ids_of(case)
-    found = in_python.cut(ids, case["spelling"]) if ids else []
-    assert [[x.start, x.start + len(x.ids) - x.tag, x.core.start, x.core.stop] for x in found] == [
-        in_numbers(window) for window in case["windows"]
-    ]
-    assert [list(x.ids) for x in found] == [own_ids(case, window) for window in case["windows"]]
-    assert {x.tag for x in found} <= {case.get("tag", 0)}
+def cut_by_python(cases):
+    for case in cases:
+        ids = ids_of(case)
+        yield [
+            (x.start, x.start + len(x.ids) - x.tag, x.core.start, x.core.stop, [*x.ids], x.tag)
+            for x in (in_python.cut(ids, case["spelling"]) if ids else [])
+        ]
 
 
-def test_tensorflow_cuts_as_the_table():
-    for case in TABLE["cut"]:
+def cut_by_tensorflow(cases):
+    for case in cases:
         if not ids_of(case) or not case["spelling"]:
+            yield [*wanted_of(case)]  # it has no such words
             continue
         found = in_tensorflow.windows(tf.constant([ids_of(case)], "int32"), spelling_of(case))
-        count = int(tf.reduce_sum(tf.cast(found.needed, "int32")))
-        starts, cores, ids = found.starts.numpy(), found.cores.numpy(), found.ids.numpy()
-        tag = int(found.tags[0, 0])
-        rows = [
-            [starts[0, k], starts[0, k] + np.count_nonzero(ids[k]) - tag, *cores[0, k]]
-            for k in range(count)
+        tag, rows = int(found.tags[0, 0]), found.ids.numpy()
+        starts, cores = found.starts.numpy()[0], found.cores.numpy()[0]
+        own = [list(row[row > 0]) for row in rows if row.any()]
+        assert len(own) == int(tf.reduce_sum(tf.cast(found.needed, "int32")))
+        yield [
+            (start, start + len(ids) - tag, *core, ids, tag)
+            for start, core, ids in zip(starts, cores.tolist(), own, strict=False)
         ]
-        assert rows == [in_numbers(window) for window in case["windows"]], case
-        own = [list(row[row > 0]) for row in ids]
-        assert own == [own_ids(case, window) for window in case["windows"]], case
-        assert tag == case.get("tag", 0), case
+
+
+def cut_by_javascript(cases):
+    names = itemgetter("start", "first", "end", "ids", "tag")
+    given = [[ids_of(case), case["spelling"]] for case in cases]
+    for windows in call("engine/windows.js", "cut", given):
+        yield [
+            (start, start + len(ids) - tag, first, end, ids, tag)
+            for start, first, end, ids, tag in map(names, windows)
+        ]
+
+
+@pytest.mark.parametrize(
+    "cut", [cut_by_python, cut_by_tensorflow, pytest.param(cut_by_javascript, marks=needs_node)]
+)
+def test_words_are_cut_as_the_table(cut):
+    for case, found in zip(TABLE["cut"], cut(TABLE["cut"]), strict=True):
+        assert found == [*wanted_of(case)], case
 
 
 def test_tensorflow_cuts_a_batch_as_single_words():
@@ -97,40 +112,25 @@ def test_tensorflow_cuts_a_batch_as_single_words():
         ids = tf.reshape(found.ids, [len(cases), -1, found.ids.shape[1]]).numpy()
         for n, case in enumerate(cases):
             own = [list(row[row > 0]) for row, k in zip(ids[n], found.needed[n], strict=True) if k]
-            assert own == [own_ids(case, window) for window in case["windows"]], case
+            assert own == [ids for *_, ids, _ in wanted_of(case)], case
             assert not ids[n][~found.needed.numpy()[n]].any()
 
 
-@needs_node
-def test_javascript_cuts_as_the_table():
-    found = call("engine/windows.js", "cut", [[ids_of(c), c["spelling"]] for c in TABLE["cut"]])
-    for case, windows in zip(TABLE["cut"], found, strict=True):
-        rows = [
-            [x["start"], x["start"] + len(x["ids"]) - x["tag"], x["first"], x["end"]]
-            for x in windows
-        ]
-        assert rows == [in_numbers(window) for window in case["windows"]], case
-        assert [x["ids"] for x in windows] == [own_ids(case, each) for each in case["windows"]]
-        assert {x["tag"] for x in windows} <= {case.get("tag", 0)}
+def row(score, ids, gains, weights):
+    return {"score": float(score), "tokens": tokens_of(ids, gains, weights)}
 
 
-@pytest.mark.parametrize("case", TABLE["join"], ids=["several", "equal", "tag", "only tag"])
-def test_python_joins_as_the_table(case):
+def join_by_python(case):
     windows = in_python.cut(ids_of(case), case["spelling"])
     parts = [
         Result(*arrays(each, len(window.ids)))
         for window, each in zip(windows, case["found"], strict=True)
     ]
     joined = in_python.join(windows, parts)
-    rows = zip(joined.ids, joined.log_probs, joined.scores, joined.weights, strict=True)
-    assert [
-        {"score": float(score), "tokens": tokens_of(ids, gains, weights)}
-        for ids, gains, score, weights in rows
-    ] == case["joined"]
+    return map(row, joined.scores, joined.ids, joined.log_probs, joined.weights)
 
 
-@pytest.mark.parametrize("case", TABLE["join"], ids=["several", "equal", "tag", "only tag"])
-def test_tensorflow_joins_as_the_table(case):
+def join_by_tensorflow(case):
     parts = in_tensorflow.windows(tf.constant([ids_of(case)], "int32"), spelling_of(case))
     width = parts.ids.shape[1]
     each = [arrays(found, width) for found in case["found"]]
@@ -144,33 +144,41 @@ def test_tensorflow_joins_as_the_table(case):
     lengths = (ids != 0).sum(-1).astype("int32")
     result = SearchResult(*map(tf.constant, (ids.astype("int32"), lengths, scores, weights, gains)))
     joined = in_tensorflow.join(result, parts)
-    assert [
-        {"score": float(score), "tokens": tokens_of(*row)}
-        for score, *row in zip(
-            joined.scores.numpy()[0],
-            joined.ids.numpy()[0],
-            joined.log_probs.numpy()[0],
-            joined.attention_weights.numpy()[0],
-            strict=True,
-        )
-    ] == case["joined"]
+    named = joined.scores, joined.ids, joined.log_probs, joined.attention_weights
+    return map(row, *(x.numpy()[0] for x in named))
 
 
-@needs_node
-def test_javascript_joins_as_the_table():
-    given = []
-    for case in TABLE["join"]:
-        windows = call("engine/windows.js", "cut", [[ids_of(case), case["spelling"]]])[0]
-        found = []
-        for window, hypotheses in zip(windows, case["found"], strict=True):
-            rows = zip(*arrays(hypotheses, len(window["ids"])), strict=True)
-            found.append([])
-            for ids, gains, score, weights in rows:
-                count = np.count_nonzero(ids)
-                lists = (x[:count].tolist() for x in (ids, gains, weights))
-                one = dict(zip(("ids", "logProbs", "weights"), lists, strict=True))
-                found[-1].append({**one, "score": float(score)})
-        given.append([windows, found, case["results"]])
-    for case, joined in zip(TABLE["join"], call("engine/windows.js", "join", given), strict=True):
-        rows = [(x["score"], x["ids"], x["logProbs"], x["weights"]) for x in joined]
-        assert [{"score": s, "tokens": tokens_of(*row)} for s, *row in rows] == case["joined"]
+def join_by_javascript(case):
+    windows = call("engine/windows.js", "cut", [[ids_of(case), case["spelling"]]])[0]
+    found = []
+    for window, hypotheses in zip(windows, case["found"], strict=True):
+        found.append([])
+        for ids, gains, score, weights in zip(*arrays(hypotheses, len(window["ids"])), strict=True):
+            count = np.count_nonzero(ids)
+            lists = (x[:count].tolist() for x in (ids, gains, weights))
+            one = dict(zip(("ids", "logProbs", "weights"), lists, strict=True))
+            found[-1].append({**one, "score": float(score)})
+    (joined,) = call("engine/windows.js", "join", [[windows, found, case["results"]]])
+    return [row(x["score"], x["ids"], x["logProbs"], x["weights"]) for x in joined]
+
+
+@pytest.mark.parametrize(
+    "join", [join_by_python, join_by_tensorflow, pytest.param(join_by_javascript, marks=needs_node)]
+)
+@pytest.mark.parametrize("case", TABLE["join"], ids=["several", "equal", "tag", "only tag"])
+def test_answers_are_joined_as_the_table(case, join):
+    assert [*join(case)] == case["joined"]
+
+
+# Length, penalty and the divisor of Wu et al. 2016, eq. 14, by hand; `test_search` has ONNX.
+NORMS = [(1, 0.7, 1.0), (7, 1.0, 2.0), (13, 0.5, 3**0.5), (19, 2.0, 16.0), (31, 0.0, 1.0)]
+
+
+def test_every_language_divides_by_the_papers_norm():
+    for length, penalty, norm in NORMS:
+        found = np.asarray(length_norm([length, 1], penalty))
+        assert found == pytest.approx([norm, 1], rel=1e-6)
+        assert model.length_norm(length, penalty) == pytest.approx(norm)
+    if NODE:
+        found = call("engine/search.js", "lengthNorm", [row[:2] for row in NORMS])
+        assert found == pytest.approx([norm for *_, norm in NORMS])

@@ -1,4 +1,4 @@
-"""The files of a page without a server, and the exports that are refused."""
+"""A page without a server: its files, the exports that are refused, the engine as a module."""
 
 import json
 import re
@@ -7,7 +7,10 @@ import shutil
 import pytest
 
 from serving.page.__main__ import main
+from serving.page._files import write
 from serving.portable.engine._scripts import join, named
+from serving.portable.read import LocalTranslator
+from tests.serving.javascript import needs_node, run
 
 
 @pytest.fixture
@@ -75,3 +78,28 @@ def test_modules_become_one_script(tmp_path):
     (tmp_path / "b.js").write_text("export default 3;\n")
     with pytest.raises(ValueError, match="Received: export default 3"):
         join("a", named(tmp_path.iterdir()))
+
+
+ASK = """
+import { readFile } from "node:fs/promises";
+import * as engine from "SITE/engine.js";
+const model = await engine.load(await readFile(new URL("SITE/model.bin")));
+const found = ["He sleeps.", "", "She is eating."].map((text) => engine.translate(model, text));
+const refused = await engine.read(model, new Blob([])).catch((error) => error.message);
+console.log(JSON.stringify({ names: Object.keys(engine).sort(), found, refused }));
+"""
+
+
+@needs_node
+def test_the_entry_translates_as_python(versions, tmp_path):
+    write(versions["float32"], tmp_path / "site", single=False)
+    (tmp_path / "site" / "package.json").write_text('{"type": "module"}')
+    answer = run(ASK.replace("SITE", (tmp_path / "site").as_uri()))
+    assert answer["names"] == ["load", "read", "translate"]
+    types = (tmp_path / "site" / "engine.d.ts").read_text()
+    assert all(f"export function {name}(" in types for name in answer["names"])
+    assert answer["refused"] == "read needs a model of images, but this one reads texts"
+    wanted = LocalTranslator(versions["float32"]).translate(["He sleeps.", "", "She is eating."])
+    for one, other in zip(answer["found"], wanted, strict=True):
+        assert one["text"] == other.text == one["hypotheses"][0]["text"]
+        assert one["score"] == pytest.approx(other.score, abs=1e-4)

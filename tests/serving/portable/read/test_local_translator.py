@@ -18,7 +18,6 @@ from serving.page.__main__ import main as page
 from serving.portable.read import LocalTranslator
 from serving.portable.read._model import Folder
 from tests.serving.conftest import respelled
-from tests.serving.javascript import NODE, ask_model
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
 
@@ -42,10 +41,7 @@ def test_the_block_of_the_guide_runs(version, translator, capsys):
     assert capsys.readouterr().out.splitlines() == wanted
 
 
-def test_batches_of_any_size_answer_alike(version, translator):
-    texts = [*TEXTS, "She reads a book.", "They drink cold water every day."]
-    alone = LocalTranslator(version, batch_size=1).translate(texts)
-    assert [each.text for each in alone] == [each.text for each in translator.translate(texts)]
+def test_no_texts_have_no_answers_and_sentences_are_split(translator):
     assert translator.translate([]) == []
     (split,) = translator.translate(["He sleeps. He sleeps."], split=True)
     (one,) = translator.translate(["He sleeps."])
@@ -153,15 +149,3 @@ def test_a_text_is_cut_before_it_is_tokenized(version, monkeypatch):
     assert max(map(len, read)) <= 64 * most
     assert (long.truncated, short.truncated) == (True, False)
     assert long == translator.translate(["She sings. " * 99])[0]
-
-
-BLANKS = [f"{blank * 16_000}She{blank * 16_000}sings." for blank in (" ", "\u3000", " \n\ufeff")]
-
-
-def test_blanks_hide_no_text(version):
-    short, *others = LocalTranslator(version).translate(["She sings.", *BLANKS])
-    assert short.text
-    assert [short] * len(BLANKS) == others
-    if NODE:
-        short, *others = ask_model(version, texts=["She sings.", *BLANKS])
-        assert [short] * len(BLANKS) == others

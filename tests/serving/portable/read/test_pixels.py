@@ -67,7 +67,9 @@ def test_all_readers_read_and_reject_the_same_files(size):
     for (message, (name, contents)), said in zip(rejected, by_page, strict=True):
         found = reasons(contents, source, size)
         assert found[0].startswith(message), name
-        assert {*found, said or found[0]} == {found[0]}, name
+        if said is None or name == "a missing palette":  # which a browser finds when it decodes
+            said = found[0]
+        assert {*found, said} == {found[0]}, name
 
 
 def flipped(contents, place, bit):

@@ -1,8 +1,6 @@
 """Pronouncers: when a beam runs, tags of languages before words ("[cy] ysgol"), cut answers."""
 
 import itertools
-import json
-import shutil
 import types
 
 import numpy as np
@@ -90,24 +88,16 @@ def test_a_word_whose_best_answer_is_silence_has_the_next(model, monkeypatch):
 TAG = {"open": 4, "close": 5, "space": 6, "longest": 5}
 
 
-@pytest.fixture(scope="module")
-def untagged(onnx_translator, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tags") / "1"
-    return pronouncer(onnx_translator, folder, "'", first="[] ", max_source_length=40)
-
-
 @pytest.fixture
-def tagged(untagged, tmp_path):
-    """Makes a copy of the pronouncer, whose training words are said to have tags."""
+def tagged(onnx_translator, tmp_path):
+    """Makes pronouncers whose training words are said to have a tag, or none."""
+    count = itertools.count(1)
 
     def make(fewest=0.0, **tag):
-        folder = tmp_path / "1"
-        shutil.copytree(untagged, folder, dirs_exist_ok=True)
-        manifest = json.loads((untagged / "manifest.json").read_text())
-        spelling = {"whole": 12, "window": 12, "context": 3, "fewest": fewest}
-        manifest["spelling"] = {**spelling, **({"tag": tag} if tag else {})}
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        return folder
+        spelling = {"fewest": fewest, **({"tag": tag} if tag else {})}
+        settings = {"first": "[] ", "last": "'", "max_source_length": 40}
+        folder = tmp_path / str(next(count))
+        return pronouncer(onnx_translator, folder, spelling=spelling, **settings)
 
     return make
 

@@ -59,7 +59,7 @@ MODELS |= {x: f"attention={x}" for x in ATTENTIONS if f"attention={x}" not in _T
 def test_a_search_finds_what_the_model_finds(name, tmp_path):
     config, model = random_model(*MODELS[name].split())
     graphs = Graphs(config, model, tmp_path)
-    ids = random_ids(5, 7)
+    ids = random_ids(3, 5)
     wanted = expected(model, ids, 3, 2, penalty=0.8)
     assert_same(graphs.search(ids, 3, 2, penalty=0.8), wanted)
     if NODE:
