@@ -111,8 +111,8 @@ test-guides: $(STAMP)  ## run the guides as they stand, whose models learn for m
 # Formulas are operations of Keras: TensorFlow's tests hold them to NumPy, `test_agreement` holds all backends to
 # the same values and gradients. These hold what a backend does in its own way: derivatives, loops, compilers, exports.
 OF_BACKENDS = tests/backends tests/test_readme.py $(addprefix tests/keras_attention/, backend fast/test_additive.py \
-  fast/test_switch.py search/test_search.py $(patsubst %,test_%.py,agreement distributions exports fitting guides layers masks \
-  pointer states threads))
+  search/test_search.py $(patsubst %,test_%.py,agreement contract distributions exports fitting guides layers masks \
+  pointer states))
 
 # JAX compiles each operation of the guides, for minutes: the nightly workflow runs these.
 OF_JAX = $(filter-out %/test_guides.py, $(OF_BACKENDS))

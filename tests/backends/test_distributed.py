@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -24,22 +25,10 @@ from training.runs.files import RunFiles
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs the JAX backend")
 LONG = 240  # seconds, far more than anything here takes
 CONFIG = Config(
-    encoder="simple_rnn",
-    bidirectional=False,
-    decoder="simple_rnn",
-    encoder_units=5,
-    decoder_units=7,
-    embedding_size=3,
-    readout_units=3,
-    attention_units=11,
-    max_source_length=16,
-    max_target_length=15,
-    batch_shapes=1,
-    batch_size=22,
-    epochs=3,
-    dropout=0.0,
-    warmup_steps=2,
-    learning_rate=0.05,
+    **{"encoder": "simple_rnn", "bidirectional": False, "decoder": "simple_rnn"},
+    **{"encoder_units": 5, "decoder_units": 7, "embedding_size": 3, "readout_units": 3},
+    **{"attention_units": 11, "max_source_length": 16, "max_target_length": 15, "dropout": 0.0},
+    **{"batch_shapes": 1, "batch_size": 22, "epochs": 3, "warmup_steps": 2, "learning_rate": 0.05},
 )
 # As on a machine without TensorFlow and Matplotlib, of which neither is needed.
 SCRIPT = """
@@ -94,26 +83,21 @@ def make_run(path, config=CONFIG):
 
 def started(script, run, processes=1, devices=1):
     """Start the processes of a training, or of another script, on this machine."""
-    environment = {
-        **os.environ,
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
-        "--xla_cpu_multi_thread_eigen=false",
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+    flags = f"--xla_force_host_platform_device_count={devices} --xla_cpu_multi_thread_eigen=false"
+    environment["XLA_FLAGS"] = flags
     if processes > 1:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        environment["JAX_COORDINATOR_ADDRESS"] = f"127.0.0.1:{port}"
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        environment["JAX_COORDINATOR_ADDRESS"] = address
         environment["JAX_NUM_PROCESSES"] = str(processes)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return [
         subprocess.Popen(
             [sys.executable, "-c", text, str(run)],
             env={**environment, "JAX_PROCESS_ID": str(number)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            **options,
         )
         for number, text in enumerate([script] * processes if isinstance(script, str) else script)
     ]
@@ -266,29 +250,21 @@ def test_the_step_of_two_devices_is_that_of_one_and_adds_up_outside_of_loops():
     assert same == [[3, 5, 3, 5], [7, 1, 7, 1]]
 
 
-SHARES = f"""{SCRIPT}
-import json, numpy as np
-from types import SimpleNamespace
-from training.fit.devices._on_jax import ShardedProcesses
-rng = np.random.default_rng(3)
-source, target, labels = (rng.integers(4, 99, (7, width)) for width in (5, 3, 3))
-one = SimpleNamespace(epoch=lambda number: iter([({{"source": source, "target": target}}, labels)]))
-images = SimpleNamespace(epoch=lambda number: iter([({{"source": source}}, labels[:, 0] / 2)]))
-for batches in (one, images):
-    parts = [list(ShardedProcesses(n, 3, 6).epoch(batches, 0)) for n in range(3)]
-    assert [len(part) for part in parts] == [1, 1, 1]
-    x, y, valid = zip(*(part[0] for part in parts))
-    assert [len(each) for each in y] == [4, 4, 4]
-    np.testing.assert_array_equal(np.concatenate(valid), [1] * 7 + [0] * 5)
-    read = np.concatenate([each["source"] for each in x])
-    np.testing.assert_array_equal(read, np.concatenate([source, *[source[:1]] * 5]))
-    said = np.concatenate(y)
-    np.testing.assert_array_equal(said[:7], labels if batches is one else labels[:, 0] / 2)
-    np.testing.assert_array_equal(said[7:], 0)
-"""
-
-
 @on_jax
-def test_processes_share_a_batch_in_order_and_fill_it():
-    ((status, _, errors),) = ended(started(SHARES, ""))
-    assert status == 0, errors
+def test_processes_share_a_batch_in_order_and_fill_it(rng):
+    from training.fit.devices._on_jax import ShardedProcesses
+
+    source, target, labels = (rng.integers(4, 99, (7, width)) for width in (5, 3, 3))
+    texts, outcomes = ({"source": source, "target": target}, labels), labels[:, 0] / 2
+    for batch in (texts, ({"source": source}, outcomes)):
+        one = SimpleNamespace(epoch=lambda number, batch=batch: iter([batch]))
+        parts = [list(ShardedProcesses(n, 3, 6).epoch(one, 0)) for n in range(3)]
+        assert [len(part) for part in parts] == [1, 1, 1]
+        x, y, valid = zip(*(part[0] for part in parts), strict=True)
+        assert [len(each) for each in y] == [4, 4, 4]
+        np.testing.assert_array_equal(np.concatenate(valid), [1] * 7 + [0] * 5)
+        read = np.concatenate([each["source"] for each in x])
+        np.testing.assert_array_equal(read, np.concatenate([source, *[source[:1]] * 5]))
+        said = np.concatenate(y)
+        np.testing.assert_array_equal(said[:7], batch[1])
+        assert not said[7:].any()

@@ -130,12 +130,12 @@ def test_batches_of_a_data_loader_train_as_arrays(rng):
     symbols = keras.Input((None, UNITS)), keras.Input((None, UNITS))
     model = keras.Model(symbols, layer(*symbols))
     labels, first, histories = normal(rng, B, T, UNITS), model.get_weights(), []
-    rows = [*zip(inputs, memory, labels, strict=True)]
 
-    def joined(batch):
-        x, y, z = (torch.tensor(np.stack(each)) for each in zip(*batch, strict=True))
+    def joined(rows):
+        x, y, z = (torch.tensor(np.stack(each)) for each in zip(*rows, strict=True))
         return (x, y), z
 
+    rows = [*zip(inputs, memory, labels, strict=True)]
     loader = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=joined)
     for data in ({"x": [inputs, memory], "y": labels, "batch_size": 2}, {"x": loader}):
         model.set_weights(first)

@@ -38,19 +38,14 @@ def command(root, output, *more):
 
 def workers():
     """Process ids of Ray's workers that have a model."""
-    found = subprocess.run(
-        ["pgrep", "-f", "ray::.*_Worker"], capture_output=True, text=True, check=False
-    )
+    search = ["pgrep", "-f", "ray::.*_Worker"]
+    found = subprocess.run(search, capture_output=True, text=True, check=False)
     return [int(line) for line in found.stdout.split()]
 
 
 def test_workers_that_are_killed_neither_lose_nor_double_a_line(corpus):
-    job = subprocess.Popen(
-        [sys.executable, "-m", "serving.batch", *command(corpus, "out", "--workers", "2")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    batch = [sys.executable, "-m", "serving.batch", *command(corpus, "out", "--workers", "2")]
+    job = subprocess.Popen(batch, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     killed = most = before = 0
     while job.poll() is None and killed < 2:
         time.sleep(0.1)
@@ -72,22 +67,14 @@ def test_workers_that_are_killed_neither_lose_nor_double_a_line(corpus):
     for number in range(FILES):
         name = f"part-{number:02d}.jsonl"
         assert (corpus / "out" / name).read_bytes() == (corpus / "expected" / name).read_bytes()
-    assert sorted(p.name for p in (corpus / "out").iterdir()) == sorted(
-        p.name for p in (corpus / "expected").iterdir()
-    )
+    made, expected = ({p.name for p in (corpus / x).iterdir()} for x in ("out", "expected"))
+    assert made == expected
 
 
 def test_a_cluster_that_is_not_there_is_one_line(corpus):
-    found = subprocess.run(
-        [
-            *(sys.executable, "-m", "serving.batch"),
-            *command(corpus, "none", "--address", "ray://127.0.0.1:9"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = command(corpus, "none", "--address", "ray://127.0.0.1:9")
+    batch = [sys.executable, "-m", "serving.batch", *words]
+    found = subprocess.run(batch, cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 1
     assert found.stderr.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in found.stderr

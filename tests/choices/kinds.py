@@ -1,22 +1,19 @@
 """Kinds of own data that nobody tuned to, each generated in a few lines: pairs to learn, to test.
 
-`python -m tests.choices.kinds NAME FOLDER` writes `train.tsv` and `test.tsv`.
+`python -m tests.choices.kinds NAME FOLDER` writes `train.tsv` and `test.tsv`. A kind is a function
+of a random generator, and of whether the pair is to test, to a pair.
 """
-
-from __future__ import annotations
 
 import itertools
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-Pair = tuple[str, str]
 LEARNED, TESTED = 2000, 200
 _FONTS = Path(matplotlib.get_data_path(), "fonts", "ttf")
 
@@ -27,8 +24,6 @@ _MONTHS = {
 }
 _FIRST = "Anna Ben Carla David Emma Felix Greta Hugo Ida Jonas Klara Leo Mia Noah Olga Paul"
 _SYLLABLES = "ba ber da dor fel gan hol ka lin ma mer nor pel ra sen tor ul win wal zim"
-
-
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
     "fifteen sixteen seventeen eighteen nineteen"
@@ -49,25 +44,21 @@ _CHINESE = (
     "kan4看 mai3买 mai4卖 tian1qi4天气 gao1xing4高兴 piao4liang5漂亮 shi4qing2事情 ban4fa3办法 "
     "wen4ti2问题 yi1sheng1医生"
 )
-
-
 _SHOPS = "ALDI REWE SHELL EDEKA OBI IKEA ARAL DM"
 _PLACES = "BERLIN BONN MARKT RENT FLAT DANKE KOELN"
-_METALS = [  # names, signs and charges
-    *(("sodium", "Na", 1), ("potassium", "K", 1), ("silver", "Ag", 1), ("copper(I)", "Cu", 1)),
-    *(("lithium", "Li", 1), ("ammonium", "NH4", 1), ("calcium", "Ca", 2), ("zinc", "Zn", 2)),
-    *(("barium", "Ba", 2), ("iron(II)", "Fe", 2), ("copper(II)", "Cu", 2), ("nickel(II)", "Ni", 2)),
-    *(("magnesium", "Mg", 2), ("strontium", "Sr", 2), ("cobalt(II)", "Co", 2)),
-    *(("iron(III)", "Fe", 3), ("aluminium", "Al", 3), ("chromium(III)", "Cr", 3)),
-    *(("gallium", "Ga", 3), ("tin(IV)", "Sn", 4), ("lead(IV)", "Pb", 4)),
-]
-_ACIDS = [
-    *(("chloride", "Cl", 1), ("nitrate", "NO3", 1), ("bromide", "Br", 1), ("hydroxide", "OH", 1)),
-    *(("acetate", "CH3COO", 1), ("hydrogen carbonate", "HCO3", 1), ("oxide", "O", 2)),
-    *(("sulfate", "SO4", 2), ("sulfide", "S", 2), ("carbonate", "CO3", 2)),
-    *(("dichromate", "Cr2O7", 2), ("phosphate", "PO4", 3), ("nitride", "N", 3)),
-]
-_WATERS = ["", "mono", "di", "tri", "tetra", "penta", "hexa", "hepta", "octa", "nona", "deca"]
+# Names, signs and charges of ions.
+_METALS = (
+    "sodium Na 1,potassium K 1,silver Ag 1,copper(I) Cu 1,lithium Li 1,ammonium NH4 1,calcium Ca 2,"
+    "zinc Zn 2,barium Ba 2,iron(II) Fe 2,copper(II) Cu 2,nickel(II) Ni 2,magnesium Mg 2,"
+    "strontium Sr 2,cobalt(II) Co 2,iron(III) Fe 3,aluminium Al 3,chromium(III) Cr 3,gallium Ga 3,"
+    "tin(IV) Sn 4,lead(IV) Pb 4"
+)
+_ACIDS = (
+    "chloride Cl 1,nitrate NO3 1,bromide Br 1,hydroxide OH 1,acetate CH3COO 1,"
+    "hydrogen carbonate HCO3 1,oxide O 2,sulfate SO4 2,sulfide S 2,carbonate CO3 2,"
+    "dichromate Cr2O7 2,phosphate PO4 3,nitride N 3"
+)
+_COUNTS = ["", "mono", "di", "tri", "tetra", "penta", "hexa", "hepta", "octa", "nona", "deca"]
 _TYPED = {  # words of a sentence, by their place
     "D": "the this that our their every some",
     "A": "small large early late heavy bright quiet ancient foreign simple public strong",
@@ -77,18 +68,35 @@ _TYPED = {  # words of a sentence, by their place
     "R": "under behind near before after without across through",
     "W": "today yesterday tomorrow always never often slowly quickly carefully suddenly",
 }
+_PARTS = "SCR screw,NUT nut,WSH washer,BLT bolt,RVT rivet"
+_HEADS = "HX hexagon,CS countersunk,PN pan,SK socket"
+_FINISHES = "A2 stainless A2,ZN zinc plated,BR brass"
+_SALTS = "Na sodium,K potassium,Li lithium,Ca calcium,Mg magnesium,Al aluminium,Fe iron,Cu copper"
+_SALTS += ",Zn zinc,Ag silver"
+_RESTS = "Cl chloride,Br bromide,SO4 sulfate,NO3 nitrate,PO4 phosphate,CO3 carbonate,O oxide"
+_RESTS += ",S sulfide,ClO3 chlorate,CrO4 chromate"
 
 
-def _one(r: random.Random, words: str) -> str:
+def _one(r, words):
     return r.choice(words.split())
 
 
-def _word(r: random.Random, syllables: int = 2) -> str:
+def _pair(r, pairs):
+    """The parts of one of several names: `SCR screw` of `SCR screw,NUT nut`."""
+    return r.choice(pairs.split(",")).split(" ", 1)
+
+
+def _ion(r, ions):
+    name, sign, charge = r.choice(ions.split(",")).rsplit(" ", 2)
+    return name, sign, int(charge)
+
+
+def _word(r, syllables=2):
     return "".join(r.choices(_SYLLABLES.split(), k=syllables))
 
 
-def _numeral(n: int) -> str:
-    """Return the English words of a number below a million."""
+def _numeral(n):
+    """The English words of a number below a million."""
     small, tens = _SMALL.split(), _TENS.split()
     if n < 20:
         return small[n]
@@ -99,67 +107,58 @@ def _numeral(n: int) -> str:
     return f"{_numeral(n // size)} {name}{rest}"
 
 
-def _product(r: random.Random, sizes: list[int], ordered: bool) -> Pair:
-    kind, part = r.choice(
-        [("SCR", "screw"), ("NUT", "nut"), ("WSH", "washer"), ("BLT", "bolt"), ("RVT", "rivet")]
-    )
-    head, shape = r.choice(
-        [("HX", "hexagon"), ("CS", "countersunk"), ("PN", "pan"), ("SK", "socket")]
-    )
-    short, metal = r.choice([("A2", "stainless A2"), ("ZN", "zinc plated"), ("BR", "brass")])
-    wide, long, pack = (
-        r.choice([3, 4, 5, 6, 8, 10, 12]),
-        r.choice(sizes),
-        r.choice([10, 25, 50, 100]),
-    )
+def _product(r, sizes, ordered):
+    (kind, part), (head, shape), (short, metal) = (_pair(r, x) for x in (_PARTS, _HEADS, _FINISHES))
+    wide, long = r.choice([3, 4, 5, 6, 8, 10, 12]), r.choice(sizes)
+    pack = r.choice([10, 25, 50, 100])
     code = f"{kind}{head}-M{wide}X{long}-{short}/{pack}"
     if ordered:
         return code, f"{part} {shape} M{wide} x {long} mm {metal} pack of {pack}"
     return code, f"pack of {pack} {metal} {part}s, {long} x M{wide} mm, {shape}"
 
 
-def products(r: random.Random, tested: bool) -> Pair:
+def products(r, tested):
     return _product(r, list(range(4, 121, 2)), ordered=True)
 
 
-def descriptions(r: random.Random, tested: bool) -> Pair:
+def descriptions(r, tested):
     """The columns swapped: descriptions to codes."""
     return _product(r, list(range(4, 121, 2)), ordered=False)[::-1]
 
 
-def products_new_sizes(r: random.Random, tested: bool) -> Pair:
+def products_new_sizes(r, tested):
     """In another order, and sizes that no pair to learn from has."""
     return _product(r, [n for n in range(4, 200, 2) if (n % 14 == 0) == tested], ordered=False)
 
 
-def _date(r: random.Random, language: str) -> Pair:
+def _date(r, language):
     year, month, day = r.randrange(1900, 2030), r.randrange(12), r.randrange(1, 29)
     name = _MONTHS[language].split()[month]
     text = {"en": f"{name} {day}, {year}", "de": f"{day}. {name} {year}"}
     return text.get(language, f"{day} {name} {year}"), f"{year}-{month + 1:02}-{day:02}"
 
 
-def dates(r: random.Random, tested: bool) -> Pair:
+def dates(r, tested):
     return _date(r, r.choice(list(_MONTHS)))
 
 
-def dates_said(r: random.Random, tested: bool) -> Pair:
+def dates_said(r, tested):
     """ISO and the language to a date as people write it."""
     language = r.choice(list(_MONTHS))
     said, iso = _date(r, language)
     return f"{iso} {language}", said
 
 
-def numerals(r: random.Random, tested: bool) -> Pair:
+def numerals(r, tested):
     n = r.randrange(10 ** r.randrange(2, 7))
     return str(n), _numeral(n)
 
 
-def numbers(r: random.Random, tested: bool) -> Pair:
+def numbers(r, tested):
     return numerals(r, tested)[::-1]
 
 
-def transliteration(r: random.Random, tested: bool) -> Pair:
+def transliteration(r, tested):
     latin = dict(zip("абвгдезиклмнопрстуфы", "abvgdeziklmnoprstufy", strict=True))
     latin |= {
         "ж": "zh",
@@ -175,20 +174,20 @@ def transliteration(r: random.Random, tested: bool) -> Pair:
     return word, "".join(latin[letter] for letter in word)
 
 
-def pig_latin(r: random.Random, tested: bool) -> Pair:
+def pig_latin(r, tested):
     rest = _word(r)
     begin = r.choice(["", *_BEGINNINGS.split()])
     word = "aeiou"[r.randrange(5)] + rest
     return begin + word, word + (begin or "w") + "ay"
 
 
-def emails(r: random.Random, tested: bool) -> Pair:
+def emails(r, tested):
     first, last = _one(r, _FIRST), _word(r, r.randrange(2, 4)).title()
     firm = _word(r).title()
     return f"{first} {last}, {firm} GmbH", f"{first[0]}.{last}@{firm}.de".lower()
 
 
-def addresses(r: random.Random, tested: bool) -> Pair:
+def addresses(r, tested):
     street = _one(r, "Linden Bahnhof Haupt Garten Berg Mühlen Kirch Schul")
     street += r.choice(["straße", "weg", "platz", "allee"])
     number, code = f"{r.randrange(1, 200)}{r.choice(['', '', 'a', 'b'])}", r.randrange(10000, 99999)
@@ -197,47 +196,34 @@ def addresses(r: random.Random, tested: bool) -> Pair:
     return r.choice(lines), f"street={street} number={number} zip={code} city={city}"
 
 
-def turned(r: random.Random, tested: bool) -> Pair:
+def turned(r, tested):
     """Names turned round, most of them new: nothing but the names tells the order."""
     first, last = _one(r, _FIRST), _word(r, r.randrange(2, 4)).title()
     middle = r.choice(["", "", f" {r.choice('ABCDEFG')}."])
     return f"{last}, {first}{middle}", f"{first}{middle} {last}"
 
 
-def identifiers(r: random.Random, tested: bool) -> Pair:
+def identifiers(r, tested):
     """Names of variables to phrases, of more words than short strings have."""
     words = [r.choice([*_NAMES.split(), _word(r)]) for _ in range(r.randrange(2, 6))]
     return words[0] + "".join(map(str.title, words[1:])), f"{' '.join(words)}.".capitalize()
 
 
-def formulas(r: random.Random, tested: bool) -> Pair:
-    metals = {"Na": "sodium", "K": "potassium", "Li": "lithium", "Ca": "calcium", "Mg": "magnesium"}
-    metals |= {"Al": "aluminium", "Fe": "iron", "Cu": "copper", "Zn": "zinc", "Ag": "silver"}
-    acids = {
-        "Cl": "chloride",
-        "Br": "bromide",
-        "SO4": "sulfate",
-        "NO3": "nitrate",
-        "PO4": "phosphate",
-    }
-    acids |= {
-        "CO3": "carbonate",
-        "O": "oxide",
-        "S": "sulfide",
-        "ClO3": "chlorate",
-        "CrO4": "chromate",
-    }
-    counts = {1: "", 2: "di", 3: "tri", 4: "tetra", 5: "penta", 6: "hexa", 7: "hepta"}
-    waters = {0: "", **{n: f" {counts[n] or 'mono'}hydrate" for n in counts}}
-    (m, metal), (a, acid) = r.choice(list(metals.items())), r.choice(list(acids.items()))
+def _hydrate(count, names=_COUNTS):
+    """How a formula and a name tell the water in a salt."""
+    return (f"·{count if count > 1 else ''}H2O", f" {names[count]}hydrate") if count else ("", "")
+
+
+def formulas(r, tested):
+    counts = ["", "", *_COUNTS[2:]]
+    (m, metal), (a, acid) = _pair(r, _SALTS), _pair(r, _RESTS)
     i, j, n = r.randrange(1, 5), r.randrange(1, 5), r.randrange(8)
-    left = m + (str(i) if i > 1 else "")
     right = a if j == 1 else f"({a}){j}" if any(map(str.isdigit, a)) else f"{a}{j}"
-    water = f"·{n if n > 1 else ''}H2O" if n else ""
-    return left + right + water, f"{counts[i]}{metal} {counts[j]}{acid}{waters[n]}"
+    water, told = _hydrate(n)
+    return f"{m}{i if i > 1 else ''}{right}{water}", f"{counts[i]}{metal} {counts[j]}{acid}{told}"
 
 
-def pinyin(r: random.Random, tested: bool) -> Pair:
+def pinyin(r, tested):
     """Words of Chinese by their syllables: which character depends on the word."""
     drawn = r.choices(_CHINESE.split(), k=r.randrange(2, 7))
     sound = "".join(x for word in drawn for x in word if x.isascii())
@@ -245,20 +231,18 @@ def pinyin(r: random.Random, tested: bool) -> Pair:
     return " ".join(syllables), "".join(x for word in drawn for x in word if not x.isascii())
 
 
-def tags(r: random.Random, tested: bool) -> Pair:
+def tags(r, tested):
     """As many tags as words; many words are new ones, with their endings."""
-    words, said = [], []
+    phrases = []
     for _ in range(r.randrange(1, 3)):
-        phrase = [(r.choice(["the", "a", "this"]), "DET")]
-        phrase += [(_word(r) + "ous", "ADJ")] * r.randrange(2)
-        phrase += [(_word(r) + "ness", "NOUN"), (_word(r) + "ize", "VERB")]
-        phrase += [(r.choice(["in", "on"]), "ADP"), (_word(r) + "ness", "NOUN")] * r.randrange(2)
-        words += [word for word, _ in phrase]
-        said += [tag for _, tag in phrase]
-    return " ".join(words), " ".join(said)
+        phrases += [(r.choice(["the", "a", "this"]), "DET")]
+        phrases += [(_word(r) + "ous", "ADJ")] * r.randrange(2)
+        phrases += [(_word(r) + "ness", "NOUN"), (_word(r) + "ize", "VERB")]
+        phrases += [(r.choice(["in", "on"]), "ADP"), (_word(r) + "ness", "NOUN")] * r.randrange(2)
+    return tuple(" ".join(words) for words in zip(*phrases, strict=True))
 
 
-def misspelled(r: random.Random, tested: bool) -> Pair:
+def misspelled(r, tested):
     """As many words on both sides, which their letters tell."""
     words, said = [_one(r, _COMMON) for _ in range(r.randrange(2, 5))], []
     for word in words:
@@ -269,29 +253,28 @@ def misspelled(r: random.Random, tested: bool) -> Pair:
     return " ".join(said), " ".join(words)
 
 
-def sentences(r: random.Random, tested: bool) -> Pair:
+def sentences(r, tested):
     """Few sentences of one pattern."""
-    nouns = {"dog": "Hund", "man": "Mann", "king": "König", "tree": "Baum", "day": "Tag"}
-    verbs = {"sees": "sieht", "loves": "liebt", "finds": "findet", "knows": "kennt"}
-    words = {"small": "kleine", "old": "alte", "good": "gute"}
-    (a, b), (c, d), (e, f) = (r.choice(list(x.items())) for x in (nouns, verbs, words))
-    g, h = r.choice(list(nouns.items()))
+    nouns, words = (
+        "dog Hund,man Mann,king König,tree Baum,day Tag",
+        "small kleine,old alte,good gute",
+    )
+    verbs = "sees sieht,loves liebt,finds findet,knows kennt"
+    (a, b), (c, d), (e, f), (g, h) = (_pair(r, x) for x in (nouns, verbs, words, nouns))
     return f"The {e} {a} {c} the {g}.", f"Der {f} {b} {d} den {h}en."
 
 
-def ledger(r: random.Random, tested: bool) -> Pair:
+def ledger(r, tested):
     """Lines of a bank: the date to ISO, the decimal comma to a point, and the rest kept."""
     day, month, year = r.randrange(1, 29), r.randrange(1, 13), r.randrange(2005, 2027)
     payee = f"{_one(r, _SHOPS) if r.random() < 0.5 else _word(r).upper()} {_one(r, _PLACES)}"
     euros, cents = r.randrange(1, 300), f"{r.randrange(100):02}"
     line = f"{payee} {_word(r)} {euros}"
-    return (
-        f"{day:02}.{month:02}.{year} {line},{cents}",
-        f"{year}-{month:02}-{day:02} {line}.{cents}",
-    )
+    written = f"{day:02}.{month:02}.{year} {line},{cents}"
+    return written, f"{year}-{month:02}-{day:02} {line}.{cents}"
 
 
-def cipher(r: random.Random, tested: bool) -> Pair:
+def cipher(r, tested):
     """A shift and a word, to the word with every letter shifted: no letter tells another."""
     shift, letters = r.randrange(1, 9), "etaoinshrdlucmfwypvbgk"
     word = "".join(r.choices(letters, weights=range(24, 2, -1), k=r.randrange(3, 11)))
@@ -299,24 +282,22 @@ def cipher(r: random.Random, tested: bool) -> Pair:
     return f"{shift} {word}", shifted
 
 
-def salts(r: random.Random, tested: bool) -> Pair:
+def salts(r, tested):
     """Names of salts to formulas, whose counts depend on both ions."""
-    (metal, sign, charge), (acid, rest, other) = r.choice(_METALS), r.choice(_ACIDS)
+    (metal, sign, charge), (acid, rest, other) = _ion(r, _METALS), _ion(r, _ACIDS)
     common = math.gcd(charge, other)
-    water = r.randrange(len(_WATERS))
-    name = f"{metal} {acid}" + (f" {_WATERS[water]}hydrate" if water else "")
-    counts = (other // common, charge // common)
-    parts = [_counted(ion, n) for ion, n in zip((sign, rest), counts, strict=True)]
-    return name, "".join(parts) + (f"·{water if water > 1 else ''}H2O" if water else "")
+    water, told = _hydrate(r.randrange(len(_COUNTS)))
+    formula = _counted(sign, other // common) + _counted(rest, charge // common)
+    return f"{metal} {acid}{told}", formula + water
 
 
-def _counted(ion: str, count: int) -> str:
-    """Return an ion and its number in a formula, in brackets if the ion has several atoms."""
+def _counted(ion, count):
+    """An ion and its number in a formula, in brackets if the ion has several atoms."""
     single = sum(map(str.isupper, ion)) == 1 and not any(map(str.isdigit, ion))
     return ion if count == 1 else f"{ion}{count}" if single else f"({ion}){count}"
 
 
-def typos(r: random.Random, tested: bool) -> Pair:
+def typos(r, tested):
     """Sentences with one or two words mistyped."""
     shape = r.choice(["D P V D A T", "D A P V D T R D T", "D P V D T W", "D A P V D A T W"])
     words = [_one(r, _TYPED[place]) for place in shape.split()]
@@ -331,52 +312,27 @@ def typos(r: random.Random, tested: bool) -> Pair:
     return f"{' '.join(typed)}.".capitalize(), f"{' '.join(words)}.".capitalize()
 
 
-KINDS: dict[str, Callable[[random.Random, bool], Pair]] = {
-    f.__name__: f
-    for f in (
-        products,
-        products_new_sizes,
-        descriptions,
-        dates,
-        dates_said,
-        numerals,
-        numbers,
-        transliteration,
-        pig_latin,
-        emails,
-        addresses,
-        turned,
-        identifiers,
-        formulas,
-        pinyin,
-        tags,
-        misspelled,
-        sentences,
-        ledger,
-        cipher,
-        salts,
-        typos,
-    )
-}
+def draw(name):
+    """Pairs to learn from and pairs to test, whose sources are others."""
+    r, seen, kind = random.Random(7), set(), globals()[name]
 
-
-def draw(name: str) -> tuple[list[Pair], list[Pair]]:
-    """Return pairs to learn from and pairs to test, whose sources are others."""
-    r, seen = random.Random(7), set[str]()
-
-    def new(tested: bool) -> Iterator[Pair]:
+    def new(tested):
         for _ in range(100_000):
-            source, target = KINDS[name](r, tested)
+            source, target = kind(r, tested)
             if source not in seen:
                 seen.add(source)
                 yield source, target
 
-    learned = 100 if name == "sentences" else LEARNED
-    own = list(itertools.islice(new(False), learned))
+    own = list(itertools.islice(new(False), 100 if name == "sentences" else LEARNED))
     return own, list(itertools.islice(new(True), TESTED))
 
 
-def draw_lines(folder: Path, count: int, seed: int) -> None:
+def write(path, pairs):
+    lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    path.write_text(lines, encoding="utf-8")
+
+
+def draw_lines(folder, count, seed):
     """Write lines of text of 640 x 32 pixels, in two fonts of several sizes under noise."""
     r, noise, serif = random.Random(seed), np.random.default_rng(seed), _FONTS / "DejaVuSerif.ttf"
     folder.mkdir()
@@ -390,12 +346,11 @@ def draw_lines(folder: Path, count: int, seed: int) -> None:
         ImageDraw.Draw(image).text(at, text, fill=r.randrange(90), font=font)
         pixels = np.asarray(image) + noise.normal(0, r.uniform(2, 12), (32, 640))
         Image.fromarray(pixels.clip(0, 255).astype("uint8")).save(folder / f"{number}.png")
-        labels.append(f"{number}.png\t{text}\n")
-    (folder / "labels.tsv").write_text("".join(labels))
+        labels.append((f"{number}.png", text))
+    write(folder / "labels.tsv", labels)
 
 
 if __name__ == "__main__":
     for part, pairs in zip(("train", "test"), draw(sys.argv[1]), strict=True):
-        lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
         Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
-        Path(sys.argv[2], f"{part}.tsv").write_text(lines, encoding="utf-8")
+        write(Path(sys.argv[2], f"{part}.tsv"), pairs)

@@ -1,7 +1,5 @@
 """A random decoder, and searches in plain Python over it."""
 
-import itertools
-
 import numpy as np
 from keras import ops
 
@@ -45,7 +43,7 @@ class Decoder:
         at = b, len(prefix), (START + sum(prefix)) % VOCABULARY
         return self.log_probs[at].astype("float64"), self.weights[at]
 
-    def score(self, b, ids, penalty):
+    def score(self, b, ids, penalty=0.0):
         total = sum(self.row(b, ids[:t])[0][ids[t]] for t in range(len(ids)))
         return total / ((5 + len(ids)) / 6) ** penalty
 
@@ -53,15 +51,24 @@ class Decoder:
         return np.stack([self.row(b, ids[:t])[1] for t in range(len(ids))])
 
 
-def every_hypothesis(length, ends=(END,)):
-    """All id sequences that end, or that reach the greatest length without an end."""
-    for n in range(1, length + 1):
-        for ids in itertools.product(range(VOCABULARY), repeat=n):
-            if not set(ends) & set(ids[:-1]) and (ids[-1] in ends or n == length):
-                yield ids
+def naive_search(decoder, b, width, score, length=LENGTH, ends=(END,)):
+    """Beam search as in the books: a finished hypothesis stays in the beam, and among the results.
+
+    The best of all that have ever ended are returned, first those that ended first. As wide as
+    there are hypotheses, it finds them all; of width 1, it is a greedy search.
+    """
+    beam, ended = [()], []
+    for t in range(length):
+        grown = []
+        for ids in beam:
+            over = ids and ids[-1] in ends
+            grown += [ids] if over else [(*ids, token) for token in range(VOCABULARY)]
+        beam = sorted(grown, key=lambda ids: -score(b, ids))[:width]
+        ended += [x for x in beam if len(x) == t + 1 and (x[-1] in ends or len(x) == length)]
+    return sorted(ended, key=lambda ids: -score(b, ids))
 
 
-def assert_found(decoder, result, expected, penalty=0.0):
+def assert_found(decoder, result, expected, score):
     """`expected`: for each sentence the ids of its results, best first; further ones are empty."""
     for b, hypotheses in enumerate(expected):
         for n in range(result.ids.shape[1]):
@@ -70,37 +77,14 @@ def assert_found(decoder, result, expected, penalty=0.0):
             assert result.lengths[b, n] == length
             assert tuple(result.ids[b, n, :length]) == ids
             assert (result.ids[b, n, length:] == PAD).all()
-            score = decoder.score(b, ids, penalty) if ids else -np.inf
-            assert_close(result.scores[b, n], score)
-            sums = [decoder.score(b, ids[: t + 1], 0.0) for t in range(length)]
+            assert_close(result.scores[b, n], score(b, ids) if ids else -np.inf)
+            sums = [decoder.score(b, ids[: t + 1]) for t in range(length)]
             assert_close(np.cumsum(result.log_probs[b, n, :length]), sums)
             assert not result.log_probs[b, n, length:].any()
             weights = result.attention_weights[b, n]
             if ids:
                 assert_close(weights[:length], decoder.attention(b, ids))
             assert not weights[length:].any()
-
-
-def naive_beam_search(decoder, b, width, penalty, length=LENGTH):
-    """Beam search as in the books: a finished hypothesis stays in the beam, and among the results.
-
-    The best of all that have ever ended are returned, first those that ended first.
-    """
-
-    def order(beam):
-        return sorted(beam, key=lambda ids: -decoder.score(b, ids, penalty))
-
-    beam, ended = [()], []
-    for t in range(length):
-        grown = []
-        for ids in beam:
-            if ids and ids[-1] == END:
-                grown.append(ids)
-            else:
-                grown.extend((*ids, token) for token in range(VOCABULARY))
-        beam = order(grown)[:width]
-        ended += [x for x in beam if len(x) == t + 1 and (x[-1] == END or len(x) == length)]
-    return order(ended)
 
 
 def searched(decoder, find=beam_search, step=None, **options):
@@ -114,3 +98,13 @@ def search(*args, **options):
     """The results of `searched` as arrays."""
     found = searched(*args, **options)
     return type(found)(*(None if x is None else array(x) for x in found))
+
+
+def changed(decoder, *, log_probs=None, weights=None, state=None):
+    """The decoder's step with values that are changed."""
+    changes = [x or (lambda x: x) for x in (log_probs, weights, state)]
+
+    def step(*given):
+        return tuple(f(x) for f, x in zip(changes, decoder.step(*given[:2]), strict=True))
+
+    return step

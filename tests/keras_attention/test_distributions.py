@@ -20,13 +20,13 @@ from tests.keras_attention.helpers import (
 
 B, TQ, TV = 2, 3, 11
 NAMES = list(distributions.BY_NAME)
-REFERENCE = {name: getattr(reference, name) for name in NAMES}
+every_one = pytest.mark.parametrize("name", NAMES)
 
 
-def rows(function, scores, allowed):
+def rows(name, scores, allowed):
     result = np.zeros(scores.shape)
     for index in np.ndindex(scores.shape[:-1]):
-        result[index] = function(scores[index], allowed[index])
+        result[index] = getattr(reference, name)(scores[index], allowed[index])
     return result
 
 
@@ -35,22 +35,21 @@ SIZES = [(1, None), (TV, None), (257, None), (1, (B, TQ, 1)), (TV, (B, TQ, TV)),
 
 
 @pytest.mark.tensorflow  # operations of Keras alone, as other formulas here
-@pytest.mark.parametrize("name", NAMES)
+@every_one
 @pytest.mark.parametrize(("length", "masked"), SIZES)
 def test_weights_follow_the_formula(rng, name, length, masked):
     scores = 2 * normal(rng, B, TQ, length)
     allowed = mask(rng, *masked) if masked else None
     whole = np.broadcast_to(True if allowed is None else allowed, scores.shape)
     result = array(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed))
-    assert_close(result, rows(REFERENCE[name], scores, whole))
+    assert_close(result, rows(name, scores, whole))
     assert not result[~whole].any()
     assert_close(result.sum(-1), np.ones((B, TQ)))
 
 
 @pytest.mark.parametrize("name", [*NAMES, *distributions.MODES, "chunkwise"])
 def test_what_is_masked_may_be_nan(rng, name):
-    scores, upstream = normal(rng, B, TV), normal(rng, B, TV)
-    allowed = mask(rng, B, TV)
+    scores, upstream, allowed = normal(rng, B, TV), normal(rng, B, TV), mask(rng, B, TV)
     allowed[0, 1] = False
     previous = rng.dirichlet(np.ones(TV), size=B).astype("float32")
 
@@ -71,55 +70,39 @@ def test_what_is_masked_may_be_nan(rng, name):
         assert_close(slope(hidden), slope(scores))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_gradients_are_finite_differences(rng, name):
-    scores, upstream, allowed = normal(rng, 3, TV), normal(rng, 3, TV), mask(rng, 3, TV)
-    allowed[0] = np.arange(TV) == 2  # a single place: its weight cannot change
+@every_one
+def test_derivatives_are_finite_differences(rng, name):
+    """First ones under a mask, and second ones along a line, where they are numbers."""
+    scores, allowed, upstream = normal(rng, 3, 5), mask(rng, 3, 5), normal(rng, 3, 5)
+    allowed[0] = np.arange(5) == 2  # a single place: its weight cannot change
     allowed[1] = True
 
     def loss(scores):
         return weighted_sum(distributions.BY_NAME[name](scores, allowed), upstream)
 
     def exact(scores):
-        return (rows(REFERENCE[name], scores, allowed) * upstream).sum()
+        return (rows(name, scores, allowed) * upstream).sum()
 
     assert_close(gradient(loss, scores), reference.differences(exact, scores), 1e-4)
+    direction, step, weigh = normal(rng, 5), 1e-3, getattr(reference, name)
+    moved = [weigh(scores[1] + along * direction) @ upstream[1] for along in (-step, 0, step)]
+
+    def sum_at(along):
+        line = along * ops.convert_to_tensor(direction) + ops.convert_to_tensor(scores[1])
+        return weighted_sum(distributions.BY_NAME[name](line), upstream[1])
+
+    expected = np.dot(moved, (1, -2, 1)) / step**2
+    np.testing.assert_allclose(second_derivative(sum_at), expected, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_second_derivatives_are_differences_of_the_gradient(rng, name):
-    scores, upstream, direction = normal(rng, 3, 5)
-
-    def moved(along):
-        return (REFERENCE[name](scores + along * direction) * upstream).sum()
-
-    def line(along):
-        return along * ops.convert_to_tensor(direction) + ops.convert_to_tensor(scores)
-
-    def sum_at(along):  # the scores move along a line: derivatives are numbers
-        return weighted_sum(distributions.BY_NAME[name](line(along)), upstream)
-
-    step = 1e-3
-    expected = (moved(step) - 2 * moved(0.0) + moved(-step)) / step**2
-    found = second_derivative(sum_at)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("name", NAMES)
+@every_one
 @pytest.mark.parametrize("dtype", few(["float16", "bfloat16", "float32"], "bfloat16"))
 def test_visible_scores_may_be_as_low_as_there_are(rng, name, dtype):
-    lowest = {"float16": -65504.0, "bfloat16": -3.3895e38, "float32": np.finfo("float32").min}
-    low = lowest[dtype]
-    scores = np.array(
-        [
-            [low, 3, low, 7],
-            [low, low, low, 2],
-            [max(low, -1e30), 1, low, max(low, -1e30)],
-            [low, 1, 2, low],
-        ]
-    )
+    low = {"float16": -65504.0, "bfloat16": -3.3895e38, "float32": np.finfo("float32").min}[dtype]
+    least = max(low, -1e30)
+    scores = [[low, 3, low, 7], [low, low, low, 2], [least, 1, low, least], [low, 1, 2, low]]
     allowed = np.array([[1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 0, 1], [0, 0, 0, 0]], "bool")
-    scores = array(ops.cast(ops.cast(scores, dtype), "float32"))  # as the type holds them
+    scores = array(ops.cast(ops.cast(np.array(scores), dtype), "float32"))  # as the type holds them
     # Alone they share evenly, beside a higher one they have nothing.
     expected = np.array([[0.5, 0, 0.5, 0], [0, 0, 0, 1], [0.5, 0, 0, 0.5], [0, 0, 0, 0]])
     upstream = normal(rng, *scores.shape)

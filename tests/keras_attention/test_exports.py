@@ -6,15 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import (
-    AttentionPooling,
-    AttentionRNN,
-    MultiplicativeAttention,
-    PointerGenerator,
-    SinePositionEncoding,
-    fast_paths,
-    greedy_search,
-)
+import keras_attention as ka
 from tests.keras_attention import pages, zoo
 from tests.keras_attention.helpers import array, assert_close, normal
 
@@ -43,9 +35,10 @@ def exported(model, inputs, path):
     return opened(path)
 
 
-def agrees(run, model, inputs):
-    expected = array(model(inputs if len(inputs) > 1 else inputs[0]))
-    np.testing.assert_allclose(run(inputs)[0], expected, rtol=1e-5, atol=3e-6)
+def agrees(run, model, inputs, atol=3e-6):
+    expected = keras.tree.flatten(array(model(inputs if len(inputs) > 1 else inputs[0])))
+    for n, (ours, wanted) in enumerate(zip(run(inputs), expected, strict=True)):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=atol, err_msg=f"output {n}")
 
 
 def widths(name):
@@ -54,14 +47,23 @@ def widths(name):
 
 def model_of(name, *lengths):
     """A model of the layer's first output, for inputs of these lengths, None if unknown."""
+    if name == "pointer":
+        shapes = (None, 7), (None, 5), (None, None), (None,)
+        inputs = [keras.Input(s, dtype="int32" if len(s) == 1 else "float32") for s in shapes]
+        return keras.Model(inputs, ka.PointerGenerator()(*inputs))
     sizes = enumerate(zip(lengths, widths(name), strict=False))
     inputs = [keras.Input(size, name=f"{name}_{n}".replace(" ", "_")) for n, size in sizes]
     if name == "positions":
-        return keras.Model(inputs, SinePositionEncoding()(*inputs))
+        return keras.Model(inputs, ka.SinePositionEncoding()(*inputs))
     return keras.Model(inputs, zoo.call(name, zoo.LAYERS[name](), inputs)[0])
 
 
 def arrays(rng, name, batch, *lengths):
+    if name == "pointer":
+        steps, places = lengths
+        weights = rng.dirichlet(np.ones(places), size=(batch, steps)).astype("float32")
+        ids = rng.integers(0, 5 + places, size=(batch, places)).astype("int32")
+        return [normal(rng, batch, steps, 7), normal(rng, batch, steps, 5), weights, ids]
     return [normal(rng, batch, *size) for size in zip(lengths, widths(name), strict=False)]
 
 
@@ -71,7 +73,8 @@ TAKING_STEPS += ("rnn luong", "rnn heads", "hoisted")
 
 @from_torch
 @pytest.mark.parametrize(
-    "name", ["additive", "general entmax", "location", "local_p", "pooling", *TAKING_STEPS]
+    "name",
+    ["additive", "general entmax", "location", "local_p", "pooling", "pointer", *TAKING_STEPS],
 )
 def test_every_length_is_exported_but_what_goes_step_by_step_needs_known_steps(rng, tmp_path, name):
     steps, model = None, model_of(name, None, None)
@@ -88,22 +91,6 @@ def test_every_length_is_exported_but_what_goes_step_by_step_needs_known_steps(r
 
 
 @from_torch
-def test_a_pointer_generator_is_exported_for_every_length(rng, tmp_path):
-    shapes = (None, 7), (None, 5), (None, None), (None,)
-    symbols = [keras.Input(s, dtype="int32" if len(s) == 1 else "float32") for s in shapes]
-    model = keras.Model(symbols, PointerGenerator()(*symbols))
-
-    def inputs(batch, steps, places):
-        weights = rng.dirichlet(np.ones(places), size=(batch, steps)).astype("float32")
-        ids = rng.integers(0, 5 + places, size=(batch, places)).astype("int32")
-        return [normal(rng, batch, steps, 7), normal(rng, batch, steps, 5), weights, ids]
-
-    run = exported(model, inputs(2, 3, 5), tmp_path / "model.onnx")
-    for sizes in ((3, 5, 7), (1, 1, 2)):
-        agrees(run, model, inputs(*sizes))
-
-
-@from_torch
 def test_a_search_takes_all_steps_whatever_the_traced_input_took(rng, tmp_path):
     import torch
 
@@ -116,7 +103,7 @@ def test_a_search_takes_all_steps_whatever_the_traced_input_took(rng, tmp_path):
 
         def forward(self, start):
             table = torch.log_softmax(torch.arange(size * size).reshape(size, size) % 5 * 0.7, -1)
-            return greedy_search(
+            return ka.greedy_search(
                 lambda tokens, state: (table[tokens.long()], None, state),
                 (),
                 batch_size=start.shape[0],
@@ -162,18 +149,17 @@ def test_layers_are_exported_from_tensorflow_for_every_length_and_mask(rng, tmp_
     """One model of all layers: the exporter takes its seconds once."""
     pytest.importorskip("tf2onnx", reason="pip install tf2onnx, which the extra dev has")
     steps, places = keras.Input((None,), dtype="bool"), keras.Input((None,), dtype="bool")
-    symbols, outputs, names = [steps, places], [], []
+    symbols, outputs = [steps, places], []
     for name in zoo.LAYERS:
         inputs = [keras.Input((None,) * (len(x) - 1) + x[-1:]) for x in zoo.shapes(name)]
         masks = zip(zoo.masks(name), [places] if len(inputs) == 1 else [steps, places], strict=True)
-        found = zoo.call(name, zoo.LAYERS[name](), inputs, **{key: x for key, x in masks if key})
-        symbols, outputs = [*symbols, *inputs], [*outputs, *found]
-        names += [name] * len(found)
+        outputs += zoo.call(name, zoo.LAYERS[name](), inputs, **{key: x for key, x in masks if key})
+        symbols += inputs
     sequence = keras.Input((None, 6))
     weights = keras.ops.softmax(sequence @ keras.ops.swapaxes(sequence, 1, 2))
     ids = keras.Input((None,), dtype="int32")
-    outputs.append(SinePositionEncoding()(sequence, mask=places))
-    outputs.append(PointerGenerator()(sequence, 2 * sequence, weights, ids))
+    outputs.append(ka.SinePositionEncoding()(sequence, mask=places))
+    outputs.append(ka.PointerGenerator()(sequence, 2 * sequence, weights, ids))
     model = keras.Model([*symbols, sequence, ids], outputs)
 
     def inputs_of(batch, count, length):
@@ -187,10 +173,7 @@ def test_layers_are_exported_from_tensorflow_for_every_length_and_mask(rng, tmp_
 
     run = exported(model, inputs_of(2, 3, 5), tmp_path / "model.onnx")
     for sizes in ((2, 3, 5), (3, 1, 7), (1, 4, 2)):
-        inputs = inputs_of(*sizes)
-        found = zip([*names, "positions", "pointer"], run(inputs), model(inputs), strict=True)
-        for name, ours, wanted in found:
-            np.testing.assert_allclose(ours, wanted, atol=1e-6, err_msg=f"{name} {sizes}")
+        agrees(run, model, inputs_of(*sizes), 1e-6)
 
 
 def listener():
@@ -201,9 +184,8 @@ def listener():
         states = keras.layers.Reshape((-1, 2 * states.shape[-1]))(states)
         layer = keras.layers.LSTM(4, return_sequences=True)
         states = keras.layers.Bidirectional(layer)(states)
-    attention = MultiplicativeAttention("general")
-    cell = keras.layers.LSTMCell(7)
-    decoder = AttentionRNN(cell, attention, order="luong", input_feeding=True)
+    cell, attention = keras.layers.LSTMCell(7), ka.MultiplicativeAttention("general")
+    decoder = ka.AttentionRNN(cell, attention, order="luong", input_feeding=True)
     return keras.Model([sound, said], decoder(said, states))
 
 
@@ -220,7 +202,7 @@ def hierarchy(sentences=2, words=5):
     flat = keras.ops.reshape(document, (-1, words))
     vectors = keras.ops.reshape(names["sentence"](flat), (-1, sentences, 8))
     some = keras.ops.any(document != 0, axis=-1)
-    summary = AttentionPooling(8)(vectors, mask=some)
+    summary = ka.AttentionPooling(8)(vectors, mask=some)
     return keras.Model(document, keras.layers.Dense(2)(summary))
 
 
@@ -246,10 +228,7 @@ def test_models_of_papers_are_exported_for_every_length(name, rng, tmp_path):
 
     run = exported(model, inputs_of(2, 3, 5), tmp_path / "model.onnx")
     for sizes in ((2, 3, 5), (3, 1, 7), (1, 4, 2)):
-        inputs = inputs_of(*sizes)
-        expected = model(inputs if len(inputs) > 1 else inputs[0])
-        for ours, wanted in zip(run(inputs), keras.tree.flatten(expected), strict=True):
-            np.testing.assert_allclose(ours, array(wanted), atol=1e-5)
+        agrees(run, model, inputs_of(*sizes), 1e-5)
 
 
 # LiteRT, by its own operations alone.
@@ -260,7 +239,7 @@ def converted(model, path):
     import tensorflow as tf
 
     builtin = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS]}
-    with fast_paths(False):
+    with ka.fast_paths(False):
         model.export(str(path), format="litert", verbose=False, target_spec=builtin)
     run = tf.lite.Interpreter(str(path)).get_signature_runner()
     names = [x.name for x in model.inputs]
@@ -278,9 +257,7 @@ def test_what_attends_to_all_at_once_runs_in_litert_at_every_length(rng, tmp_pat
     model = keras.Model([x for one in models for x in one.inputs], [x.output for x in models])
     run = converted(model, tmp_path / "model.tflite")
     for sizes in ((3, 2, 5), (2, 5, 7), (1, 1, 2), (2, 3, 1)):
-        inputs = [x for name in AT_ONCE for x in arrays(rng, name, *sizes)]
-        for name, ours, wanted in zip(AT_ONCE, run(inputs), model(inputs), strict=True):
-            np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=3e-6, err_msg=name)
+        agrees(run, model, [x for name in AT_ONCE for x in arrays(rng, name, *sizes)])
 
 
 @from_jax

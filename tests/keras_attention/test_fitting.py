@@ -55,7 +55,7 @@ def fitted(rng):
     return fit
 
 
-def test_weights_of_rows_and_classes_and_gradients_in_turns(fitted):
+def test_weights_of_rows_and_classes_and_gradients_in_turns(fitted, untraced):
     alone = [fitted([row]) for row in range(ROWS)]
     losses, changes = (np.array(x) for x in zip(*alone, strict=True))
     assert (np.abs(changes).max(axis=1) > 1e-3).all()

@@ -159,7 +159,9 @@ def test_a_score_of_minus_infinity_has_no_weight(rng):
     assert_close(ours, plain, 1e-6)
 
 
-@pytest.mark.parametrize("other", [{}, {"recurrent_activation": "relu"}])
+@pytest.mark.parametrize(
+    "other", [{}, pytest.param({"recurrent_activation": "relu"}, marks=pytest.mark.slow)]
+)
 def test_directions_of_other_activations_have_loops_of_their_own(rng, other):
     cells = keras.layers.LSTMCell(UNITS), keras.layers.LSTMCell(UNITS, **other)
     options = {"return_sequences": True}, {"return_sequences": True, "go_backwards": True}

@@ -1,7 +1,9 @@
-"""The blocks of the guides run as they stand, and do what they say."""
+"""The blocks of guides and docstrings run as they stand, and do what they say."""
 
+import inspect
 import os
 import re
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_attention
 from keras_attention import AdditiveAttention, AttentionPooling, AttentionRNN, backend
 from tests.keras_attention import pages
 from tests.keras_attention.helpers import array, assert_close, normal, randomize
@@ -103,17 +106,20 @@ def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights(tm
     )
 
 
-def places_after_training(decoder):
-    """Train a decoder to copy six vectors; return the mean position that each step attends to."""
+@pytest.mark.slow
+def test_monotonic_attention_of_the_questions_learns_to_go_on():
+    """Of a decoder that copies six vectors, the mean position that a step attends to."""
+    (block,) = (x for x in pages.blocks(GUIDES / "../questions.md") if "Monotonic" in x)
     memory = np.random.default_rng(1).normal(size=(64, 6, 5)).astype("float32")
     before = np.pad(memory, [[0, 0], [1, 0], [0, 0]])[:, :-1]
     source, shown = keras.Input((None, 5)), keras.Input((None, 5))
-    vectors, weights = decoder(shown, source)
+    vectors, weights = pages.run(block, "questions.md")["decoder"](shown, source)
     model = keras.Model([shown, source], keras.layers.Dense(5)(vectors))
     model.compile(keras.optimizers.Adam(0.02), "mse")
     model.fit([before, memory], memory, epochs=30, verbose=0)
     seen = keras.Model([shown, source], weights).predict([before, memory], verbose=0)
-    return (seen @ np.arange(6)).mean(0) / seen.sum(-1).mean(0)
+    places = (seen @ np.arange(6)).mean(0) / seen.sum(-1).mean(0)
+    assert places[-1] > places[0] + 1
 
 
 def pooled_model():
@@ -134,25 +140,8 @@ def test_models_are_cloned_quantized_and_take_lora():
     assert_close(copy(inputs), array(model(inputs)), 0.05)
 
 
-def test_a_target_is_decoded_in_chunks(rng):
-    decoder = AttentionRNN(keras.layers.GRUCell(8), AdditiveAttention(8), return_state=True)
-    target, memory = normal(rng, 2, 6, 5), normal(rng, 2, 7, 4)
-    together, _ = decoder(target, memory)
-    first, state = decoder(target[:, :2], memory)
-    second, _ = decoder(target[:, 2:], memory, initial_state=state)
-    assert_close(np.concatenate(array([first, second]), axis=1), array(together), 1e-4)
-
-
-def test_an_output_of_weights_needs_no_loss():
-    states = keras.Input((None, 6))
-    pooled, weights = AttentionPooling(4)(states, return_attention_scores=True)
-    model = keras.Model(states, [keras.layers.Dense(1)(pooled), weights])
-    model.compile("sgd", loss=["mse", None])
-    model.fit(np.ones((4, 5, 6)), np.zeros((4, 1)), verbose=0)
-
-
 def test_the_answers_to_questions_are_right(rng):
-    ragged, _, _, monotonic, *others = run("../questions.md")
+    ragged, _, _, _, *others = run("../questions.md")
     finished, prefix, mass = others
     assert not np.isin(array(prefix["going_on"].ids)[:, :, 0], [0, 7]).any()
     masses, kept = array(mass["mass"]), array(mass["kept"])
@@ -161,8 +150,6 @@ def test_the_answers_to_questions_are_right(rng):
     assert (np.diff(masses) <= 0).all()
     weights = array(ragged["weights"])  # (2, 3, 4)
     assert_close(weights.sum(-1), np.array([[1, 1, 1], [1, 1, 0]]))
-    places = places_after_training(monotonic["decoder"])
-    assert places[-1] > places[0] + 1
     states = normal(rng, 2, 5, 6)
     inputs = [states, np.arange(5) < np.array([[5], [3]])]
     pooled, scores = finished["explained"].predict(inputs, verbose=0)
@@ -186,14 +173,33 @@ def test_layers_give_the_same_after_the_move():
             assert_close(after, array(names[name]), 1e-4)
 
 
+@pytest.mark.tensorflow
+def test_scheduled_sampling_of_the_migration_page_goes_from_forced_to_own_tokens():
+    *_, names = run("../migration.md")
+    forced, stepped = array(names["forced"]), array(names["scheduled"](0.0))
+    np.testing.assert_allclose(stepped, forced, rtol=1e-5, atol=1e-5)
+    # Each further token read is the one that was written before.
+    own = array(names["scheduled"](1.0))
+    read = np.concatenate([names["target"][:, :1], np.argmax(own, axis=-1)[:, :-1]], axis=1)
+    again = names["decoder"](names["embedding"](read), names["encoded"], memory_mask=names["mask"])
+    np.testing.assert_allclose(own, array(names["output"](again)), rtol=1e-5, atol=1e-5)
+
+
+def test_every_name_of_the_tables_of_migration_exists():
+    page = (GUIDES.parent / "migration.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `") and "|" in line]
+    assert len(rows) > 20
+    new = " ".join(row.split(" | ")[1] for row in rows)
+    names = re.findall(r"\b([A-Z]\w+Attention|\w+_search|AttentionRNN|\w+Pooling)\b", new)
+    assert set(names) <= PUBLIC.keys()
+
+
 def test_the_ideas_behind_the_speed_change_no_result(monkeypatch):
-    _, second = run("fast.md")  # it compares by itself
-    assert second["at_once"].shape == (2, 5, 12)
     calls = []
     monkeypatch.setattr(backend, "additive", lambda *arguments: calls.append(arguments))
-    names = pages.run(pages.blocks(GUIDES / "fast.md")[0], "fast.md")
-    assert names["context"].shape == (2, 3, 6)
-    assert len(calls) == 1  # outside `fast_paths(False)`
+    first, second = run("fast.md")  # it compares by itself
+    assert (first["context"].shape, second["at_once"].shape) == ((2, 3, 6), (2, 5, 12))
+    assert calls  # outside `fast_paths(False)`
 
 
 def models_that_attend(rng):
@@ -229,3 +235,29 @@ def test_the_weights_of_a_finished_model_are_those_that_it_computes_with(rng):
         assert not np.moveaxis(weights, -1, 1)[inputs[0] == 0].any()
         sums = weights.sum(-1)
         assert_close(sums, np.ones_like(sums) if rows is None else (rows != 0).astype("float32"))
+
+
+# Docstrings: the examples of public names run, and have the shapes of their comments.
+
+PUBLIC = {name: getattr(keras_attention, name) for name in keras_attention.__all__}
+LAYERS = {n for n, t in PUBLIC.items() if inspect.isclass(t) and issubclass(t, keras.Layer)}
+# They are called as `Attention`, whose example is theirs.
+LAYERS -= {"AdditiveAttention", "MultiplicativeAttention", "LocationAttention"}
+LAYERS -= {"LocationSensitiveAttention"}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", [*sorted(LAYERS), "beam_search", "plot_attention"])
+def test_a_docstrings_example_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = re.search(r"Example:\n\s*```python\n(.*?)```", inspect.getdoc(PUBLIC[name]), re.DOTALL)
+    assert found, f"{name} has no example"
+    code = textwrap.dedent(found[1])
+    names = pages.run(code, f"the example of {name}", {"keras": keras, **PUBLIC})
+    for line in code.splitlines():  # such as `a, b = …  # (2, 3), (4,)`
+        made, _, said = line.partition("  # (")
+        targets = [target.strip() for target in made.partition(" = ")[0].split(", ")]
+        shapes = re.findall(r"\(([\d, ]+)\)", "(" + said) if said else []
+        for target, shape in zip(targets, shapes, strict=False):
+            expected = tuple(int(size) for size in shape.split(",") if size.strip())
+            assert tuple(names[target].shape) == expected, line

@@ -115,17 +115,19 @@ def test_what_a_mask_hides_may_be_nan_or_infinite(rng, name):
             factors.extend(normal(rng, *x.shape) for x in outputs)
         return sum(weighted_sum(x, f) for x, f in zip(outputs, factors, strict=True))
 
-    def hidden(bad):
-        pairs = zip(masks, inputs, strict=True)
-        return [np.where(seen[key][..., None], x, np.float32(bad)) for key, x in pairs]
+    draws = [rng.random(x.shape) < 0.5 for x in inputs]
 
-    def slopes_of_weights(bad):  # JAX takes no gradient of a layer that has none
-        return layer.weights and weight_gradients(layer, lambda: total(hidden(bad)))
+    def hidden(first, second):
+        of_all = zip(masks, inputs, draws, strict=True)
+        bad = [(seen[key][..., None], x, np.where(d, first, second)) for key, x, d in of_all]
+        return [np.where(*one).astype("float32") for one in bad]
 
-    expected = array(call(hidden(0)))
-    slopes, of_weights = gradients(total, hidden(0)), slopes_of_weights(0)
-    for bad in (np.nan, -np.inf):
-        assert_close(call(hidden(bad)), expected)
-        assert_close(gradients(total, hidden(bad)), slopes, 1e-4)
-        for path, slope in dict(slopes_of_weights(bad)).items():
-            assert_close(slope, of_weights[path], 1e-4)
+    def slopes_of_weights(arrays):  # JAX takes no gradient of a layer that has none
+        return dict(layer.weights and weight_gradients(layer, lambda: total(arrays)))
+
+    zeros, bad = hidden(0, 0), hidden(np.nan, -np.inf)
+    assert_close(call(bad), array(call(zeros)))
+    assert_close(gradients(total, bad), gradients(total, zeros), 1e-4)
+    expected = slopes_of_weights(zeros)
+    for path, slope in slopes_of_weights(bad).items():
+        assert_close(slope, expected[path], 1e-4)

@@ -91,25 +91,22 @@ def test_it_is_the_formula_and_forbidden_words_are_copied_all_the_same(rng, low)
 
 @pytest.mark.parametrize("empty", ["batch", "steps"])
 def test_sizes_of_0(rng, empty):
-    b, t, s = (0 if empty == name else n for name, n in (("batch", B), ("steps", T), ("", S)))
-    layer = built(rng)
-    given = [normal(rng, b, t, DIM), normal(rng, b, t, V), normal(rng, b, t, s)]
-    ids = np.zeros((b, s), "int32")
-    found = array(layer(*given, ids))
-    assert found.shape == (b, t, V + s)
+    b, t, layer = 0 if empty == "batch" else B, 0 if empty == "steps" else T, built(rng)
+    given, ids = [normal(rng, b, t, n) for n in (DIM, V, S)], np.zeros((b, S), "int32")
+    assert layer(*given, ids).shape == (b, t, V + S)
     slopes = gradients(lambda x: ops.sum(layer(*x, ops.convert_to_tensor(ids))), given)
     assert all(np.isfinite(x).all() for x in slopes)
-    assert array(pointer.copied_ids(ids, ids, V)).shape == (b, s)
-    if empty != "steps":
-        assert array(layer(*(x[:, 0] for x in given), ids)).shape == (b, V + s)
+    assert pointer.copied_ids(ids, ids, V).shape == (b, S)
+    if empty == "batch":
+        assert layer(*(x[:, 0] for x in given), ids).shape == (b, V + S)
 
 
 def test_it_compiles_and_what_attention_leaves_out_is_not_copied(rng):
-    layer, given = built(rng), inputs(rng)
-    expected = array(layer(*given))
-    padded = [*given[:2], np.pad(given[2], [(0, 0), (0, 0), (0, 2)]), np.pad(IDS, [(0, 0), (0, 2)])]
+    layer, (*given, weights, ids) = built(rng), inputs(rng)
+    expected = array(layer(*given, weights, ids))
+    padded = [np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 2)]) for x in (weights, ids)]
     run = compiled(lambda *x: layer(*x))
-    found = array(run(*map(ops.convert_to_tensor, padded)))
+    found = array(run(*map(ops.convert_to_tensor, [*given, *padded])))
     assert found.shape == (B, T, V + S + 2)
     assert_close(found[..., : V + S], expected)
     assert (found[..., V + S :] < -60).all()
@@ -137,14 +134,12 @@ def test_gradients_of_features_and_kernel_are_finite_differences(rng):
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_is_added_up_in_float32(rng, policy):
-    layer, given = built(rng, dtype=policy), inputs(rng)
-    large = [100 * given[0], 1000 * given[1], *given[2:]]
-    for x in (given, large):
-        found = array(layer(*x))
-        assert found.dtype == "float32"
-        assert np.isfinite(found).all()
-    expected, *_ = formula(weights_of(layer), *given)
-    assert_close(np.exp(array(layer(*given))), np.exp(expected), 0.02)
+    layer, (features, logits, *rest) = built(rng, dtype=policy), inputs(rng)
+    found = array(layer(features, logits, *rest))
+    assert found.dtype == "float32"
+    expected, *_ = formula(weights_of(layer), features, logits, *rest)
+    assert_close(np.exp(found), np.exp(expected), 0.02)
+    assert np.isfinite(array(layer(100 * features, 1000 * logits, *rest))).all()
 
 
 def test_it_saves_and_loads(rng, tmp_path):

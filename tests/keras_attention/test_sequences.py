@@ -1,5 +1,7 @@
 """Layers of one sequence, attention pooling and positions, against NumPy loops."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -17,56 +19,41 @@ from tests.keras_attention.helpers import (
 )
 
 B, T, H, W, DIM = 2, 5, 3, 7, 12
+CASES = [*itertools.product((1, 3), ("softmax",), (False, True), (False, True))]
 
 
-@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
-    ("heads", "distribution"), [(1, "softmax"), (3, "softmax"), (3, "sparsemax")]
+    ("heads", "distribution", "masked", "with_key"), [*CASES, (3, "sparsemax", True, False)]
 )
-def test_heads_of_pooling_follow_the_formula(rng, heads, masked, distribution):
-    layer = AttentionPooling(12, distribution, num_heads=heads)
+def test_heads_of_pooling_follow_the_formula(rng, heads, distribution, masked, with_key):
+    """Of keys, if they are given, of another width than the values."""
+    layer = AttentionPooling(6, distribution, num_heads=heads)
     layer = AttentionPooling.from_config(layer.get_config())
     value, allowed = normal(rng, B, T, 9), mask(rng, B, T) if masked else np.ones((B, T), bool)
-    layer.build(value.shape)
+    key = normal(rng, B, T, 7) if with_key else value
+    given = {**({"mask": allowed} if masked else {}), **({"key": key} if with_key else {})}
+    layer(value, **given)
     randomize(layer, rng)
     w = weights_of(layer)
-    given = {"mask": allowed} if masked else {}
     pooled, weights = array(layer(value, **given, return_attention_scores=True))
-    weights = weights.reshape(B, heads, T)
-    for b in range(B):
-        hidden = np.split(np.tanh(value[b] @ w["kernel"] + w["bias"]), heads, -1)
-        for h, u in enumerate(np.split(w["scale"], heads)):
-            expected = getattr(reference, distribution)(hidden[h] @ u, allowed[b])
-            assert_close(weights[b, h], expected)
-            part = np.split(value[b], heads, -1)[h]
-            assert_close(np.split(pooled[b], heads)[h], expected @ part)
-
-
-@pytest.mark.parametrize("heads", [1, 3])
-def test_pooling_weighs_values_by_keys_of_another_width(rng, heads, tmp_path):
-    layer, value, key, allowed = (
-        AttentionPooling(6, num_heads=heads),
-        *(normal(rng, B, T, 9), normal(rng, B, T, 7), mask(rng, B, T)),
-    )
-    pooled, weights = layer(value, key=key, mask=allowed, return_attention_scores=True)
-    randomize(layer, rng)
-    w = weights_of(layer)
-    assert w["kernel"].shape == (7, 6)
-    pooled, weights = array(layer(value, key=key, mask=allowed, return_attention_scores=True))
     for b in range(B):
         hidden = np.split(np.tanh(key[b] @ w["kernel"] + w["bias"]), heads, -1)
         for h, u in enumerate(np.split(w["scale"], heads)):
-            expected = reference.softmax(hidden[h] @ u, allowed[b])
+            expected = getattr(reference, distribution)(hidden[h] @ u, allowed[b])
             assert_close(weights.reshape(B, heads, T)[b, h], expected)
             assert_close(np.split(pooled[b], heads)[h], expected @ np.split(value[b], heads, -1)[h])
-    symbols = keras.Input((None, 9)), keras.Input((None, 7)), keras.Input((None,), dtype="bool")
-    made = AttentionPooling(6, num_heads=heads)(symbols[0], key=symbols[1], mask=symbols[2])
+
+
+def test_pooling_with_keys_is_saved_and_keys_that_do_not_fit_are_told(rng, tmp_path):
+    inputs = normal(rng, B, T, 9), normal(rng, B, T, 7), mask(rng, B, T)
+    symbols = [keras.Input((None, *x.shape[2:]), dtype=x.dtype.name) for x in inputs]
+    layer = AttentionPooling(6)
+    made = layer(symbols[0], key=symbols[1], mask=symbols[2])
     assert made.shape == (None, 9)
-    saved_and_loaded(keras.Model(symbols, made), [value, key, allowed], rng, tmp_path)
-    wrong = [lambda: layer(value, key=key[:, :3]), lambda: layer(value)]
-    for call in wrong:
+    saved_and_loaded(keras.Model(symbols, made), list(inputs), rng, tmp_path)
+    for wrong in ({"key": inputs[1][:, :3]}, {}):
         with pytest.raises(ValueError, match=r"AttentionPooling expected .*Received: value"):
-            call()
+            layer(inputs[0], **wrong)
 
 
 def test_a_mask_that_the_value_carries_reaches_pooling_with_keys(rng):

@@ -32,13 +32,8 @@ WAYS = {
 def decoder(rng, name, way):
     """The layer, with a cell as wide as the mechanism's queries, and a memory of its values."""
     (query, value), (make, options) = zoo.widths(name), WAYS[way]
-    layer = AttentionRNN(
-        make(query),
-        zoo.MECHANISMS[name](),
-        return_state=True,
-        return_attention_scores=True,
-        **options,
-    )
+    options = {"return_state": True, "return_attention_scores": True, **options}
+    layer = AttentionRNN(make(query), zoo.MECHANISMS[name](), **options)
     layer.build((None, None, DIM), (None, None, value))
     randomize(layer, rng)
     return layer, normal(rng, B, T, DIM), normal(rng, B, S, value)
@@ -48,16 +43,14 @@ def stepwise(layer, inputs, memory, memory_mask, valid):
     """The outputs and weights of one `step` after the other; masked steps leave the state."""
     prepared = layer.prepare(ops.convert_to_tensor(memory), mask=memory_mask)
     state, found = layer.initial_state(prepared), []
-
-    def rows(t, x):
-        return valid[:, t].reshape(-1, *[1] * (len(x.shape) - 1))
-
     for t in range(T):
+
+        def rows(x, t=t):
+            return valid[:, t].reshape(-1, *[1] * (len(x.shape) - 1))
+
         *step, new = layer.step(ops.convert_to_tensor(inputs[:, t]), prepared, state)
-        state = keras.tree.map_structure(
-            lambda x, old, t=t: ops.where(rows(t, x), x, old), new, state
-        )
-        found.append([array(x) * rows(t, x) for x in step])
+        state = keras.tree.map_structure(lambda x, y: ops.where(rows(x), x, y), new, state)
+        found.append([array(x) * rows(x) for x in step])
     outputs, weights = zip(*found, strict=True)
     return np.stack(outputs, 1), np.stack(weights, -2)
 
@@ -109,35 +102,24 @@ def test_two_halves_in_a_saved_model_are_the_whole(rng, tmp_path, name, way):
     assert_close(last, keras.tree.flatten(end))
 
 
-def fed(rng):
-    layer = AttentionRNN(
-        keras.layers.GRUCell(6), CoverageAttention(5), input_feeding=True, units=OUT
-    )
-    layer.build((None, None, DIM), (None, None, 6))
-    randomize(layer, rng)
-    return layer, normal(rng, B, T, DIM), normal(rng, B, S, 6)
-
-
-def test_a_state_goes_in_and_out_of_a_model_of_one_step(rng):
+def test_a_state_goes_in_and_out_of_a_model_of_one_step_and_a_cells_alone_starts_the_rest(rng):
     """The inference model of the tutorials: the state comes in by inputs of its own."""
-    layer, inputs, memory = fed(rng)
-    layer.return_state = True
+    cell, fed = keras.layers.GRUCell(6), {"input_feeding": True, "units": OUT}
+    layer = AttentionRNN(cell, CoverageAttention(5), return_state=True, **fed)
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, 6)
     token, seen = keras.Input((1, DIM)), keras.Input((None, 6))
     state = State([keras.Input((6,))], keras.Input((None,)), keras.Input((OUT,)))
     output, last = layer(token, seen, initial_state=state)
     model = keras.Model([token, seen, *keras.tree.flatten(state)], [output, last])
+    randomize(layer, rng)
     now, steps = [np.zeros((B, size), "float32") for size in (6, S, OUT)], []
     for t in range(T):
         found = model([inputs[:, t : t + 1], memory, *now])
         step, *now = array(keras.tree.flatten(found))
         steps.append(step)
     assert_close(np.concatenate(steps, 1), array(layer(inputs, memory)[0]))
-
-
-def test_the_cells_states_alone_start_the_rest_anew(rng):
-    layer, inputs, memory = fed(rng)
-    cell, prepared = normal(rng, B, 6), layer.prepare(memory)
-    state = layer.initial_state(prepared)._replace(cell=[ops.convert_to_tensor(cell)])
-    whole = array(layer(inputs, memory, initial_state=state))
-    assert_close(layer(inputs, memory, initial_state=[cell]), whole)
-    assert_close(layer.initial_state(prepared, [cell]).cell[0], cell)
+    first, prepared = normal(rng, B, 6), layer.prepare(memory)
+    state = layer.initial_state(prepared)._replace(cell=[ops.convert_to_tensor(first)])
+    whole = array(layer(inputs, memory, initial_state=state)[0])
+    assert_close(layer(inputs, memory, initial_state=[first])[0], whole)
+    assert_close(layer.initial_state(prepared, [first]).cell[0], first)

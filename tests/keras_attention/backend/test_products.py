@@ -1,5 +1,8 @@
-"""Products that a backend gets in a form of its own, against NumPy."""
+"""What a backend has in a form of its own, against NumPy; the switch of fast paths, and XLA."""
 
+import importlib
+import inspect
+import pkgutil
 import resource
 from pathlib import Path
 
@@ -8,15 +11,16 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import backend, scores
+from keras_attention import backend, fast, fast_paths, scores
 from tests.keras_attention.helpers import assert_close, normal
 
 B, N, S, DV = 3, 5, 7, 11
+BACKEND = keras.backend.backend()
 
 
 def traced(function, *arrays):
     """Call a function as a graph for any batch and lengths, where there are graphs."""
-    if keras.backend.backend() != "tensorflow":
+    if BACKEND != "tensorflow":
         return function(*map(ops.convert_to_tensor, arrays))
     import tensorflow as tf
 
@@ -26,7 +30,7 @@ def traced(function, *arrays):
 
 @pytest.mark.parametrize("small", [B * N * S * DV, B * N * S * DV - 1])
 def test_the_average_is_the_product_of_weights_and_values_large_or_small(rng, small, monkeypatch):
-    if keras.backend.backend() == "tensorflow":
+    if BACKEND == "tensorflow":
         from keras_attention.backend import _on_tensorflow as on_tensorflow
 
         monkeypatch.setattr(on_tensorflow, "SMALL", small)
@@ -80,8 +84,7 @@ def test_elements_of_rows_are_taken_and_added_up(rng):
     added = np.zeros((B, N, 13), "float32")
     for b, n, s in np.ndindex(*taken.shape):
         added[b, n, index[b, s]] += taken[b, n, s]
-    found = backend.add_in_rows(*map(ops.convert_to_tensor, (taken, index)), 13)
-    assert_close(found, added)
+    assert_close(backend.add_in_rows(*map(ops.convert_to_tensor, (taken, index)), 13), added)
 
 
 @pytest.mark.parametrize("columns", [(), (DV,)])
@@ -91,9 +94,8 @@ def test_a_projection_is_the_product_over_the_last_axis(rng, columns):
     assert_close(found, np.tensordot(x, kernel, 1))
 
 
+@pytest.mark.skipif(BACKEND != "jax", reason="needs the JAX backend")
 def test_on_a_gpu_xla_fuses_the_sum_of_additive_scores(rng, monkeypatch):
-    if keras.backend.backend() != "jax":
-        pytest.skip("needs the JAX backend")
     import jax
 
     arrays = normal(rng, B, N, DV), normal(rng, B, S, DV), normal(rng, DV)
@@ -107,3 +109,49 @@ def test_on_a_gpu_xla_fuses_the_sum_of_additive_scores(rng, monkeypatch):
     assert products() == 0
     hidden = np.tanh(arrays[0][:, :, None] + arrays[1][:, None])
     assert_close(jax.jit(lambda *xs: scores.additive(*xs))(*arrays), hidden @ arrays[2])
+
+
+def test_the_switch_turns_fast_paths_off_and_on_again():
+    with fast_paths(False):
+        assert not backend.settings.get().fast
+        with fast_paths(True):
+            assert backend.settings.get().fast
+        assert not backend.settings.get().fast
+    with pytest.raises(ZeroDivisionError), fast_paths(False):
+        raise ZeroDivisionError
+    assert backend.settings.get().fast
+
+
+@pytest.mark.tensorflow
+def test_what_xla_compiles_is_known():
+    """TensorFlow says so by a private name alone."""
+    import tensorflow as tf
+
+    found = []
+
+    def look(x):
+        found.append(backend.under_xla())
+        return tf.while_loop(
+            lambda x: x < 3, lambda x: found.append(backend.under_xla()) or x + 1, [x]
+        )
+
+    for jit_compile in (False, True):
+        tf.function(look, jit_compile=jit_compile, autograph=False)(tf.constant(0))
+        assert set(found) == {jit_compile}
+        del found[:]
+    assert not backend.under_xla()
+
+
+FAST = [module.name for module in pkgutil.iter_modules(fast.__path__, "keras_attention.fast.")]
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", ["keras_attention.mechanisms._additive", *FAST])
+def test_autograph_converts_functions(name):
+    import tensorflow as tf
+
+    for function in vars(importlib.import_module(name)).values():
+        own = inspect.isfunction(function) and function.__module__ == name
+        if own and not inspect.isgeneratorfunction(function):  # which run as they are
+            tf.autograph.to_graph(function)

@@ -1,5 +1,6 @@
 """Additive scores without the large tensor, against a loop over the formula."""
 
+import functools
 import importlib
 
 import keras
@@ -38,19 +39,15 @@ def calls(monkeypatch):
 
 
 def reference(query, key, scale, upstream):
-    """Scores and the gradients of their weighted sum, in a loop, float64."""
-    query, key, scale, upstream = (np.asarray(x, "float64") for x in (query, key, scale, upstream))
-    result = np.zeros(upstream.shape)
-    slopes = [np.zeros_like(query), np.zeros_like(key), np.zeros_like(scale)]
-    for b, i, j in np.ndindex(*upstream.shape):
-        q, k = (b % len(query), i), (b % len(key), j)  # a single sentence is repeated
-        hidden = np.tanh(query[q] + key[k])
-        slope = upstream[b, i, j] * scale * (1 - hidden**2)
-        result[b, i, j] = scale @ hidden
-        slopes[0][q] += slope
-        slopes[1][k] += slope
-        slopes[2] += upstream[b, i, j] * hidden
-    return result, slopes
+    """Scores and the gradients of their weighted sum, float64; a single sentence is repeated."""
+    query, key, scale, upstream = (np.float64(x) for x in (query, key, scale, upstream))
+    hidden = np.tanh(query[:, :, None] + key[:, None])  # (B, TQ, TV, units)
+    slope = upstream[..., None] * scale * (1 - hidden**2)
+    slopes = [
+        found.sum(0, keepdims=True) if len(x) == 1 else found
+        for x, found in ((query, slope.sum(2)), (key, slope.sum(1)))
+    ]
+    return hidden @ scale, [*slopes, np.einsum("bij,biju->u", upstream, hidden)]
 
 
 def inputs(rng, batch=B, queries=TQ, keys=TV, units=UNITS, size=1.0):
@@ -89,14 +86,12 @@ def holds(*cases, tolerance=1e-5, run=in_graph):
         assert_close(detached, [expected, *expected_slopes], tolerance)
 
 
+# A block for each sentence; of sentences, the last ragged; of queries, the last ragged.
+BLOCKS = [(7, 11, 13, 29), (17, 5, 7, UNITS), (2, 29, 23, 31)]
+
+
 @pytest.mark.parametrize(
-    "sizes",
-    [
-        (B, TQ, TV, UNITS),
-        pytest.param((7, 11, 13, 29), marks=slow_on_tensorflow),  # a block for each sentence
-        pytest.param((17, 5, 7, UNITS), marks=slow_on_tensorflow),  # of sentences, the last ragged
-        pytest.param((2, 29, 23, 31), marks=slow_on_tensorflow),  # of queries, the last ragged
-    ],
+    "sizes", [(B, TQ, TV, UNITS), *(pytest.param(x, marks=slow_on_tensorflow) for x in BLOCKS)]
 )
 def test_scores_and_gradients_follow_the_formula(rng, calls, sizes):
     query, key, scale, upstream = given = inputs(rng, *sizes)
@@ -124,8 +119,7 @@ def test_half_precision_is_computed_in_float32(rng, calls, dtype, tolerance):
     arrays = [ops.cast(ops.convert_to_tensor(x), dtype) for x in inputs(rng, units=509)[:3]]
     result = in_graph(scores.additive)(*arrays)
     assert keras.backend.standardize_dtype(result.dtype) == dtype
-    query, key, scale = (array(ops.cast(x, "float32")).astype("float64") for x in arrays)
-    expected = np.tanh(query[:, :, None] + key[:, None]) @ scale
+    expected, _ = reference(*(array(ops.cast(x, "float32")) for x in arrays), np.zeros((B, TQ, TV)))
     assert_close(ops.cast(result, "float32"), expected, tolerance)  # one rounding of the result
     assert calls
 
@@ -233,28 +227,25 @@ def test_compiled_in_loops_it_is_right(rng, calls):
     assert_close(loop(), 3 * reference(*arrays)[0], 3e-5)
 
 
-UNKNOWN = [None, None, UNITS], [None, None, UNITS]
-OF_ANY_BATCH = [None, TQ, UNITS], [None, TV, UNITS]
+# Shapes of query and key, how many keys, whether XLA compiles, and whether the formula is taken.
+OPEN, QUERY, KEY = [None, None, UNITS], [None, TQ, UNITS], [None, TV, UNITS]
+GRAPHS = [
+    *((QUERY, [1, TV, UNITS], 1, None, True), (QUERY, KEY, 1, None, True)),
+    *(pytest.param(OPEN, OPEN, B, jit, False, marks=pytest.mark.slow) for jit in (False, True)),
+    *(pytest.param(QUERY, KEY, B, jit, True, marks=pytest.mark.slow) for jit in (False, True)),
+]
 
 
-@pytest.mark.slow
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize(("shapes", "takes"), [(UNKNOWN, False), (OF_ANY_BATCH, True)])
+@pytest.mark.parametrize(("queries", "keys", "count", "jit_compile", "takes"), GRAPHS)
 def test_unknown_batches_are_compiled_and_unknown_lengths_are_not(
-    rng, calls, shapes, takes, jit_compile
+    rng, calls, queries, keys, count, jit_compile, takes
 ):
-    specs = *shapes, [UNITS], [None, None, None]
-    holds(inputs(rng), run=lambda f: in_graph(f, *specs, jit_compile=jit_compile))
-    assert bool(calls) == takes
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("batch", [1, None])
-def test_a_sentence_of_unknown_batches_is_repeated(rng, calls, batch):
     query, key, scale, upstream = inputs(rng)
-    specs = OF_ANY_BATCH[0], [batch, TV, UNITS], [UNITS], [None, TQ, TV]
-    holds([query, key[:1], scale, upstream], run=lambda f: in_graph(f, *specs))
+    specs = queries, keys, [UNITS], [None, *(None if queries is OPEN else n for n in (TQ, TV))]
+    run = functools.partial(in_graph, jit_compile=jit_compile)
+    holds([query, key[:count], scale, upstream], run=lambda f: run(f, *specs))
+    assert count == 1 or bool(calls) == takes
 
 
 def needs_xla(graph_def):
@@ -267,24 +258,20 @@ def test_xla_is_used_where_lengths_are_known_and_not_where_they_change(calls):
     layer = AdditiveAttention(UNITS)
     layer.build([B, TQ, UNITS], [B, TV, UNITS])
 
-    def needs(function, batch, length=TQ):
-        run = in_graph(function, [batch, length, UNITS], [batch, TV, UNITS])
+    def needs(batch, length=TQ, **options):
+        run = in_graph(
+            lambda *tensors: layer(*tensors, **options), [batch, length, UNITS], [batch, TV, UNITS]
+        )
         return needs_xla(run.get_concrete_function().graph.as_graph_def())
 
-    def inference(*tensors):
-        return layer(*tensors)
-
-    def training(*tensors):
-        return layer(*tensors, training=True)
-
-    assert needs(inference, B)
-    assert not needs(inference, None)
-    assert needs(training, None)
-    assert not needs(training, B, length=None)
+    assert needs(B)
+    assert not needs(None)
+    assert needs(None, training=True)
+    assert not needs(B, length=None, training=True)
     with fast_paths(False):
-        assert not needs(training, B)
+        assert not needs(B, training=True)
     with exporting():
-        assert not needs(training, B)
+        assert not needs(B, training=True)
 
 
 @pytest.mark.tensorflow

@@ -8,15 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attention import (
-    AdditiveAttention,
-    AttentionRNN,
-    CoverageAttention,
-    HoistedRNN,
-    MonotonicAttention,
-    MultiplicativeAttention,
-    fast_paths,
-)
+import keras_attention as ka
 from keras_attention.fast import _loop as loop
 from tests.keras_attention.helpers import (
     array,
@@ -31,19 +23,15 @@ from tests.keras_attention.helpers import (
 pytestmark = pytest.mark.tensorflow
 B, T, S, DIM, UNITS = 2, 5, 3, 7, 10
 
-CELLS = {
-    "SimpleRNN": keras.layers.SimpleRNNCell,
-    "GRU": keras.layers.GRUCell,
-    "LSTM": keras.layers.LSTMCell,
-}
+CELLS = {name: getattr(keras.layers, f"{name}Cell") for name in ("SimpleRNN", "GRU", "LSTM")}
 ATTENTIONS = {
-    "additive": lambda **k: AdditiveAttention(13, **k),
-    "general": lambda **k: MultiplicativeAttention("general", **k),
-    "scaled dot": lambda **k: MultiplicativeAttention("scaled_dot", use_scale=True, **k),
-    "coverage": lambda **k: CoverageAttention(13, **k),
-    "heads": lambda **k: AdditiveAttention(14, num_heads=2, **k),
-    "dropout": lambda **k: AdditiveAttention(13, dropout=0.5, seed=3, **k),
-    "monotonic": lambda **k: MonotonicAttention(AdditiveAttention(17, **k), **k),
+    "additive": lambda **k: ka.AdditiveAttention(13, **k),
+    "general": lambda **k: ka.MultiplicativeAttention("general", **k),
+    "scaled dot": lambda **k: ka.MultiplicativeAttention("scaled_dot", use_scale=True, **k),
+    "coverage": lambda **k: ka.CoverageAttention(13, **k),
+    "heads": lambda **k: ka.AdditiveAttention(14, num_heads=2, **k),
+    "dropout": lambda **k: ka.AdditiveAttention(13, dropout=0.5, seed=3, **k),
+    "monotonic": lambda **k: ka.MonotonicAttention(ka.AdditiveAttention(17, **k), **k),
 }
 WAYS = {"bahdanau": ("bahdanau", False), "fed": ("bahdanau", True), "luong": ("luong", True)}
 READOUTS = (None, "attentional", "maxout")
@@ -56,7 +44,7 @@ CASES = [
 
 def built(rng, cell, attention, way, readout=None, gate=False, dtype="float32"):
     order, feeding = WAYS[way]
-    layer = AttentionRNN(
+    layer = ka.AttentionRNN(
         CELLS[cell](UNITS, dtype=dtype),
         ATTENTIONS[attention](dtype=dtype),
         order=order,
@@ -111,19 +99,17 @@ def test_a_hoisted_loop_is_the_plain_one(
     for fast in (False, True):
         for seed in seeds:
             seed.assign(np.array([1, 2], "uint32"))
-        with fast_paths(fast):
+        with ka.fast_paths(fast):
             found.append(results(layer, inputs, memory, initial, **options))
         assert len(taken) == fast
     assert_close(keras.tree.flatten(found[1]), keras.tree.flatten(array(found[0])), 2e-5)
 
 
-# Whether each is differentiated in a graph, too: its loops take up to 20 seconds.
+# Whether each is differentiated in a graph, and forward, too: its loops take up to 20 seconds.
+LONG = "SimpleRNN, general, luong, maxout"
 PROBLEMS = {
-    "HoistedRNN": True,
-    "LSTM, additive, bahdanau": False,
-    "GRU, general, bahdanau": False,
-    "SimpleRNN, general, luong, maxout": True,
-    "GRU, heads, fed": False,
+    **{"HoistedRNN": True, LONG: True, "GRU, heads, fed": False},
+    **{"LSTM, additive, bahdanau": False, "GRU, general, bahdanau": False},
 }
 
 
@@ -132,10 +118,9 @@ def line(rng, name):
     given = [normal(rng, B, T, DIM), normal(rng, B, S, UNITS)]
     if name == "HoistedRNN":
         cell = keras.layers.GRUCell(UNITS, dtype="float64")
-        layer = HoistedRNN(cell, return_sequences=True, dtype="float64")
+        layer = ka.HoistedRNN(cell, return_sequences=True, dtype="float64")
         layer.build(given[0].shape)
-        given = given[:1]
-        drawn(rng, layer)
+        layer, given = drawn(rng, layer), given[:1]
     else:
         layer = built(rng, *name.split(", "), dtype="float64")
     variables = layer.trainable_variables
@@ -156,14 +141,17 @@ def line(rng, name):
 def differences(total, step, factors):
     """A sum over places around 0, a step apart, of the plain formulas' values by the factors."""
     places = step * (np.arange(len(factors)) - len(factors) // 2)
-    with fast_paths(False):
+    with ka.fast_paths(False):
         values = [float(total(tf.constant(x, "float64"))) for x in places]
     return np.dot(factors, values)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_second_derivatives_are_those_of_differences(rng, name):
-    total = line(rng, name)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x == LONG)) for x in PROBLEMS]
+)
+def test_second_and_forward_derivatives_are_those_of_differences(rng, name):
+    """Forward mode may be refused in one line."""
+    total, start, step = line(rng, name), tf.constant(0.0, "float64"), 3e-5
 
     def second(along):
         with tf.GradientTape() as outer:
@@ -174,26 +162,21 @@ def test_second_derivatives_are_those_of_differences(rng, name):
             slope = inner.gradient(value, along)
         return outer.gradient(slope, along)
 
-    second = tf.function(second, autograph=False) if PROBLEMS[name] else second
-    step = 3e-5
-    expected = differences(total, step, [-1, 16, -30, 16, -1]) / (12 * step**2)
-    np.testing.assert_allclose(second(tf.constant(0.0, "float64")), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", [name for name, graph in PROBLEMS.items() if graph])
-def test_forward_mode_is_refused_in_one_line_or_right(rng, name):
-    total, start = line(rng, name), tf.constant(0.0, "float64")
-
-    def derivative():
+    def forward():
         with tf.autodiff.ForwardAccumulator(start, tf.ones_like(start)) as accumulator:
             return float(accumulator.jvp(total(start)))
 
+    second = tf.function(second, autograph=False) if PROBLEMS[name] else second
+    expected = differences(total, step, [-1, 16, -30, 16, -1]) / (12 * step**2)
+    np.testing.assert_allclose(second(start), expected, rtol=1e-5)
+    if not PROBLEMS[name]:
+        return
     try:
-        found = derivative()
+        found = forward()
     except NotImplementedError as error:
         assert "fast_paths(False)" in str(error)  # noqa: PT017
-        with fast_paths(False):
-            found = derivative()
+        with ka.fast_paths(False):
+            found = forward()
     expected = differences(total, 1e-6, [-1, 0, 1]) / 2e-6
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
@@ -212,7 +195,7 @@ def test_a_hoisted_rnn_is_that_of_keras_whatever_is_masked(rng, cell, zeros, seq
     options = {"zero_output_for_mask": zeros, "return_sequences": sequences}
     options |= {"go_backwards": backwards, "return_state": True}
     theirs = keras.layers.RNN(CELLS[cell](UNITS), **options)
-    ours = HoistedRNN(CELLS[cell](UNITS), name=theirs.name, **options)
+    ours = ka.HoistedRNN(CELLS[cell](UNITS), name=theirs.name, **options)
     inputs = normal(rng, 5, 4, DIM)
     initial = [normal(rng, 5, UNITS) for _ in range(1 + (cell == "LSTM"))]
     for layer in (theirs, ours):
@@ -239,7 +222,7 @@ def test_in_half_precision_a_state_keeps_what_adds_up_slowly(cell):
     # A thousandth of the state is added at each step: bfloat16 would round it away.
     steps, units = 97, 3
     policy = "mixed_bfloat16"
-    ours = HoistedRNN(CELLS[cell](units, dtype=policy), return_state=True, dtype=policy)
+    ours = ka.HoistedRNN(CELLS[cell](units, dtype=policy), return_state=True, dtype=policy)
     ours.build((None, steps, DIM))
     kernel, recurrent, bias = (np.zeros(w.shape, "float32") for w in ours.get_weights())
     slope, start = 1 / (1 + np.exp(7)), 0.5

@@ -5,15 +5,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import (
-    AttentionRNN,
-    MultiplicativeAttention,
-    Shortlist,
-    backend,
-    beam_search,
-    fast_paths,
-    greedy_search,
-)
+import keras_attention as ka
+from keras_attention import backend
+from keras_attention.search.arguments import top_k
 from tests.keras_attention.decoders import (
     END,
     LENGTH,
@@ -24,38 +18,51 @@ from tests.keras_attention.decoders import (
     Decoder,
     S,
     assert_found,
-    naive_beam_search,
+    changed,
+    naive_search,
     search,
     searched,
 )
 from tests.keras_attention.helpers import array, assert_close, compiled, few, normal
 
-CASES = [(7, -1.0, 1, 0.6), (7, 2.0, 3, 0.6), (8, -1.0, 2, 0.0), (8, 2.0, 7, 2.0), (9, 2.0, 2, 2.0)]
-# Found by drawing: a later beam of worse hypotheses pushes the best of a sentence out.
-CASES += [(18, -1.0, 2, 1.0), (14, -1.0, 3, 1.0), (31, 1.0, 3, 1.5), (56, -2.0, 2, 1.0)]
+BACKEND = keras.backend.backend()
+FINDS = [ka.greedy_search, ka.beam_search]
+EACH = [5, 1, 7]  # a limit for each sentence
+# Seed, bias of the end, beam or None for a greedy search, length penalty, limit and ends.
+CASES = [
+    *((7, -1.0, 1, 0.6, 7, [END]), (7, 2.0, 3, 0.6, 7, [END]), (8, -1.0, 2, 0.0, 7, END)),
+    *((8, 2.0, 7, 2.0, 7, [END]), (9, 2.0, 2, 2.0, 7, [4, END])),
+    # Found by drawing: a later beam of worse hypotheses pushes the best of a sentence out.
+    *((18, -1.0, 2, 1.0, 7, END), (14, -1.0, 3, 1.0, 7, END), (31, 1.0, 3, 1.5, 7, END)),
+    *((56, -2.0, 2, 1.0, 7, END), (5, -1.0, 4, 0.0, EACH, END), (5, -1.0, 4, 1.0, EACH, END)),
+    *((6, -1.0, None, 0.0, EACH, END), (6, -1.0, None, 1.0, 7, [4, END])),
+    # All hypotheses there are, fewer than the results.
+    *((3, 0.0, 160, 0.0, 3, [END]), (4, 0.0, 160, 0.0, 3, [4, END])),
+]
 
 
-@pytest.mark.parametrize(("seed", "end_bias", "width", "penalty"), few(CASES, *CASES[:2]))
-def test_beam_search_equals_the_naive_search(seed, end_bias, width, penalty):
-    decoder, results = Decoder(np.random.default_rng(seed), end_bias=end_bias), min(width, 3)
-    result = search(decoder, beam_width=width, num_results=results, length_penalty=penalty)
-    expected = [naive_beam_search(decoder, b, width, penalty)[:results] for b in range(B)]
-    assert_found(decoder, result, expected, penalty)
+@pytest.mark.parametrize(
+    "case", few(CASES, *CASES[:2], *([CASES[9]] if BACKEND == "torch" else []))
+)
+def test_a_search_equals_the_naive_one(case):
+    seed, bias, width, penalty, limits, ends = case
+    decoder = Decoder(np.random.default_rng(seed), end_bias=bias)
+    length = limits if isinstance(limits, int) else ops.convert_to_tensor(limits, "int32")
+    options = {"length_penalty": penalty, "max_length": length, "end_id": ends}
+    count = 150 if width == 160 else min(width or 1, 3)
+    if width:
+        result = search(decoder, beam_width=width, num_results=count, **options)
+    else:
+        result = search(decoder, ka.greedy_search, **options)
+        result = type(result)(*(x[:, None] for x in result))
 
+    def score(b, ids):
+        return decoder.score(b, ids, penalty)
 
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="its loops have static lengths")
-@pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_each_sentence_may_have_a_limit_of_its_own(rng, penalty):
-    decoder, limits = Decoder(rng, end_bias=-1.0), [5, 1, 7]
-    options = {"length_penalty": penalty, "max_length": ops.convert_to_tensor(limits, "int32")}
-    result = search(decoder, beam_width=4, num_results=3, **options)
-    expected = [naive_beam_search(decoder, b, 4, penalty, limits[b])[:3] for b in range(B)]
-    assert_found(decoder, result, expected, penalty)
-    greedy = search(decoder, greedy_search, **options)
-    greedy = type(greedy)(*(x[:, None] for x in greedy))
-    # A beam of one is a greedy search.
-    expected = [naive_beam_search(decoder, b, 1, penalty, limits[b]) for b in range(B)]
-    assert_found(decoder, greedy, expected, penalty)
+    ends, limits = np.ravel(ends), np.broadcast_to(limits, B)
+    given = [(decoder, b, width or 1, score, limits[b], ends) for b in range(B)]
+    expected = [naive_search(*one)[:count] for one in given]
+    assert_found(decoder, result, expected, score)
 
 
 def test_the_search_stops_when_nothing_better_can_come(rng):
@@ -74,7 +81,7 @@ def test_a_search_goes_on_where_an_open_hypothesis_is_as_good_as_one_that_has_en
     """Half of the probability ends, and half goes on: an end is the best of all sequences."""
     table = ops.convert_to_tensor(np.log([[0.5, 1e-9, 0.5]] * 3).astype("float32"))
     options = {"batch_size": 1, "start_id": 1, "end_id": 2, "max_length": 5, "beam_width": 2}
-    result = beam_search(
+    result = ka.beam_search(
         lambda tokens, _: (table[:1] + ops.zeros((2, 1)), None, ()), (), length_penalty=0, **options
     )
     assert_close((result.lengths, result.scores), ([[1]], [[np.log(0.5)]]))
@@ -95,28 +102,52 @@ def test_a_search_does_not_depend_on_the_floats_that_keras_makes(rng, floatx):
     assert result.scores.dtype == result.log_probs.dtype == "float32"
 
 
+def shortlist(log_probs):
+    """The best five, which are all, in another order."""
+    values, ids = ops.top_k(log_probs, 5)
+    return ka.Shortlist(ops.flip(values, 1), ops.flip(ops.cast(ids, "int32"), 1))
+
+
+# Changes of the step, and options.
+SAME = {
+    "weights that nobody asks for": ({}, {"return_attention_weights": False}),
+    "a step without weights": ({"weights": lambda x: None}, {}),
+    "a shortlist": ({"log_probs": shortlist}, {}),
+}
+
+
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
-def test_weights_are_left_out_on_request_and_without_attention(rng, find):
-    decoder = Decoder(rng)
-    full = search(decoder, find)
-
-    def step(tokens, state):
-        log_probs, _, state = decoder.step(tokens, state)
-        return log_probs, None, state
-
-    for result in (
-        search(decoder, find, return_attention_weights=False),
-        search(decoder, find, step),
-    ):
-        assert result.attention_weights is None
-        np.testing.assert_array_equal(result.ids, full.ids)
+@pytest.mark.parametrize("find", FINDS)
+@pytest.mark.parametrize("way", SAME)
+def test_the_same_is_found_in_other_ways(rng, find, way):
+    decoder, (changes, options) = Decoder(rng), SAME[way]
+    expected = search(decoder, find)
+    found = search(decoder, find, changed(decoder, **changes), **options)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    assert_close(found.scores, expected.scores)
+    assert (found.attention_weights is None) == ("weights" in way)
 
 
+@pytest.mark.parametrize("find", FINDS)
+def test_each_sentence_may_start_with_a_token_of_its_own(rng, find):
+    decoder, starts = Decoder(rng), np.array([4, 0, 3], "int32")
+    found = search(decoder, find, start_id=starts)
+    for b in range(B):
+        one = search(decoder, find, start_id=int(starts[b]))
+        length = np.ravel(one.lengths[b])[0]
+        assert np.ravel(found.lengths[b])[0] == length
+        np.testing.assert_array_equal(found.ids[b][..., :length], one.ids[b][..., :length])
+        assert_close(found.scores[b], one.scores[b])
+
+
+slow_on_tensorflow = [pytest.mark.slow] if BACKEND == "tensorflow" else []  # XLA takes seconds
 # On a GPU an iteration makes several steps: `most` is a multiple of their number, or none.
+UNROLLED = [(ka.greedy_search, 8, True), (ka.beam_search, 5, True)]
+
+
 @pytest.mark.parametrize(
     ("find", "most", "limited"),
-    [(greedy_search, 8, True), (beam_search, 5, True), (beam_search, 7, False)],
+    [(ka.beam_search, 7, False), *(pytest.param(*x, marks=slow_on_tensorflow) for x in UNROLLED)],
 )
 def test_a_compiled_search_finds_the_same(rng, monkeypatch, find, most, limited):
     """For one length for all; and for limits of which one is above the bound, as on a GPU."""
@@ -146,16 +177,11 @@ def test_a_compiled_search_finds_the_same(rng, monkeypatch, find, most, limited)
 def attention_decoder(rng):
     """An embedding, an attention RNN and an output layer, as a step function over one memory."""
     embed, project = keras.layers.Embedding(VOCABULARY, 7), keras.layers.Dense(VOCABULARY)
-    rnn = AttentionRNN(
-        keras.layers.GRUCell(11),
-        MultiplicativeAttention("general"),
-        units=13,
-        input_feeding=True,
-        return_attention_scores=True,
-    )
+    attention, options = ka.MultiplicativeAttention("general"), {"units": 13, "input_feeding": True}
+    cell = keras.layers.GRUCell(11)
+    rnn = ka.AttentionRNN(cell, attention, return_attention_scores=True, **options)
     memory = normal(rng, B, S, 5)
-    tokens = np.ones((B, 1), "int32")
-    project(rnn(embed(tokens), memory)[0])
+    project(rnn(embed(np.ones((B, 1), "int32")), memory)[0])
 
     def forced(ids):
         """Log-probabilities and weights while the decoder is given the ids."""
@@ -180,16 +206,16 @@ def test_weights_and_scores_are_those_of_a_forced_decode(rng):
     step, state = start(memory)
     options = {"beam_width": 4, "num_results": 3, "length_penalty": 0.0}
     options |= {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
-    result = array(beam_search(step, state, **options))
+    result = array(ka.beam_search(step, state, **options))
     for n in range(3):
         log_probs, weights = forced(result.ids[:, n])
         for b, length in enumerate(result.lengths[:, n]):
-            steps = range(length)
-            total = log_probs[b, steps, result.ids[b, n, :length]].sum()
+            total = log_probs[b, range(length), result.ids[b, n, :length]].sum()
             assert_close(result.scores[b, n], total)
             assert_close(result.attention_weights[b, n, :length], weights[b, :length])
 
 
+@pytest.mark.slow  # exports, which have other tests, are such models
 @pytest.mark.tensorflow
 def test_searches_live_in_a_saved_model(rng, tmp_path):
     import tensorflow as tf
@@ -199,8 +225,7 @@ def test_searches_live_in_a_saved_model(rng, tmp_path):
     def translate(memory, max_length):
         step, state = start(memory)
         options = {"batch_size": ops.shape(memory)[0], "start_id": START, "end_id": END}
-        finds = greedy_search, beam_search
-        return [find(step, state, max_length=max_length, **options)._asdict() for find in finds]
+        return [find(step, state, max_length=max_length, **options)._asdict() for find in FINDS]
 
     module = tf.Module()
     module.held = [w.value for layer in layers for w in layer.weights]
@@ -209,34 +234,16 @@ def test_searches_live_in_a_saved_model(rng, tmp_path):
     limits = tf.fill([B], LENGTH)
     tf.saved_model.save(module, str(tmp_path / "model"))
     loaded = tf.saved_model.load(str(tmp_path / "model"))
-    for found, expected in zip(
-        loaded.translate(memory, limits), translate(memory, limits), strict=True
-    ):
-        for name, x in found.items():
-            assert_close(x, array(expected[name]))
+    pairs = zip(loaded.translate(memory, limits), translate(memory, limits), strict=True)
+    for found, expected in pairs:
+        assert_close([found[name] for name in expected], [array(x) for x in expected.values()])
     assert all(x["ids"].shape[0] == 0 for x in loaded.translate(memory[:0], limits[:0]))
 
 
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
-def test_a_shortlist_of_the_best_tokens_is_enough(rng, find):
-    decoder = Decoder(rng)
-
-    def step(tokens, state):
-        log_probs, weights, state = decoder.step(tokens, state)
-        values, ids = ops.top_k(log_probs, 5)
-        # In any order.
-        return Shortlist(ops.flip(values, 1), ops.flip(ops.cast(ids, "int32"), 1)), weights, state
-
-    expected, found = search(decoder, find), search(decoder, find, step)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    assert_close(found.scores, expected.scores)
-
-
-@pytest.mark.parametrize(("find", "weights"), [(greedy_search, True), (beam_search, False)])
+@pytest.mark.parametrize(("find", "weights"), [(ka.greedy_search, True), (ka.beam_search, False)])
 def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find, weights):
     decoder, batches = Decoder(rng), []
-    limits = 4 if keras.backend.backend() == "jax" else np.array([LENGTH, 2, 4])
+    limits = 4 if BACKEND == "jax" else np.array([LENGTH, 2, 4])
     options = {"max_length": limits, "return_attention_weights": weights, "length_penalty": 0.7}
     expected = search(decoder, find, **options)
 
@@ -254,22 +261,22 @@ def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find,
     options |= {"state": state, "memory": {"row": ops.arange(B, dtype="int32")}}
 
     def assert_as_expected():
-        for found, wanted in zip(search(decoder, find, step, **options), expected, strict=True):
-            assert (found is None) == (wanted is None)
-            if wanted is not None:
-                assert_close(found, wanted)
+        found = search(decoder, find, step, **options)
+        assert (found.attention_weights is None) == (expected.attention_weights is None)
+        pairs = [(x, y) for x, y in zip(found, expected, strict=True) if y is not None]
+        assert_close(*map(list, zip(*pairs, strict=True)))
 
     assert_as_expected()
     if not backend.under_xla():
         assert batches == sorted(batches, reverse=True)
         assert {B, B - 1, B - 2} == set(batches)
     del batches[:]
-    with fast_paths(False):
+    with ka.fast_paths(False):
         assert_as_expected()
     assert set(batches) == {B}
 
 
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
+@pytest.mark.parametrize("find", FINDS)
 def test_a_batch_of_no_sentences_has_no_results(rng, find):
     decoder = Decoder(rng)
     state = keras.tree.map_structure(lambda x: x[:0], decoder.state())
@@ -280,3 +287,22 @@ def test_a_batch_of_no_sentences_has_no_results(rng, find):
 
     found = searched(decoder, find, step, state=state, memory=ops.zeros((0, S)), batch_size=0)
     assert found.ids.shape[0] == found.scores.shape[0] == 0
+
+
+# A beam may be wider than the root of a vocabulary.
+@pytest.mark.parametrize(("size", "k"), [(1999, 5), (2000, 5), (2503, 5), (2503, 51), (2503, 200)])
+def test_the_best_tokens_of_a_large_vocabulary_are_those_of_a_sort(rng, size, k):
+    x = normal(rng, 7, size)
+    x[0, size - 1] = x[1, 0] = 9.0  # at both ends
+    x[2, 101:107] = np.linspace(11, 10, 6)  # all in one place
+    x[3, :] = -np.inf
+    x[3, 7] = 1.0  # hardly anything left
+    expected = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    for enabled in (True, False):
+        with ka.fast_paths(enabled):
+            values, index = (array(found) for found in top_k(ops.convert_to_tensor(x), k))
+        np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
+        assert index.max() < size
+        finite = np.isfinite(values)
+        np.testing.assert_array_equal(index[finite], expected[finite])
+        np.testing.assert_array_equal(np.take_along_axis(x, index, axis=-1), values)
