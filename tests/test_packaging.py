@@ -21,16 +21,14 @@ HEAVY = {"keras", "numpy", "tensorflow", "jax", "torch", "matplotlib"}
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    copy = tmp_path_factory.mktemp("tree") / "keras-attention"
-    ignored = shutil.ignore_patterns(*NOT_SOURCE)
+    copy, ignored = tmp_path_factory.mktemp("tree") / "ours", shutil.ignore_patterns(*NOT_SOURCE)
 
     def ignore(folder, names):
         # training/runs and serving/demo are source, runs/, demo/ and models/ of a user are not.
         found = ignored(folder, names)
         return found | {"models"} if Path(folder) == ROOT else found - {"runs", "demo"}
 
-    shutil.copytree(ROOT, copy, ignore=ignore)
-    return copy
+    return shutil.copytree(ROOT, copy, ignore=ignore)
 
 
 def build(folder, output, *forms):
@@ -48,8 +46,7 @@ def package(tree, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(tree, tmp_path_factory):
-    made = build(tree / "packaging" / "client", tmp_path_factory.mktemp("client"), "--wheel")
-    return made[".whl"]
+    return build(tree / "packaging/client", tmp_path_factory.mktemp("client"), "--wheel")[".whl"]
 
 
 def installed(wheel, target):
@@ -59,13 +56,8 @@ def installed(wheel, target):
 
     def run(*words, **environment):
         variables = {**os.environ, "PYTHONPATH": str(target), **environment}
-        return subprocess.run(
-            [sys.executable, *words],
-            cwd=target.parent,
-            env=variables,
-            capture_output=True,
-            text=True,
-        )
+        options = {"env": variables, "capture_output": True, "text": True}
+        return subprocess.run([sys.executable, *words], cwd=target.parent, **options)
 
     return run
 
@@ -85,15 +77,10 @@ def metadata(wheel):
     return found
 
 
-def required(wheel):
-    """Return the packages that come without an extra."""
-    lines = metadata(wheel).requires
-    return {re.match(r"[\w-]+", line)[0] for line in lines if "extra ==" not in line}
-
-
 def test_layers_bring_no_tensorflow_and_the_client_no_keras(package, client):
-    assert required(package[".whl"]) == {"keras", "numpy"}
-    assert required(client) == {"grpcio", "protobuf"}
+    for wheel, packages in (package[".whl"], {"keras", "numpy"}), (client, {"grpcio", "protobuf"}):
+        plain = [line for line in metadata(wheel).requires if "extra ==" not in line]
+        assert {re.match(r"[\w-]+", line)[0] for line in plain} == packages
 
 
 def files(folder):
@@ -135,25 +122,19 @@ def test_modules_of_the_wheel_name_one_another_as_they_are_installed(package):
     assert ours <= modules
 
 
-def test_a_users_folders_do_not_shadow_the_installed_package(python):
+def test_the_command_lists_the_scripts_and_a_users_folders_do_not_shadow_them(package, python):
     done = python("-m", "keras_attention_training.train", "--help")
     assert done.stdout.startswith("usage: keras-attention train"), done.stderr
-
-
-def test_the_command_lists_the_scripts(package, python):
-    def command(*words):
-        done = python("site/bin/keras-attention", *words)
-        return done.returncode, done.stdout or done.stderr
-
-    status, said = command("--help")
-    assert (status, "\n  train " in said) == (0, True), said
-    status, said = command("phrasebook", "--count", "1", "--seed", "7")
-    assert (status, said.count("\n")) == (0, 1), said
     version = metadata(package[".whl"]).version
-    assert command("--version") == (0, f"keras-attention {version}\n")
-    assert command("tain") == (2, "error: tain is no command; did you mean train?\n")
-    status, said = command("nothing")
-    assert (status, said[:47]) == (2, "error: nothing is no command; there are train, ")
+    for words, status, said in (
+        (["--help"], 0, "\n  train "),
+        (["phrasebook", "--count", "1", "--seed", "7"], 0, "\t"),
+        (["--version"], 0, f"keras-attention {version}\n"),
+        (["tain"], 2, "error: tain is no command; did you mean train?\n"),
+        (["nothing"], 2, "error: nothing is no command; there are train, "),
+    ):
+        done = python("site/bin/keras-attention", *words)
+        assert (done.returncode, said in done.stdout + done.stderr) == (status, True), done
 
 
 def test_the_client_alone_works_without_the_package(client, tmp_path):

@@ -22,13 +22,10 @@ def made_by(monkeypatch):
     return importlib.import_module
 
 
-def test_every_public_name_is_in_one_group(made_by):
-    grouped = [name for group in made_by("arguments").groups() for name in group["names"]]
-    assert sorted(grouped) == sorted(keras_attention.__all__)
-
-
-def test_a_mechanism_that_no_group_names_is_in_the_first(made_by, monkeypatch):
+def test_every_public_name_is_in_one_group_mechanisms_by_themselves(made_by, monkeypatch):
     arguments = made_by("arguments")
+    grouped = [name for group in arguments.groups() for name in group["names"]]
+    assert sorted(grouped) == sorted(keras_attention.__all__)
     groups = [{**group, "names": list(group["names"])} for group in REFERENCE["groups"]]
     groups[0]["names"].remove("CoverageAttention")
     monkeypatch.setitem(arguments.REFERENCE, "groups", groups)
@@ -58,19 +55,16 @@ def test_a_formula_is_typeset(name, made_by):
     assert "=" in said
 
 
-def test_notebooks_are_those_that_the_guides_make(made_by):
-    """Their code runs as the guides' tests run it."""
+def test_what_programs_write_is_up_to_date(made_by):
+    """Notebooks' code runs as the guides' tests run it."""
+    written = (DOCS / "mechanisms.md").read_text(encoding="utf-8")
+    command = "python docs/_site/mechanisms.py > docs/mechanisms.md"
+    assert written == made_by("mechanisms").page(), command
     notebooks = made_by("notebooks")
     for name, extra in notebooks.INSTALLED.items():
         guide = (DOCS / "guides" / f"{name}.md").read_text(encoding="utf-8")
         written = (DOCS / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8")
         assert written == notebooks.notebook(guide, extra), "run python docs/_site/notebooks.py"
-
-
-def test_the_page_of_mechanisms_is_up_to_date(made_by):
-    written = (DOCS / "mechanisms.md").read_text(encoding="utf-8")
-    command = "python docs/_site/mechanisms.py > docs/mechanisms.md"
-    assert written == made_by("mechanisms").page(), command
 
 
 def test_every_argument_of_a_layer_is_in_its_docstring(made_by):

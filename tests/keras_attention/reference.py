@@ -4,7 +4,7 @@ import numpy as np
 
 
 def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
+    return np.exp(np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
 
 
 def softmax(scores, allowed=None):
@@ -34,45 +34,25 @@ def additive(q, k, query_kernel, key_kernel, scale, bias=0.0):
     return float(scale @ np.tanh(q @ query_kernel + k @ key_kernel + bias))
 
 
-def score_all(score, query, key):
-    """Scores `(B, Tq, Tv)` of `score(query vector, key vector)`."""
-    batch, rows, columns = len(query), query.shape[1], key.shape[1]
-    result = np.zeros((batch, rows, columns))
-    for b in range(batch):
-        for i in range(rows):
-            for j in range(columns):
-                result[b, i, j] = score(query[b, i].astype("float64"), key[b, j].astype("float64"))
-    return result
-
-
-def attend(score, query, value, key=None, mask=None, distribution=softmax):
+def attend(score, query, value, key=None, mask=None):
     """Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`; `mask` is `(B, Tq, Tv)` or None."""
-    e = score_all(score, query, value if key is None else key)
-    weights = np.zeros_like(e)
-    contexts = np.zeros((*e.shape[:2], value.shape[-1]))
-    for b in range(e.shape[0]):
-        for i in range(e.shape[1]):
-            weights[b, i] = distribution(e[b, i], None if mask is None else mask[b, i])
-            for j in range(e.shape[2]):
-                contexts[b, i] += weights[b, i, j] * value[b, j].astype("float64")
-    return contexts, weights
+    key = value if key is None else key
+    weights = np.zeros((*query.shape[:2], value.shape[1]))
+    for b, i in np.ndindex(*weights.shape[:2]):
+        scores = [score(np.float64(query[b, i]), np.float64(k)) for k in key[b]]
+        weights[b, i] = softmax(scores, None if mask is None else mask[b, i])
+    return weights @ value, weights
 
 
 def join_masks(
     shape, query_mask=None, value_mask=None, key_mask=None, attention_mask=None, causal=False
 ):
     """All masks as one `(B, Tq, Tv)`."""
-    result = np.ones(shape, bool)
-    for b, i, j in np.ndindex(*shape):
-        for mask, place in (
-            (query_mask, (b, i)),
-            (value_mask, (b, j)),
-            (key_mask, (b, j)),
-            (attention_mask, (b, i, j)),
-        ):
-            result[b, i, j] &= mask is None or mask[place]
-        result[b, i, j] &= not causal or j <= i
-    return result
+    result = np.ones(shape, bool) if attention_mask is None else attention_mask.copy()
+    for mask, axis in ((query_mask, 2), (value_mask, 1), (key_mask, 1)):
+        if mask is not None:
+            result &= np.expand_dims(mask, axis)
+    return np.tril(result) if causal else result
 
 
 # Recurrent cells: (inputs, list of states, weights by name) -> (output, list of states).
@@ -84,14 +64,19 @@ def simple_rnn(x, states, w):
 
 
 def gru(x, states, w):
-    """Cho et al. 2014 in the variant of Keras's default, `reset_after=True`."""
-    h = states[0]
-    units = h.shape[-1]
-    a = x @ w["kernel"] + w["bias"][0]
-    r = h @ w["recurrent_kernel"] + w["bias"][1]
-    update = sigmoid(a[:, :units] + r[:, :units])
-    reset = sigmoid(a[:, units : 2 * units] + r[:, units : 2 * units])
-    candidate = np.tanh(a[:, 2 * units :] + reset * r[:, 2 * units :])
+    """Cho et al. 2014, eq. 5 to 8, or the variant of Keras's default, `reset_after=True`.
+
+    That variant has two biases; its reset gate multiplies after the product.
+    """
+    (h,), n = states, states[0].shape[-1]
+    after = w["bias"].ndim == 2
+    a = x @ w["kernel"] + (w["bias"][0] if after else w["bias"])
+    u = w["recurrent_kernel"]
+    r = h @ u + (w["bias"][1] if after else 0.0)
+    update, reset = sigmoid(a[:, :n] + r[:, :n]), sigmoid(a[:, n : 2 * n] + r[:, n : 2 * n])
+    candidate = np.tanh(
+        a[:, 2 * n :] + (reset * r[:, 2 * n :] if after else (reset * h) @ u[:, 2 * n :])
+    )
     h = update * h + (1 - update) * candidate
     return h, [h]
 
@@ -109,56 +94,58 @@ CELLS = {"SimpleRNNCell": simple_rnn, "GRUCell": gru, "LSTMCell": lstm}
 
 
 def attention_rnn(
-    cells, inputs, memory, score, *, order, size, read_out, gate, feeding, masks, initial
+    cells, inputs, memory, look, *, order, size, read_out, gate, feeding, masks, initial
 ):
-    """Run a decoder.
+    """Run a decoder, a sentence after the other.
 
     Args:
         cells: list of `(step, weights, sizes of the states)`, bottom first.
         inputs: `(B, T, dim)`; memory: `(B, S, dim)`.
-        score: `(query vector, key vector) -> float`.
+        look: from a query, a memory `(S, dim)`, what is remembered, None at first, and the allowed
+            places `(S,)` to weights `(S,)` or `(heads, S)` and what is remembered next.
         size: width of the outputs.
         read_out: from `[c_t; s_t]` and the step's inputs to the output.
-        gate: from queries `(B, .)` to the factors of their contexts.
+        gate: from the query to the factors of its context.
         masks: of the inputs `(B, T)` and the memory `(B, S)`, or None.
         initial: flat list of states, or None for zeros.
 
     Returns:
-        Outputs `(B, T, size)`, weights `(B, T, S)`, the last states as a flat list.
+        Outputs `(B, T, size)`, weights `(B, T, S)` or `(B, T, heads, S)`, the last states as a flat
+        list.
     """
-    inputs_mask, memory_mask = masks
-    batch, time = inputs.shape[:2]
-    widths = [width for _, _, sizes in cells for width in sizes]
-    flat = iter([np.zeros((batch, width)) for width in widths] if initial is None else initial)
-    states = [[np.array(next(flat), "float64") for _ in sizes] for _, _, sizes in cells]
-    last, outputs = np.zeros((batch, size)), np.zeros((batch, time, size))
-    all_weights = np.zeros((batch, time, memory.shape[1]))
-    allowed = None if memory_mask is None else memory_mask[:, None, :]
+    (batch, time), widths = inputs.shape[:2], [n for *_, sizes in cells for n in sizes]
+    valid = np.ones((batch, time), bool) if masks[0] is None else masks[0]
+    allowed = np.ones(memory.shape[:2], bool) if masks[1] is None else masks[1]
+    initial = [np.zeros((batch, width)) for width in widths] if initial is None else initial
+    outputs, weights, ends = np.zeros((batch, time, size)), None, []
 
-    def look(query):
-        context, weights = attend(score, query[:, None], memory, mask=allowed)
-        return gate(query) * context[:, 0], weights[:, 0]
+    def attended(query, b, remembered):
+        w, remembered = look(query, np.float64(memory[b]), remembered, allowed[b])
+        heads = np.atleast_2d(w)
+        parts = zip(heads, np.split(memory[b], len(heads), -1), strict=True)
+        return gate(query) * np.concatenate([head @ part for head, part in parts]), w, remembered
 
-    for t in range(time):
-        y = inputs[:, t].astype("float64")
-        x = np.concatenate([y, last], -1) if feeding else y
-        if order == "bahdanau":
-            context, weights = look(states[-1][0])
-            x = np.concatenate([x, context], -1)
-        new_states = []
-        for (step, w, _), state in zip(cells, states, strict=True):
-            x, new = step(x, state, w)
-            new_states.append(new)
-        if order == "luong":
-            context, weights = look(x)
-        output = read_out(np.concatenate([context, x], -1), y)
-        valid = np.ones(batch, bool) if inputs_mask is None else inputs_mask[:, t]
-        for b in np.flatnonzero(valid):
-            outputs[b, t], all_weights[b, t], last[b] = output[b], weights[b], output[b]
-            for state, new in zip(states, new_states, strict=True):
-                for s, n in zip(state, new, strict=True):
-                    s[b] = n[b]
-    return outputs, all_weights, [s for state in states for s in state]
+    for b in range(batch):
+        flat = iter([np.float64(state[b : b + 1]) for state in initial])
+        states = [[next(flat) for _ in sizes] for *_, sizes in cells]
+        last, remembered = np.zeros(size), None
+
+        for t in np.flatnonzero(valid[b]):
+            y = np.float64(inputs[b, t])
+            x = np.concatenate([y, last]) if feeding else y
+            if order == "bahdanau":
+                context, w, remembered = attended(states[-1][0][0], b, remembered)
+                x = np.concatenate([x, context])
+            x = x[None]
+            for n, (step, of_cell, _) in enumerate(cells):
+                x, states[n] = step(x, states[n], of_cell)
+            if order == "luong":
+                context, w, remembered = attended(x[0], b, remembered)
+            outputs[b, t] = last = read_out(np.concatenate([context, x[0]]), y)
+            weights = np.zeros((batch, time, *w.shape)) if weights is None else weights
+            weights[b, t] = w
+        ends.append([state for cell in states for state in cell])
+    return outputs, weights, [np.concatenate(states) for states in zip(*ends, strict=True)]
 
 
 # Distributions: (scores `(Tv,)`, allowed `(Tv,)` or None) -> weights.
@@ -199,18 +186,12 @@ def entmax15(z):
 
 @_on_allowed
 def smoothing(z):
-    logs = np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z)))
-    powers = np.exp(logs - logs.max())
-    return powers / powers.sum()
-
-
-def _sigmoids(z):
-    return np.exp(np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z))))
+    return softmax(np.log(sigmoid(z)))
 
 
 def monotonic(scores, previous, allowed=None, hard=False):
     """Raffel et al. 2017, for one query: go right from where the last one stopped."""
-    p = (np.asarray(scores) > 0).astype("float64") if hard else _sigmoids(np.float64(scores))
+    p = (np.asarray(scores) > 0).astype("float64") if hard else sigmoid(np.float64(scores))
     if allowed is not None:
         p = p * allowed
     weights, q = np.zeros(len(p)), 0.0

@@ -1,4 +1,6 @@
-"""The mechanisms that look at places or at their own past, against NumPy loops over the queries."""
+"""The formula of each mechanism, head by head, as a NumPy loop over the queries."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -29,120 +31,142 @@ from tests.keras_attention.helpers import (
     weights_of,
 )
 
-B, TQ, TV, DQ, DV, UNITS = 2, 5, 7, 3, 11, 13
+B, TQ, TV, DQ, DV, DK, UNITS = 2, 5, 7, 3, 11, 15, 12
 
 
-# One query: (layer, query (dq,), memory (Tv, dv), what is remembered, allowed (Tv,), valid places)
-# -> weights, what is remembered next.
+# One query: (layer, query (dq,), keys (Tv, dk), what is remembered, allowed (Tv,), valid places,
+# head) -> weights, what is remembered next.
 
 
-def local(layer, q, memory, t, allowed, valid, head=0):
-    score, width = score_of(layer.attention, head), layer.half_width
-    part = np.split(q, layer.attention.num_heads)[head]
+def scores_of(layer, q, keys, head=0):
+    """Scores `(Tv,)`: a head of products reads its part of the query, of dot products of keys."""
+    product = getattr(layer, "score", "")
+    q = np.split(q, layer.num_heads)[head] if product else q
+    keys = np.split(keys, layer.num_heads, -1)[head] if "dot" in product else keys
+    score = score_of(layer, head)
+    return np.array([score(q, k) for k in keys])
+
+
+def plain(layer, q, keys, state, allowed, valid, head=0):
+    return reference.softmax(scores_of(layer, q, keys, head), allowed), state
+
+
+def local(layer, q, keys, t, allowed, valid, head=0):
+    width, places = layer.half_width, np.arange(len(keys))
     first = np.argmax(valid)  # places count from here
     center = first + t
     if layer.predictive:
         w = weights_of(layer)
         hidden = np.tanh(q @ w["position_kernel"])
         center = first + valid.sum() * reference.sigmoid(hidden @ w["position_scale"])
-    inside = np.array([abs(s - center) <= width and allowed[s] for s in range(len(memory))])
-    weights = reference.softmax([score(part, k) for k in memory], inside)
+    inside = (abs(places - center) <= width) & allowed
+    weights = reference.softmax(scores_of(layer.attention, q, keys, head), inside)
     if layer.predictive:
-        for s in range(len(memory)):
-            weights[s] *= np.exp(-((s - center) ** 2) / (2 * (width / 2) ** 2))
+        weights *= np.exp(-((places - center) ** 2) / (2 * (width / 2) ** 2))
     return weights, t + 1
 
 
-def location(layer, q, memory, state, allowed, valid):
-    places = np.maximum(np.arange(len(memory)) - np.argmax(valid), 0)  # from the first valid one
+def location(layer, q, keys, state, allowed, valid, head=0):
+    places = np.maximum(np.arange(len(keys)) - np.argmax(valid), 0)  # from the first valid one
     return reference.softmax(q @ weights_of(layer)["kernel"][:, places], allowed), state
 
 
-def location_sensitive(layer, q, memory, last, allowed, size):
+def with_past(layer, q, keys, past):
+    """Additive scores of query, key and `past` `(Tv, units)`, what each key's past adds."""
+    w = weights_of(layer)
+    return np.tanh(q @ w["query_kernel"] + keys @ w["key_kernel"] + past + w["bias"]) @ w["scale"]
+
+
+def location_sensitive(layer, q, keys, last, allowed, valid, head=0):
     w, half = weights_of(layer), (layer.kernel_size - 1) // 2
-    scores = []
-    for j, k in enumerate(memory):
-        f = np.zeros(layer.filters)
-        for tap in range(layer.kernel_size):
-            at = j + tap - half
-            if 0 <= at < len(memory):
-                f += w["location_filter"][tap, 0] * last[at]
-        inner = q @ w["query_kernel"] + k @ w["key_kernel"] + f @ w["location_kernel"] + w["bias"]
-        scores.append(w["scale"] @ np.tanh(inner))
+    padded = np.pad(last, half)
+    windows = np.stack([padded[j : j + layer.kernel_size] for j in range(len(keys))])
+    past = windows @ w["location_filter"][:, 0] @ w["location_kernel"]
     weigh = layer.distribution if isinstance(layer.distribution, str) else "smoothing"
-    weights = getattr(reference, weigh)(scores, allowed)
+    weights = getattr(reference, weigh)(with_past(layer, q, keys, past), allowed)
     return weights, last + weights if layer.cumulative else weights
 
 
-def coverage(layer, q, memory, covered, allowed, size):
-    w, scores = weights_of(layer), []
-    for k, c in zip(memory, covered, strict=True):
-        inner = q @ w["query_kernel"] + k @ w["key_kernel"] + c * w["coverage_kernel"] + w["bias"]
-        scores.append(w["scale"] @ np.tanh(inner))
-    weights = reference.softmax(scores, allowed)
+def coverage(layer, q, keys, covered, allowed, valid, head=0):
+    past = covered[:, None] * weights_of(layer)["coverage_kernel"]
+    weights = reference.softmax(with_past(layer, q, keys, past), allowed)
     return weights, covered + weights
 
 
-def monotonic(layer, q, memory, last, allowed, size):
-    score, bias = score_of(layer.attention), weights_of(layer)["score_bias"]
-    scores = [score(q, k) + bias for k in memory]
+def monotonic(layer, q, keys, last, allowed, valid, head=0):
+    """Raffel et al. 2017, eq. 8 to 13."""
+    scores = scores_of(layer.attention, q, keys, head) + weights_of(layer)["score_bias"]
     weights = reference.monotonic(scores, last, allowed, layer.mode == "hard")
     return weights, weights
 
 
-def chunkwise_formula(u, stops, size, allowed):
-    weights = np.zeros(len(u))
-    for j in range(len(u)):
-        for k in range(j, min(j + size, len(u))):
-            total = sum(np.exp(u[m]) for m in range(max(0, k - size + 1), k + 1) if allowed[m])
-            if allowed[j] and stops[k]:
-                weights[j] += stops[k] * np.exp(u[j]) / total
-    return weights
+def mocha(layer, q, keys, last, allowed, valid, head=0):
+    """Chiu and Raffel 2018, eq. 20."""
+    stops, _ = monotonic(layer, q, keys, last, allowed, valid, head)
+    powers = np.exp(scores_of(layer.chunk_attention, q, keys, head)) * allowed
+    weights = np.zeros(len(keys))
+    for k in np.flatnonzero(stops):
+        chunk = slice(max(0, k - layer.chunk_size + 1), k + 1)
+        weights[chunk] += stops[k] * powers[chunk] / powers[chunk].sum()
+    return weights, stops
 
 
-def mocha(layer, q, memory, last, allowed, size):
-    stops, _ = monotonic(layer, q, memory, last, allowed, size)
-    u = [score_of(layer.chunk_attention)(q, k) for k in memory]
-    return chunkwise_formula(u, stops, layer.chunk_size, allowed), stops
+def nothing(keys):
+    return np.zeros(len(keys))
 
 
-def nothing(memory):
-    return np.zeros(len(memory))
+def first(keys):
+    return np.eye(len(keys))[0]
 
 
-def first(memory):
-    return np.eye(len(memory))[0]
-
-
-def at_0(memory):
+def at_0(keys):
     return 0
 
 
-def inner(heads=1):
-    return MultiplicativeAttention("general", num_heads=heads)
+class InTurn(AdditiveAttention):
+    """Its queries attend one after the other."""
+
+    sequential = True
 
 
-def normed():
-    return AdditiveAttention(UNITS, normalize=True)
+def product(score="general", **options):
+    return lambda heads=1: MultiplicativeAttention(score, num_heads=heads, **options)
+
+
+def additive(kind=AdditiveAttention, **options):
+    return lambda heads=1: kind(UNITS, num_heads=heads, **options)
+
+
+def in_window(*args, **options):
+    return lambda heads=1: LocalAttention(product()(heads), *args, **options)
 
 
 def sensitive(*args, **options):
     return lambda: LocationSensitiveAttention(UNITS, *args, **options)
 
 
-def stopping(mode):
-    return lambda: MonotonicAttention(normed(), mode=mode)
+def stopping(mode="parallel"):
+    return lambda heads=1: MonotonicAttention(additive(normalize=True)(heads), mode=mode)
 
 
 def chunks(size, mode="parallel"):
-    return lambda: MonotonicChunkwiseAttention(normed(), inner(), chunk_size=size, mode=mode)
+    inner = additive(normalize=True), product()
+    return lambda: MonotonicChunkwiseAttention(*(make() for make in inner), size, mode=mode)
 
 
 CASES = {
+    "dot": (product("dot"), plain, at_0),
+    "scaled_dot": (product("scaled_dot"), plain, at_0),
+    "general": (product(), plain, at_0),
+    "scaled general": (product(use_scale=True), plain, at_0),
+    "additive": (additive(), plain, at_0),
+    "additive in turn": (additive(InTurn), plain, at_0),
+    "additive with bias": (additive(use_bias=True), plain, at_0),
+    "normalised additive": (additive(normalize=True), plain, at_0),
     "location": (lambda: LocationAttention(TV), location, at_0),
-    "local-m": (lambda: LocalAttention(inner(), half_width=2), local, at_0),
-    "local-p": (lambda: LocalAttention(inner(), 2, predictive=True), local, at_0),
-    "local-p units": (lambda: LocalAttention(inner(), 3, True, units=5), local, at_0),
+    "local-m": (in_window(2), local, at_0),
+    "local-p": (in_window(2, True), local, at_0),
+    "local-p units": (in_window(3, True, units=5), local, at_0),
     "location-sensitive": (sensitive(filters=2, kernel_size=3), location_sensitive, nothing),
     "smoothing, cumulative": (
         sensitive(2, 5, cumulative=True, distribution=zoo.smoothing),
@@ -150,87 +174,107 @@ CASES = {
         nothing,
     ),
     "coverage": (lambda: CoverageAttention(UNITS), coverage, nothing),
-    "monotonic parallel": (stopping("parallel"), monotonic, first),
+    "monotonic parallel": (stopping(), monotonic, first),
     "monotonic hard": (stopping("hard"), monotonic, first),
     "chunks of 1": (chunks(1), mocha, first),
     "chunks of 3": (chunks(3), mocha, first),
     "hard chunks": (chunks(2, "hard"), mocha, first),
 }
+PLAIN = [name for name, (_, formula, _) in CASES.items() if formula is plain]
+IN_HEADS = [*PLAIN, "local-m", "local-p", "monotonic parallel"]
 
 
-def built(make, rng, length=TV):
-    layer = make()
-    layer.build((B, TQ, DQ), (B, length, DV))
+def widths(name, heads=1, with_key=False):
+    """Of query, value and key: heads divide them, and dot products want the same of two."""
+    value = DV * heads
+    key = DK if with_key else value
+    return key if "dot" in name else DQ * heads, value, key
+
+
+def built(name, rng, length=TV, heads=1, with_key=False):
+    make = CASES[name][0]
+    layer = make(heads) if heads > 1 else make()
+    query, value, key = widths(name, heads, with_key)
+    layer.build((B, TQ, query), (B, length, value), (B, length, key))
     randomize(layer, rng)
     return layer
 
 
-def run(name, layer, query, memory, query_mask, allowed, value_mask):
-    """All queries: contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`."""
-    _, formula, start = CASES[name]
-    batch, time, length = len(query), query.shape[1], memory.shape[1]
-    weights = np.zeros((batch, time, length))
-    for b in range(batch):
-        state = start(memory[b])
-        present = np.ones(length, bool) if value_mask is None else value_mask[b]
-        for t in range(time):
-            if not query_mask[b, t]:
-                continue
-            q, m = query[b, t].astype("float64"), memory[b].astype("float64")
-            weights[b, t], state = formula(layer, q, m, state, allowed[b, t], present)
-    return weights @ memory, weights
+def looking(attention, formula, start):
+    """Weights `(Tv,)`, or `(heads, Tv)`, of a query and what is remembered next, None at first."""
+    heads = range(attention.num_heads)
+
+    def look(q, keys, past, allowed, valid=None):
+        past = [start(keys)] * len(heads) if past is None else past
+        valid = allowed if valid is None else valid
+        found = [formula(attention, q, keys, past[h], allowed, valid, h) for h in heads]
+        weights, past = zip(*found, strict=True)
+        return np.array(weights if len(heads) > 1 else weights[0]), past
+
+    return look
 
 
-MASKS = ("query_mask", "value_mask", "attention_mask", "use_causal_mask")
-MASKED_ALONE = ("location-sensitive", "chunks of 3")
+def run(name, layer, query, value, valid, allowed, value_mask=None, key=None):
+    """All queries: contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, or `(B, heads, Tq, Tv)`."""
+    look, heads = looking(layer, *CASES[name][1:]), layer.num_heads
+    weights = np.zeros((len(query), heads, query.shape[1], value.shape[1]))
+    present = np.ones(value.shape[:2], bool) if value_mask is None else value_mask
+    for b, keys in enumerate(np.float64(value if key is None else key)):
+        past = None
+        for t in np.flatnonzero(valid[b]):
+            now = np.float64(query[b, t]), keys, past, allowed[b, t], present[b]
+            weights[b, :, t], past = look(*now)
+    parts = np.split(value, heads, -1)
+    contexts = [weights[:, head] @ part for head, part in enumerate(parts)]
+    return np.concatenate(contexts, -1), weights if heads > 1 else weights[:, 0]
+
+
+MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask", "use_causal_mask")
+# The causal mask joins every other combination: each pair of the five is met both ways.
+COMBINED = [
+    tuple(itertools.compress(MASKS, (*on, sum(on) % 2 == 0)))
+    for on in itertools.product([False, True], repeat=4)
+]
+PAST = ("location-sensitive", "chunks of 3")
 
 
 @pytest.mark.parametrize(
-    ("name", "masks", "dtype", "batch", "length"),
+    ("name", "heads", "masks", "dtype", "sizes"),
     [
-        *((name, MASKS, "float64", B, TV) for name in CASES),
-        *((name, (), "float32", 1, length) for name in CASES for length in (1, 2)),
-        *((n, (m,), "float32", B, TV) for n in MASKED_ALONE for m in MASKS),
+        *((name, 1, MASKS, "float64", (B, TV)) for name in CASES),
+        *((name, 3, MASKS, "float64", (B, TV)) for name in IN_HEADS),
+        *((name, 1, (), "float32", (1, length)) for name in CASES for length in (1, 2)),
+        *((name, 1, (one,), "float32", (B, TV)) for name in PAST for one in MASKS),
+        *(("additive", 1, masks, "float32", (B, TQ)) for masks in COMBINED),
     ],
 )
 def test_weights_follow_the_formula_under_every_mask(
-    rng, set_policy, name, masks, dtype, batch, length
+    rng, set_policy, name, heads, masks, dtype, sizes
 ):
     """In float64 to twelve digits; a batch of one and the shortest memories need no mask."""
     set_policy(dtype)
-    layer = built(CASES[name][0], rng, length)
-    query, memory = normal(rng, batch, TQ, DQ), normal(rng, batch, length, DV)
-    sizes = ((batch, TQ), (batch, length), (batch, TQ, length))
-    given = {m: mask(rng, *s) for m, s in zip(MASKS, sizes, strict=False) if m in masks}
+    (batch, length), with_key = sizes, name in PLAIN and masks is MASKS
+    layer = built(name, rng, length, heads, with_key)
+    shapes = (batch, TQ), (batch, length), (batch, length), (batch, TQ, length)
+    of_all = zip(shapes, widths(name, heads, with_key), strict=False)
+    query, value, key = (normal(rng, *shape, width) for shape, width in of_all)
+    given = {m: mask(rng, *s) for m, s in zip(MASKS, shapes, strict=False) if m in masks}
     causal = "use_causal_mask" in masks
     allowed = reference.join_masks((batch, TQ, length), **given, causal=causal)
     valid = given.get("query_mask", np.ones((batch, TQ), bool))
-    expected = run(name, layer, query, memory, valid, allowed, given.get("value_mask"))
-    result = layer(query, memory, **given, use_causal_mask=causal, return_attention_scores=True)
+    present = [x for m, x in given.items() if m in ("value_mask", "key_mask")]
+    present = np.logical_and.reduce(present) if present else None
+    options = {**given, "use_causal_mask": causal, **({"key": key} if with_key else {})}
+    expected = run(name, layer, query, value, valid, allowed, present, options.get("key"))
+    result = layer(query, value, **options, return_attention_scores=True)
     assert_close(result, expected, 2e-5 if dtype == "float32" else 1e-12)
-    assert not array(result[1])[~allowed].any()
+    assert not np.moveaxis(array(result[1]), -3, 0)[..., ~allowed].any()
+    assert_close(layer(query, value, **options), array(result[0]))
 
 
 def test_a_name_makes_the_layer_with_its_own_options():
     layer = mechanisms.make("local_p", 6, num_heads=3, half_width=4)
     assert (layer.half_width, layer.predictive, layer.attention.num_heads) == (4, True, 3)
-
-
-@pytest.mark.parametrize("predictive", [False, True])
-def test_local_attention_takes_the_heads_of_its_score(rng, predictive):
-    layer = LocalAttention(inner(heads=3), 2, predictive)
-    layer.build((B, TQ, 6), (B, TV, 9))
-    randomize(layer, rng)
-    query, memory, everything = normal(rng, B, TQ, 6), normal(rng, B, TV, 9), np.ones(TV, bool)
-    context, weights = array(layer(query, memory, return_attention_scores=True))
-    for head in range(3):
-        expected = np.zeros((B, TQ, TV))
-        for b, t in np.ndindex(B, TQ):
-            given = query[b, t], memory[b], t, everything, everything
-            expected[b, t], _ = local(layer, *given, head=head)
-        assert_close(weights[:, head], expected, 2e-5)
-        part = slice(3 * head, 3 * head + 3)
-        assert_close(context[..., part], expected @ memory[..., part], 2e-5)
 
 
 def test_chunks_hold_for_scores_of_any_size(rng):
@@ -246,12 +290,16 @@ def test_chunks_hold_for_scores_of_any_size(rng):
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_of_the_queries_are_finite_differences(rng, name):
-    layer = built(CASES[name][0], rng)
-    query, memory, upstream = normal(rng, 1, 3, DQ), normal(rng, 1, TV, DV), normal(rng, 1, 3, DV)
+    layer, (width, *_) = built(name, rng), widths(name)
+    query, memory, upstream = (
+        normal(rng, 1, 3, width),
+        normal(rng, 1, TV, DV),
+        normal(rng, 1, 3, DV),
+    )
     valid, allowed = np.ones((1, 3), bool), np.ones((1, 3, TV), bool)
 
     def exact(query):
-        return (run(name, layer, query, memory, valid, allowed, None)[0] * upstream).sum()
+        return (run(name, layer, query, memory, valid, allowed)[0] * upstream).sum()
 
     found = gradient(lambda query: weighted_sum(layer(query, memory), upstream), query)
     assert_close(found, reference.differences(exact, query), 2e-4)
@@ -259,7 +307,9 @@ def test_gradients_of_the_queries_are_finite_differences(rng, name):
 
 def test_noise_is_added_to_the_scores_in_training_alone(rng):
     def make(noise):
-        layer = MonotonicAttention(normed(), noise=noise, bias_initial=-1.0, seed=3)
+        layer = MonotonicAttention(
+            additive(normalize=True)(), noise=noise, bias_initial=-1.0, seed=3
+        )
         layer.build((B, TQ, DQ), (B, TV, DV))
         return layer
 
@@ -288,13 +338,10 @@ def test_the_place_in_a_long_memory_is_predicted_in_float32(rng):
 def test_places_past_the_greatest_are_told_or_have_no_weight_under_xla(rng):
     import tensorflow as tf
 
-    layer = LocationAttention(TV)
-    layer.build((B, TQ, DQ), (B, TV, DV))
+    layer = built("location", rng)
     specs = [tf.TensorSpec([None, None, width]) for width in (DQ, DV)]
     call = tf.function(layer.__call__, input_signature=specs, jit_compile=True)
     query, longer = normal(rng, B, TQ, DQ), normal(rng, B, TV + 2, DV)
     assert np.isnan(array(call(query, longer))).all()
-    with pytest.raises(
-        ValueError, match=r"LocationAttention expected .*max_length=7.* Received: 9"
-    ):
+    with pytest.raises(ValueError, match=r"LocationAttention expected .*=7.* Received: 9"):
         layer(query, longer)

@@ -15,9 +15,9 @@ from tests.keras_attention.helpers import (
     mask,
     normal,
     randomize,
-    score_of,
     weights_of,
 )
+from tests.keras_attention.test_mechanisms import at_0, looking, plain
 
 B, T, S, DIM, DV, UNITS, OUT = 2, 5, 3, 7, 11, 13, 17
 
@@ -79,7 +79,7 @@ def built(rng, cell="GRU", **options):
     return layer
 
 
-def expected(layer, inputs, memory, masks=(None, None), initial=None):
+def expected(layer, inputs, memory, masks=(None, None), initial=None, look=None):
     """What the formulas give with the layer's weights."""
     cells = [
         (STEPS[type(cell).__name__], weights_of(cell), keras.tree.flatten(cell.state_size))
@@ -92,21 +92,19 @@ def expected(layer, inputs, memory, masks=(None, None), initial=None):
         if not layer.units:
             return pair
         if layer.readout == "maxout":
-            hidden = np.concatenate([pair, y], -1) @ w["output_kernel"]
-            return np.maximum(hidden[:, 0::2], hidden[:, 1::2])
+            hidden = np.concatenate([pair, y]) @ w["output_kernel"]
+            return np.maximum(hidden[0::2], hidden[1::2])
         hidden = pair @ w["output_kernel"]
         return np.tanh(hidden) if layer.activation is keras.activations.tanh else hidden.clip(0)
 
     def gate(query):
-        if not layer.gate:
-            return 1.0
-        return reference.sigmoid(query @ w["gate_kernel"] + w["gate_bias"])
+        return reference.sigmoid(query @ w["gate_kernel"] + w["gate_bias"]) if layer.gate else 1.0
 
     return reference.attention_rnn(
         cells,
         inputs,
         memory,
-        score_of(layer.attention),
+        look or looking(layer.attention, plain, at_0),
         order=layer.order,
         size=layer.output_size,
         read_out=read_out,

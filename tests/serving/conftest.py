@@ -286,6 +286,17 @@ def respelled(version, folder, **tokens):
     return folder
 
 
+def pronouncer(version, folder, last="", first="", **settings):
+    """Make a pronouncer of nonsense of a translator: letters, and the phones p0 and so on."""
+    letters = f"{first}abcdefghijklmnopqrstuvwxyz{last}"
+    letters += "".join(map(chr, range(0x400, 0x500)))
+    respelled(version, folder, letters=letters, symbols=[f"p{n}" for n in range(1000)])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["settings"] |= settings
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
 @pytest.fixture(scope="session")
 def onnx_reader(image_run, tmp_path_factory):  # noqa: F811
     """A version of a reader of digits in ONNX."""

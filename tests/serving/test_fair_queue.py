@@ -94,10 +94,7 @@ def test_clients_that_wait_have_equal_shares_of_the_time(clients, slots):
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(
-    seconds=st.floats(0.01, 1.0),
-    many=st.integers(1, 8),
-)
+@given(seconds=st.floats(0.01, 1.0), many=st.integers(1, 8))
 def test_a_client_has_its_share_next_to_new_clients_without_end(seconds, many):
     old = Client("old", [seconds], depth=2)
     new = Client("new", [0.1], depth=many)

@@ -11,12 +11,10 @@ from serving.client import Alignment, Translator
 from serving.loaded._load import load
 from serving.loaded._onnx_model import OnnxModel
 from serving.loaded._status import Code, StatusError
-from serving.portable.read import LocalReader, LocalTranslator
+from serving.portable.read import LocalTranslator
 from serving.server._calls import Call
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import add_version, error_of, models_config, serving
-from tests.serving.test_versions import served, states
-from training.sources.image import _digits as digits
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★", "a\x00b", "the " * 40]
 
@@ -40,13 +38,17 @@ def server(models):
 
 def test_clients_get_the_answers_of_the_local_translator(server, models):
     local = LocalTranslator(models / "onnx")
-    with Translator(f"localhost:{server.port}", "onnx") as translator:
+    with Translator(f"localhost:{server.port}", "onnx", batch_size=4) as translator:
         for name in ("translate", "nbest", "align"):
             assert getattr(translator, name)(TEXTS) == getattr(local, name)(TEXTS)
-        received, wanted = translator.score(TEXTS, TEXTS[::-1]), local.score(TEXTS, TEXTS[::-1])
-        assert [each.tokens for each in received] == [each.tokens for each in wanted]
+        received, wanted = (each.score(TEXTS, TEXTS[::-1]) for each in (translator, local))
+        assert [(x.tokens, x.truncated) for x in received] == [
+            (x.tokens, x.truncated) for x in wanted
+        ]
         for each, other in zip(received, wanted, strict=True):
             np.testing.assert_allclose(each.log_probs, other.log_probs, atol=1e-5)
+            np.testing.assert_allclose(each.score, other.score, atol=1e-5)
+        assert translator.score([], []) == []
 
 
 def test_an_answer_without_tokens_aligns_beside_others(server, monkeypatch):
@@ -133,72 +135,9 @@ def answers(model, name, text="He sleeps."):
     return {alias: array.tolist() for alias, array in outputs.items()}
 
 
-def damaged(path, how):
-    """Spoil a file of a version."""
-    content = path.read_bytes()
-    path.unlink()
-    if how == "a folder":
-        path.mkdir()
-    elif how != "absent":
-        path.write_bytes(bytes(len(content)) if how == "zeros" else content[: HOW[how]])
-
-
-HOW = {"two bytes short": -2, "half": -300}  # the last is a line end
-DAMAGE = [
-    ("weights.bin", "absent"),
-    ("manifest.json", "two bytes short"),
-    ("translator.onnx", "zeros"),
-    ("target.json", "half"),
-    ("source.json", "a folder"),
-]
-
-
-@pytest.fixture(scope="module")
-def watched(models, tmp_path_factory):
-    """A server of a base path with a good version 1, and the path."""
-    base = tmp_path_factory.mktemp("damage") / "onnx"
-    add_version(models / "onnx" / "1", base, 1)
-    with serving("--file_system_poll_wait_seconds=0", base=base) as server:
-        yield server, base
-
-
-@pytest.mark.parametrize(("name", "how"), DAMAGE)
-def test_a_damaged_version_never_replaces_a_good_one(watched, models, stubs, name, how):
-    server, base = watched
-    number = 1 + max(int(path.name) for path in base.iterdir())
-    copy = shutil.copytree(models / "onnx" / "1", base / "writing")
-    damaged(copy / name, how)
-    version = copy.rename(base / str(number))
-    for _ in range(2):
-        server.models.scan()
-    client = stubs(f"localhost:{server.port}")
-    assert states(client, "onnx") == {1: "AVAILABLE", number: "END"}
-    assert served(client, model="onnx", text="He sleeps.") == 1
-    shutil.rmtree(version)
-    server.models.scan()
-
-
 @pytest.mark.parametrize("text", ["the " * 225_000, "★" * 300_000])
 def test_a_text_of_a_megabyte_is_answered_within_a_requests_time(models, text):
     model = load(models / "onnx" / "1", 60)
     for name in model.signatures:
         answers(model, name, text)
-    model.close()
-
-
-def test_images_are_answered_as_by_the_local_reader(onnx_reader):
-    model, images = load(onnx_reader, 60), digits.make(5, seed=9).sources
-    found = model.run("regions", {"image_bytes": np.array(images, object)}, Call(60))
-    for row, wanted in enumerate(LocalReader(onnx_reader).regions(images)):
-        length = len(wanted.tokens)
-        assert found["text"][row].decode() == wanted.text
-        tokens = [token.decode() for token in found["tokens"][row]]
-        assert tokens[:length] == [*wanted.tokens]
-        assert not any(tokens[length:])
-        weights = found["attention_weights"][row]
-        np.testing.assert_allclose(weights[:length].ravel(), np.ravel(wanted.attention_weights))
-        assert not weights[length:].any()
-    with pytest.raises(StatusError, match=r"image_bytes\[1\] is neither") as caught:
-        model.run("read", {"image_bytes": np.array([images[0], b"no image"], object)}, Call(60))
-    assert caught.value.code == Code.INVALID_ARGUMENT
     model.close()

@@ -5,12 +5,7 @@ import re
 
 import pytest
 
-from serving.api._results import (
-    TRANSLATE_LINES,
-    are_sentences,
-    join_sentences,
-    split_sentences,
-)
+from serving.api._results import TRANSLATE_LINES, are_sentences, join_sentences, split_sentences
 from serving.client import Translation
 from tests.attack.conftest import within
 from tests.serving.javascript import call, needs_node

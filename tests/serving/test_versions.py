@@ -113,26 +113,6 @@ def test_a_removed_version_falls_back_to_the_one_before(base, saved, polling):
             eventually(lambda: served(client) == 1)
 
 
-def test_a_version_that_is_not_whole_ends_with_an_error_and_is_tried_again(base, saved, polling):
-    cuts = "variables", "saved_model.pb", "variables/variables.data-*"
-    with polling(base) as client:
-        for number, cut in enumerate(cuts, 2):
-            copy = shutil.copytree(saved / "plain2", base / "tmp")
-            (path,) = copy.glob(cut)
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.write_bytes(path.read_bytes()[:3])
-            copy.rename(base / str(number))
-            eventually(lambda number=number: states(client).get(number) == "END")
-            assert served(client) == number - 1
-            (status,) = statuses(client, version=number)
-            assert status.status.error_code
-            assert status.status.error_message
-            shutil.copytree(saved / "plain2", base / str(number), dirs_exist_ok=True)
-            eventually(lambda number=number: served(client) == number)
-
-
 def test_a_start_with_versions_that_all_fail_is_an_error(base):
     next((base / "1" / "variables").glob("variables.data-*")).write_bytes(b"abc")
     with (

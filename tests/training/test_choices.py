@@ -11,7 +11,7 @@ from training.command.errors import UserError
 from training.config.schema import Config, override
 from training.data.read import _splits as splits
 from training.fit import _trial as trial
-from training.presets import _options as options
+from training.presets import _choose as rules
 from training.presets import _recognise as recognise
 from training.runs import _choices as choices
 
@@ -31,19 +31,19 @@ PAGE, EVIDENCE = (
         (EVIDENCE, f"in fewer than {100 * recognise.FOLLOWS:.0f} % of the pairs"),
         (EVIDENCE, f"at most {recognise._MOST:,} different pairs"),
         (EVIDENCE, f'"Nearly all" means {100 * recognise.NEARLY_ALL:.0f} %'),
-        (EVIDENCE, f"nearly all targets have at most {options.MOST_SPELLED} letters"),
-        (EVIDENCE, f"at most {options.MOST_READ} letters; {options.MOST_SPELLED} if"),
-        (PAGE, f"at most {options.MOST_READ} letters, or {options.MOST_SPELLED} if"),
+        (EVIDENCE, f"nearly all targets have at most {rules.MOST_SPELLED} letters"),
+        (EVIDENCE, f"at most {rules.MOST_READ} letters; {rules.MOST_SPELLED} if"),
+        (PAGE, f"at most {rules.MOST_READ} letters, or {rules.MOST_SPELLED} if"),
         (PAGE, f"more than {100 * recognise.CHANGES:.0f} % of the pairs"),
         (PAGE, f"at most {trial.MOST_STEPS} steps"),
         (PAGE, f"at least {100 * trial.CLEAR_SHARE:.0f} % of the dev set exactly right"),
-        (EVIDENCE, f"Fewer than {options.FEWEST} pairs"),
-        (EVIDENCE, f"From {options.FEWEST_PRONOUNCED} pairs on, **words with their phones**"),
+        (EVIDENCE, f"Fewer than {rules.FEWEST} pairs"),
+        (EVIDENCE, f"From {rules.FEWEST_PRONOUNCED} pairs on, **words with their phones**"),
         (EVIDENCE, f"at most {recognise.LONG_SYMBOL} letters each"),
         (PAGE, f"in less than {100 * recognise.FOLLOWS:.0f} % of the pairs"),
-        (PAGE, f"files of fewer than {options.FEWEST} pairs"),
-        (PAGE, f"`g2p-low` below {options.FEW_PRONOUNCED:,} pairs"),
-        (PAGE, f"plus 10, at most {options.MOST_SPELLED + 100}."),
+        (PAGE, f"files of fewer than {rules.FEWEST} pairs"),
+        (PAGE, f"`g2p-low` below {rules.FEW_PRONOUNCED:,} pairs"),
+        (PAGE, f"plus 10, at most {rules.MOST_SPELLED + 100}."),
         (PAGE, f"about {splits.SMALL_DEV} lines; one tenth"),
         (PAGE, f"{100 * splits.DEV_SHARE:.0f} % of large files, at most {splits.MOST_DEV:,} lines"),
     ],

@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from tests.training.data.files import write
 from training.presets._arguments import default_output
-from training.presets._options import choose, configuration
+from training.presets._choose import choose
+from training.presets._options import configuration
 from training.presets._recognise import CHANGES, recognise, reordered
 
 RNG, NO_SPLITS = random.Random(7), {"dev": None, "test": None}
@@ -30,9 +32,7 @@ ADDITIVE = ["attention=additive"]
 TRIED = [*ADDITIVE, "other_attention=hard_monotonic"]  # the order does not decide
 LOW = ["epochs=100", "batch_size=16", "keep_epoch=best_score", "learning_rate=2e-3"]
 DAYS = [datetime.date.fromordinal(RNG.randrange(712_000, 754_000)) for _ in WORDS]
-DATES = [
-    day.strftime("%A, the %dth of %B %Y" if n % 7 else "%d.%m.%Y") for n, day in enumerate(DAYS)
-]
+DATES = [d.strftime("%A, the %dth of %B %Y" if n % 7 else "%d.%m.%Y") for n, d in enumerate(DAYS)]
 ISO = [day.isoformat() for day in DAYS]
 SENTENCES = [" ".join(word("abcdefgh") for _ in range(7)) for _ in WORDS]
 CODES = [(RNG.randrange(100, 10**6), RNG.choice("ABCDEF"), RNG.randrange(10, 99)) for _ in WORDS]
@@ -108,16 +108,13 @@ def test_codes_in_a_template_are_spelled_though_its_words_are_few():
 
 
 AMOUNTS = [f"{n % 10}x{n},{n % 7}" for n in (RNG.randrange(100, 10**4) for _ in WORDS)]
-SAID = [
-    f"{DIGITS[int(a[0])]} times {''.join(DIGITS[int(n)] for n in a[2:-2])} and {a[-1]} cents"
-    for a in AMOUNTS
-]
+SPOKEN = [(DIGITS[int(a[0])], "".join(DIGITS[int(n)] for n in a[2:-2]), a[-1]) for a in AMOUNTS]
 
 
 @pytest.mark.parametrize(
     ("sources", "targets", "settings"),
     [
-        (AMOUNTS, SAID, LETTERS),
+        (AMOUNTS, [f"{a} times {b} and {c} cents" for a, b, c in SPOKEN], LETTERS),
         (AMOUNTS, SENTENCES, []),  # nothing of which is explained
         ([" ".join(word) for word in WORDS], ["-".join(word * 9) for word in WORDS], LETTERS),
     ],
@@ -129,11 +126,12 @@ def test_long_targets_are_spelled_where_one_side_is_no_sentence(sources, targets
 def test_sentences_with_names_and_numbers_stay_sentences():
     """Of whose new words some are the language's own, no copies."""
     rng = random.Random(3)
-    endings = [("".join(rng.choices("abcdefg", k=6)), rng.randrange(100)) for _ in range(600)]
-    sources = [f"in {n} the man {a} went on to see" for a, n in endings]
-    targets = [f"im jahr {n} ging herr {a} weiter zur {a[::-1]}ung" for a, n in endings]
-    assert chosen(sources, targets)[0] is None
-    assert chosen(sources, [text.rpartition(" ")[0] for text in targets])[0] == "g2p-medium"
+    rows = [("".join(rng.choices("abcdefg", k=6)), rng.randrange(100)) for _ in range(600)]
+    sources = [f"in {n} the man {a} went on to see" for a, n in rows]
+    targets = [f"im jahr {n} ging herr {a} weiter zur" for a, n in rows]
+    others = [f"{text} {a[::-1]}ung" for text, (a, _) in zip(targets, rows, strict=True)]
+    assert chosen(sources, others)[0] is None
+    assert chosen(sources, targets)[0] == "g2p-medium"
 
 
 def test_words_on_both_sides_tell_the_order_though_each_is_new():
@@ -167,9 +165,7 @@ def test_names_that_come_again_are_copied_too():
     assert traits.copies
     assert choose(traits, len(pairs)).settings[:3] == LETTERS
     months = ["Mai", "Juni", "Juli", "August", "Lenz", "Herbst", "Ostern", "Advent"]
-    days = [
-        (f"{n}-{1900 + n}", f"am {n} im {months[n % 8]} des Jahres {1900 + n}") for n in range(60)
-    ]
+    days = [(f"{n}-19{n}", f"am {n} im {months[n % 8]} des Jahres 19{n}") for n in range(10, 70)]
     assert recognise(days).copies  # months are as rare, and are no copies
     other = [(a, b.translate(str.maketrans("abcdefgh", "stuvwxyz"))) for a, b in pairs]
     assert not recognise(other).copies
@@ -186,51 +182,46 @@ def test_words_of_sources_that_mean_a_letter_each_are_read_whole():
 
 
 @pytest.mark.parametrize(
-    ("targets", "share"),
-    [(PHONES, 0.0), (BACKWARDS, 1.0), ([" ".join(text) for text in BACKWARDS], 1.0)],
+    ("targets", "parts", "share"),
+    [(PHONES, str.split, 0), (BACKWARDS, list, 1), (map(" ".join, BACKWARDS), str.split, 1)],
 )
-def test_places_that_are_crossed_are_counted(targets, share):
-    pairs = list(zip(WORDS, targets, strict=True))
-    found, points = reordered(pairs, list if targets is BACKWARDS else str.split)
+def test_places_that_are_crossed_are_counted(targets, parts, share):
+    found, points = reordered(list(zip(WORDS, targets, strict=True)), parts)
     assert found == share
     assert points > 1
 
 
 def configured(tmp_path, sources, targets, *settings):
     """The configuration that training chooses for a file of pairs."""
-    file = tmp_path / "words.tsv"
-    file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(sources, targets, strict=True)))
-    data = f"tsv:{file}"
+    data = f"tsv:{write(tmp_path / 'words.tsv', zip(sources, targets, strict=True))}"
     return configuration(argparse.Namespace(preset=None, data=data, **NO_SPLITS, settings=settings))
+
+
+CHARACTERS, SYMBOLS = {"metric": "characters"}, {"metric": "symbols"}
 
 
 @pytest.mark.parametrize(
     ("targets", "settings", "said", "expected"),
     [
-        (PHONES, [], " as strings to symbols;", {"source_tokenizer": "letters"}),
-        (
-            BACKWARDS,
-            ["epochs=3"],
-            "--set keep_epoch=best_score",
-            {"metric": "characters", "epochs": 3},
-        ),
-        (PHONES, ["target_tokenizer=words"], " as strings to words;", {"metric": "symbols"}),
-        (PHONES, ["target_tokenizer=letters"], ", letter by letter;", {"metric": "characters"}),
-        (WORDS, ["target_tokenizer=sentencepiece"], " as strings;", {}),
-        (SENTENCES, [], " as sentences;", {"target_tokenizer": "sentencepiece"}),
-        (SENTENCES, ["target_tokenizer=words"], " as sentences to words;", {}),
-        (SENTENCES, ["target_tokenizer=letters"], "s, letter by letter;", {"metric": "characters"}),
+        (PHONES, "", " as strings to symbols;", {"source_tokenizer": "letters"}),
+        (BACKWARDS, "epochs=3", "--set keep_epoch=best_score", {**CHARACTERS, "epochs": 3}),
+        (PHONES, "target_tokenizer=words", " as strings to words;", SYMBOLS),
+        (PHONES, "target_tokenizer=letters", ", letter by letter;", CHARACTERS),
+        (WORDS, "target_tokenizer=sentencepiece", " as strings;", {}),
+        (SENTENCES, "", " as sentences;", {"target_tokenizer": "sentencepiece"}),
+        (SENTENCES, "target_tokenizer=words", " as sentences to words;", {}),
+        (SENTENCES, "target_tokenizer=letters", "s, letter by letter;", CHARACTERS),
     ],
 )
 def test_the_kind_and_the_settings_follow_a_tokenizer_that_is_set(
     tmp_path, capsys, targets, settings, said, expected
 ):
     """No target is too long to be learned, and no setting is named that is set already."""
-    config = configured(tmp_path, WORDS, targets, *settings)
+    config = configured(tmp_path, WORDS, targets, *settings.split())
     assert config.data == f"tsv:{tmp_path}/words.tsv"
     block = " ".join(capsys.readouterr().out.split())
     assert said in block
-    assert not any(f"--set {setting.partition('=')[0]}=" in block for setting in settings)
+    assert not settings or f"--set {settings.partition('=')[0]}=" not in block
     assert {key: getattr(config, key) for key in expected} == expected
     if config.target_tokenizer == "letters":
         assert config.max_target_length >= max(map(len, targets))
@@ -251,18 +242,15 @@ def test_the_mean_of_the_last_epochs_is_of_a_third_at_most(settings, count):
 
 
 @pytest.mark.parametrize(
-    ("data", "run"),
+    "row",
     [
-        ("events:a/visits.csv", "visits"),
-        ("events:visits.csv.gz", "visits"),
-        ("tsv:pairs.tsv.zst", "pairs"),
-        ("tsv:list.txt.gz", "list"),
-        ("parallel:a.en,a.fr", "a.en"),
-        ("images:a/lines.v2", "lines.v2"),
-        ("own.toml", "own"),
+        *("events:a/visits.csv -> visits", "events:visits.csv.gz -> visits", "own.toml -> own"),
+        *("tsv:pairs.tsv.zst -> pairs", "tsv:list.txt.gz -> list", "parallel:a.en,a.fr -> a.en"),
+        "images:a/lines.v2 -> lines.v2",
     ],
 )
-def test_a_run_is_called_after_its_data(data, run):
+def test_a_run_is_called_after_its_data(row):
+    data, run = row.split(" -> ")
     assert default_output(argparse.Namespace(preset=None, data=data)).as_posix() == f"runs/{run}"
 
 
@@ -342,9 +330,7 @@ def test_the_row_of_a_side_has_nearly_all_lengths_and_the_longest():
     rng, places = random.Random(10), {3, 19_999}
     words = ["".join(rng.choices("abcdefgh", k=k % 12 + 3)) for k in range(20_000)]
     long = [f"{word:e<22}" if n in places else word for n, word in enumerate(words)]
-    for sources, wanted in (
-        (long, "95% have up to 14 letters, the longest 22 ("),
-        (words, "up to 14"),
-    ):
+    lengths = "95% have up to 14 letters, the longest 22 ("
+    for sources, wanted in ((long, lengths), (words, "up to 14")):
         traits = recognise([(word, " ".join(word)) for word in sources])
         assert str(traits.source).startswith(wanted)

@@ -50,7 +50,8 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     """Raise a one-line ConfigError, which names the key, if the key cannot have this value."""
     choices = metadata.get("choices", ())
     if choices and value not in choices:
-        allowed = ", ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in choices)
+        shown = (str(x).lower() if isinstance(x, bool) else str(x) or '""' for x in choices)
+        allowed = ", ".join(shown)
         raise ConfigError.expected(name, f"one of {allowed}", value)
     if isinstance(value, str) and not is_unicode(value):
         raise ConfigError.expected(name, "text in Unicode", ascii(value))

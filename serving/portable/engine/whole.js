@@ -9,7 +9,7 @@ const DEEP = "has 16 bits a channel: expected 8 bits where there is no server"; 
 const CHANNELS = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 };
 const DEPTHS = { 0: [1, 2, 4, 8, 16], 2: [8, 16], 3: [1, 2, 4, 8], 4: [8, 16], 6: [8, 16] };
 const FILTERS = 5; // of a row of a PNG
-const TAIL = 1024; // last bytes of a file, which must contain its end mark
+const TAIL = 1024; // an unsound file without its end mark in so many last bytes is cut off
 const TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
   for (let bit = 0; bit < 8; bit++) n = n & 1 ? (n >>> 1) ^ 0xedb88320 : n >>> 1;
   return n;
@@ -23,13 +23,12 @@ export async function refusal(bytes) {
   if (isPng) {
     if (bytes.length < 26) return "cannot be decoded";
     const [width, height] = [view.getUint32(16), view.getUint32(20)];
-    const reason = tooLarge(width, height) || (bytes[24] === 16 && DEEP) || cutOff(bytes, "IEND");
-    return reason || (await isWholePng(bytes, view) ? "" : "cannot be decoded");
+    const reason = tooLarge(width, height) || (bytes[24] === 16 && DEEP);
+    return reason || (await isWholePng(bytes, view) ? "" : unsound(bytes, "IEND"));
   }
   if (bytes.length < 3 || bytes[0] !== 0xff || bytes[1] !== 0xd8 || bytes[2] !== 0xff) return "is neither PNG nor JPEG";
   const frame = frameOf(bytes);
-  if (cutOff(bytes, "\xff\xd9")) return cutOff(bytes, "\xff\xd9");
-  if (!frame) return "cannot be decoded";
+  if (!frame) return unsound(bytes, "\xff\xd9");
   return tooLarge(frame.width, frame.height) || (frame.colors === CMYK ? "is a JPEG in CMYK: convert it to RGB" : "");
 }
 
@@ -40,9 +39,9 @@ function tooLarge(width, height) {
 
 const isPalette = (size) => size > 0 && size <= 768 && size % 3 === 0;
 
-function cutOff(bytes, mark) {
+function unsound(bytes, endMark) {
   const tail = String.fromCharCode(...bytes.subarray(-TAIL));
-  return tail.includes(mark) ? "" : "is cut off: its end is missing";
+  return tail.includes(endMark) ? "cannot be decoded" : "is cut off: its end is missing";
 }
 
 async function isWholePng(bytes, view) {

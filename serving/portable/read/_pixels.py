@@ -16,7 +16,7 @@ from serving.portable.read._model import check_running
 from training.data.rules import MOST_PIXELS
 
 _CHUNKS_TOGETHER = 4096  # of a PNG, between checks whether the answer is still waited for
-_TAIL = 1024  # last bytes of a file, which must contain its end mark
+_TAIL = 1024  # an unsound file without its end mark in so many last bytes is cut off
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _CUT, _DAMAGED = "is cut off: its end is missing", "cannot be decoded"
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
@@ -97,8 +97,6 @@ def check_png(contents: bytes) -> bytes:
     Raises ValueError if a chunk is cut off or fails its checksum, or if pixels are missing; or
     where another thread has stopped this thread's runs.
     """
-    if b"IEND" not in contents[-_TAIL:]:
-        raise ValueError(_CUT)
     place, kind, right = 8, b"", True
     view, packed, kept = memoryview(contents), bytearray(), bytearray()
     used, found = dict[bytes, int](), set[bytes]()
@@ -141,7 +139,7 @@ def check_png(contents: bytes) -> bytes:
     except (struct.error, zlib.error):
         right = False
     if not right:
-        raise ValueError(_DAMAGED)
+        raise ValueError(_DAMAGED if b"IEND" in contents[-_TAIL:] else _CUT)
     chunk = struct.pack(">I", len(packed)), pixels, struct.pack(">I", zlib.crc32(pixels))
     return b"".join((contents[:8], kept, *chunk, _END))
 
@@ -169,9 +167,10 @@ def _is_used(
 
 
 def check_jpeg(contents: bytes) -> None:
-    """Raise ValueError unless segments follow one another up to the end."""
-    if b"\xff\xd9" not in contents[-_TAIL:]:
-        raise ValueError(_CUT)
+    """Raise ValueError unless segments follow one another up to the end mark.
+
+    More data may follow, such as the film of a phone's photograph.
+    """
     place, kind, right = 2, 0, True
     while right and kind != 0xD9:
         start, end = _next_mark(contents, place)
@@ -180,7 +179,7 @@ def check_jpeg(contents: bytes) -> None:
             place = end + size
             right = kind == 0xD9 or (kind in _SEGMENTS and size > 1)
     if not right:
-        raise ValueError(_DAMAGED)
+        raise ValueError(_DAMAGED if b"\xff\xd9" in contents[-_TAIL:] else _CUT)
 
 
 def _next_mark(contents: bytes, place: int) -> tuple[int, int]:

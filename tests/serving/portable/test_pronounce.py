@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from serving.portable.read._pronouncer import Pronouncer
-from tests.serving.conftest import respelled
+from tests.serving.conftest import pronouncer
 from tests.serving.javascript import NODE, needs_node
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -77,25 +77,20 @@ WORDS = [
 
 
 @pytest.fixture(scope="module")
-def pronouncer(onnx_translator, tmp_path_factory):
+def model(onnx_translator, tmp_path_factory):
     """A pronouncer of nonsense that reads words of more than 12 letters in windows."""
-    letters = "[] abcdefghijklmnopqrstuvwxyz\u0301\u0303\u0308" + "".join(
-        map(chr, range(0x400, 0x500))
-    )
     folder = tmp_path_factory.mktemp("pronouncer") / "1"
-    phones = [f"p{number}" for number in range(1000)]
-    respelled(onnx_translator, folder, letters=letters, symbols=phones)
+    pronouncer(onnx_translator, folder, "\u0301\u0303\u0308", "[] ", max_source_length=100)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["spelling"] = {"whole": 12, "window": 12, "context": 3, "fewest": 0.0}
     manifest["spelling"]["tag"] = {"open": 4, "close": 5, "space": 6, "longest": 5}
-    manifest["settings"]["max_source_length"] = 100
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
 
 @needs_node
-def test_the_example_says_what_python_says(pronouncer):
-    given = {"python": sys.executable, "runtime": RUNTIME, "folder": str(pronouncer)}
+def test_the_example_says_what_python_says(model):
+    given = {"python": sys.executable, "runtime": RUNTIME, "folder": str(model)}
     done = subprocess.run(
         [
             NODE,
@@ -111,7 +106,7 @@ def test_the_example_says_what_python_says(pronouncer):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
-    spoken = dict(Pronouncer(pronouncer).pronounce(WORDS))
+    spoken = dict(Pronouncer(model).pronounce(WORDS))
     for word, one in zip(WORDS, found, strict=True):
         assert bool(one["phones"]) == bool(word)
         if answers := spoken.get(word):
@@ -133,11 +128,11 @@ PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("dotnet"), reason="needs .NET")
-def test_the_example_in_c_sharp_says_what_python_says(pronouncer, tmp_path):
+def test_the_example_in_c_sharp_says_what_python_says(model, tmp_path):
     (tmp_path / "pronounce.csproj").write_text(PROJECT)
     shutil.copy(EXAMPLES / "Pronounce.cs", tmp_path)
     done = subprocess.run(
-        ["dotnet", "run", "--project", tmp_path, "--", pronouncer, *WORDS],
+        ["dotnet", "run", "--project", tmp_path, "--", model, *WORDS],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -146,7 +141,7 @@ def test_the_example_in_c_sharp_says_what_python_says(pronouncer, tmp_path):
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [line.split("\t") for line in done.stdout.splitlines()]
-    spoken = dict(Pronouncer(pronouncer).pronounce(WORDS))
+    spoken = dict(Pronouncer(model).pronounce(WORDS))
     for word, (written, phones, probability) in zip(WORDS, lines, strict=True):
         assert (written, bool(phones)) == (word, bool(word))
         if answers := spoken.get(word):

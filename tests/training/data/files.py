@@ -2,12 +2,21 @@
 
 import gzip
 
+import numpy as np
+
 from training.data.tokens._vocabularies import train_state
-from training.data.tokens.tokenizers import tokenizer_of
+from training.data.tokens.tokenizers import load_tokenizer, tokenizer_of
 
 
-def write(path, text):
+def lines_of(rows):
+    """Rows of columns as lines with tabs."""
+    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+
+
+def write(path, content):
+    """Write bytes, a text, or rows of columns."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, bytes | str) else lines_of(content)
     data = text if isinstance(text, bytes) else text.encode("utf-8")
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
@@ -16,6 +25,23 @@ def write(path, text):
 def train_tokenizer(kind, lines, size):
     """A tokenizer as a run trains that of its sources."""
     return tokenizer_of(train_state("source", kind, size, lines))
+
+
+def write_sides(folder, rows):
+    """Write the columns of rows into two files; return what names them as data."""
+    sides = zip(*rows, strict=True)
+    files = [write(folder / n, lines_of(zip(s))) for n, s in zip(("s", "t"), sides, strict=True)]
+    return f"parallel:{files[0]},{files[1]}"
+
+
+def spelled(prepared, split="train", rows=None):
+    """The pairs of a split of a prepared corpus, spelled by their ids; `rows` or all."""
+    sides = []
+    for file, ids in zip(prepared.tokenizers, prepared.sides(split), strict=True):
+        chosen = np.arange(len(ids.lengths)) if rows is None else rows
+        texts = load_tokenizer(file).detokenize(ids.select(chosen[:, None], 999).padded())
+        sides.append([text.decode() for text in texts.numpy()])
+    return list(zip(*sides, strict=True))
 
 
 LEXICON = [("read", "R IY D"), ("read", "R EH D"), ("d'or", "D AO R"), ("c", "S IY")]

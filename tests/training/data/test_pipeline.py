@@ -54,14 +54,11 @@ def read_pairs(batches):
     """(source, target) texts of batches, read from the inputs and the labels."""
 
     def read(row):
-        ids = list(itertools.takewhile(lambda i: i not in (PAD_ID, END_ID), row))
+        ids = itertools.takewhile(lambda i: i not in (PAD_ID, END_ID), row)
         return " ".join(LETTERS[i - END_ID - 1] for i in ids)
 
-    return [
-        (read(source), read(target))
-        for inputs, labels in batches
-        for source, target in zip(inputs["source"], labels, strict=True)
-    ]
+    rows = (zip(inputs["source"], labels, strict=True) for inputs, labels in batches)
+    return [(read(source), read(target)) for batch in rows for source, target in batch]
 
 
 def shapes(batches):
@@ -76,9 +73,8 @@ def assert_same(batches, others):
 
 
 def test_target_begins_with_start_and_labels_end_with_end(tokenizer):
-    ids = {letter: i for i, letter in enumerate(LETTERS, END_ID + 1)}
+    a, b, c = range(END_ID + 1, END_ID + 4)
     made = build((["a b c", "c"], ["b", "c a"]), tokenizer, training=False)
-    a, b, c = ids["a"], ids["b"], ids["c"]
     for batches in (made.epoch(), made.dataset().as_numpy_iterator()):
         ((inputs, labels),) = batches
         np.testing.assert_array_equal(inputs["source"], [[a, b, c], [c, PAD_ID, PAD_ID]])
@@ -91,6 +87,7 @@ def test_target_begins_with_start_and_labels_end_with_end(tokenizer):
 def test_an_epoch_depends_on_seed_and_number(pairs, tokenizer, name):
     made = build(pairs, tokenizer, **PLANS[name])
     every = list(made.epoch(3))
+    assert {len(list(made.epoch(number))) for number in range(3)} == {len(every)}
     assert len(every) == made.statistics.steps_per_epoch
     if not name:
         dataset = made.dataset(3)
@@ -99,17 +96,15 @@ def test_an_epoch_depends_on_seed_and_number(pairs, tokenizer, name):
     if "joined" not in name:
         assert set(zip(*pairs, strict=True)) == set(read_pairs(every))  # each pair is there
         assert len(read_pairs(every)) - len(pairs[0]) < len(every[0][1]) * 40
-    for number in (0, 1, 2):
-        assert len(list(made.epoch(number))) == len(every)
-    assert read_pairs(build(pairs, tokenizer, **PLANS[name]).epoch(3)) == read_pairs(every)
-    assert read_pairs(made.epoch(4)) != read_pairs(every)
-    assert read_pairs(build(pairs, tokenizer, **PLANS[name], seed=12).epoch(3)) != read_pairs(every)
+    read = read_pairs(every)
+    assert read_pairs(build(pairs, tokenizer, **PLANS[name]).epoch(3)) == read
+    assert read_pairs(made.epoch(4)) != read
+    assert read_pairs(build(pairs, tokenizer, **PLANS[name], seed=12).epoch(3)) != read
 
 
 @pytest.mark.parametrize("size", [7, 64])
 def test_an_epoch_has_every_pair_once_and_fills_its_last_batch(pairs, tokenizer, size):
-    made = build(pairs, tokenizer, batch_size=size)
-    batches = list(made.epoch())
+    batches = list(build(pairs, tokenizer, batch_size=size).epoch())
     assert {len(labels) for _, labels in batches} == {size}
     assert len(batches) == -(-2003 // size)
     counts = Counter(read_pairs(batches))
@@ -121,9 +116,8 @@ def test_similar_lengths_share_a_batch_but_in_dev(pairs, tokenizer):
     def filled(training):
         """Shares of source and target positions that are not padding."""
         batches = list(build(pairs, tokenizer, training=training, batch_size=64).epoch())
-        source = np.concatenate([inputs["source"].ravel() for inputs, _ in batches])
-        target = np.concatenate([labels.ravel() for _, labels in batches])
-        return np.mean(source != PAD_ID), np.mean(target != PAD_ID)
+        sides = [inputs["source"].ravel() for inputs, _ in batches], [y.ravel() for _, y in batches]
+        return [np.mean(np.concatenate(side) != PAD_ID) for side in sides]
 
     dev = build(pairs, tokenizer, training=False)
     batches = list(dev.dataset().as_numpy_iterator())
@@ -131,8 +125,7 @@ def test_similar_lengths_share_a_batch_but_in_dev(pairs, tokenizer):
     assert len(batches) == dev.statistics.steps_per_epoch == 287
     assert (dev.statistics.pairs, dev.statistics.dropped) == (2003, 0)
     assert max(filled(training=False)) < 0.6
-    source, target = filled(training=True)
-    assert min(source, target) >= 0.85
+    assert min(filled(training=True)) >= 0.85
 
 
 def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
@@ -157,21 +150,16 @@ def test_shapes_have_the_least_padding_of_all(rng, count):
 
     def padded(shapes):
         """Places of all pairs, each in the first shape that it fits in."""
-        total = 0
-        for pair in zip(source, labels, strict=True):
-            total += min(sum(s) for s in shapes if s[0] >= pair[0] and s[1] >= pair[1])
-        return total
+        pairs = zip(source, labels, strict=True)
+        return sum(min(sum(s) for s in shapes if s[0] >= a and s[1] >= b) for a, b in pairs)
 
-    corners = list(itertools.product(range(1, 6), range(1, 6)))
+    corners = itertools.product(range(1, 6), repeat=2)
+    chains = itertools.combinations(corners, count - 1)
+    rising = [c for c in chains if all(a[1] <= b[1] for a, b in itertools.pairwise(c))]
     largest = int(source.max()), int(labels.max())
-    least = min(
-        padded([*chain, largest])
-        for chain in itertools.combinations(corners, count - 1)
-        if all(a[1] <= b[1] for a, b in itertools.pairwise(chain))
-    )
     chosen = choose_widths(source, labels, count)[-1]
     assert len(chosen) <= count
-    assert padded(chosen.tolist()) == least
+    assert padded(chosen.tolist()) == min(padded([*chain, largest]) for chain in rising)
 
 
 def test_a_share_of_the_batches_holds_joined_pairs(tokenizer):
@@ -196,20 +184,18 @@ def test_a_share_of_the_batches_holds_joined_pairs(tokenizer):
     joined = sum(count < 17 for count in rows)
     assert joined == pytest.approx(0.4 * len(sources) / 17, abs=3)
     assert {8, 4, 2} <= set(rows)
-    longest = max(inputs["source"].shape[1] for inputs, _ in batches)
-    assert 20 < longest <= 40
+    assert 20 < max(inputs["source"].shape[1] for inputs, _ in batches) <= 40
 
 
 def test_on_a_gpu_empty_rows_fill_batches_of_joined_pairs(pairs, tokenizer):
-    options = {"batch_size": 16, "concat_pairs": 0.4, "batch_shapes": 3}
-    made = build(pairs, tokenizer, multiple=4, **options)
-    batches, filled = list(made.epoch()), set()
+    options = PLANS["joined, few shapes"]
+    batches, filled = list(build(pairs, tokenizer, multiple=4, **options).epoch()), set()
     assert {len(labels) for _, labels in batches} == {16}
     for inputs, labels in batches:
         there = labels.any(1)
         filled.add(int(there.sum()))
-        np.testing.assert_array_equal(inputs["source"].any(1), there)
-        np.testing.assert_array_equal(inputs["target"].any(1), there)
+        for side in ("source", "target"):
+            np.testing.assert_array_equal(inputs[side].any(1), there)
     assert filled == {16, 8, 4, 2}
     fewer = list(build(pairs, tokenizer, **options).epoch())
     assert {len(labels) for _, labels in fewer} == filled
@@ -244,13 +230,10 @@ def test_few_pairs_are_a_batch_and_unusable_ones_one_clear_line(tokenizer):
 @pytest.mark.parametrize("tokens", [101, 240, 9])
 def test_batches_of_tokens(pairs, tokenizer, tokens):
     """As many tokens as fit are in each, padding counted."""
-    made = build(pairs, tokenizer, batch_tokens=tokens)
-    batches = list(made.epoch(2))
+    batches = list(build(pairs, tokenizer, batch_tokens=tokens).epoch(2))
     sizes = [max(inputs["source"].size, labels.size) for inputs, labels in batches]
-    for size, (_, labels) in zip(sizes, batches, strict=True):
-        assert size <= tokens or len(labels) == 1
-    if tokens > 200:
-        assert np.mean(sizes) > 0.75 * tokens
+    assert all(n <= tokens or len(y) == 1 for n, (_, y) in zip(sizes, batches, strict=True))
+    assert tokens < 200 or np.mean(sizes) > 0.75 * tokens
 
 
 def test_source_batches_of_few_shapes_repeat_the_last_source(tokenizer):

@@ -52,13 +52,10 @@ def test_as_many_shapes_as_take_the_least_time(rng, pairs, options, epochs, expe
     plan = Plan(batching(epochs, **options), lengths)
     assert len(plan.shapes) in expected
     assert not (plan.shapes % 4).any()
-    taken = {}
-    for count in range(1, 9):
-        given = batching(epochs, **options, batch_shapes=count)
-        other = Plan(dataclasses.replace(given, costs=None), lengths)
-        taken[count] = sum(seconds_of(other, epochs))
     compiling, training = seconds_of(plan, epochs)
-    assert compiling + training <= 1.1 * min(taken.values())
+    given = dataclasses.replace(batching(epochs, **options), costs=None)
+    others = (Plan(dataclasses.replace(given, batch_shapes=n), lengths) for n in range(1, 9))
+    assert compiling + training <= 1.1 * min(sum(seconds_of(other, epochs)) for other in others)
     assert plan.predicted.training == pytest.approx(training, rel=0.05)
     assert plan.predicted.compiling == pytest.approx(compiling, rel=0.15)
     dev = EvaluationPlan(plan.batching, lengths_of(rng, 301), plan.shapes).epoch()
@@ -88,9 +85,8 @@ def test_few_pairs_and_one_long_pair_are_reckoned_as_they_are_trained(rng, pairs
     lengths = with_outlier(rng, max(pairs, 12)) if pairs > 100 else lengths_of(rng, pairs)
     plan = Plan(batching(epochs, may_be_graph=False, **options), lengths)
     compiling, training = seconds_of(plan, epochs)
-    assert plan.predicted.compiling == pytest.approx(
-        compiling, abs=20 if plan.batching.concat_pairs else 0
-    )
+    off_by = 20 if plan.batching.concat_pairs else 0
+    assert plan.predicted.compiling == pytest.approx(compiling, abs=off_by)
     assert plan.predicted.training == pytest.approx(training, rel=0.05)
     epoch = plan.epoch()
     assert plan.shapes.tolist() == np.unique(epoch.widths, axis=0).tolist()
@@ -100,15 +96,14 @@ def test_few_pairs_and_one_long_pair_are_reckoned_as_they_are_trained(rng, pairs
     assert padded < 0.5 or pairs < 100  # the others do not get the width of the longest
 
 
-def test_one_line_says_what_was_chosen_and_why(rng):
-    source, target = np.full(9_000, 10), np.full(9_000, 15)
-    plan = Plan(batching(150, batch_size=300), (source, target))
-    assert plan.predicted.line(plan.shapes) == (
-        "1 shape, 12 × 16: compiling it takes about 20 s, the training then about 25 s. "
-        "--set batch_shapes=N has N."
-    )  # 4,500 steps of 28 positions
-    deep = Plan(batching(150, layers=8, batch_size=300), (source, target))
-    assert "takes about 50 s, the training then about 63 s" in deep.predicted.line(deep.shapes)
+def test_one_line_says_what_was_chosen_and_why():
+    lengths = np.full(9_000, 10), np.full(9_000, 15)  # 4,500 steps of 28 positions
+    for layers, seconds in ((2, (20, 25)), (8, (50, 63))):
+        plan = Plan(batching(150, layers=layers, batch_size=300), lengths)
+        assert plan.predicted.line(plan.shapes) == (
+            "1 shape, 12 × 16: compiling it takes about {} s, the training then about {} s. "
+            "--set batch_shapes=N has N."
+        ).format(*seconds)
 
 
 def test_a_short_training_is_a_graph_unless_xla_is_asked_for(rng):
@@ -123,46 +118,38 @@ def test_a_short_training_is_a_graph_unless_xla_is_asked_for(rng):
     assert len(asked.shapes) == 1
 
 
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_the_device_and_the_settings_decide(monkeypatch, rng, device):
-    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", device)
-    lengths = lengths_of(rng, 3_000)
-    gpu = device == "gpu"
-
-    def made(*settings):
-        config = tiny_config("max_source_length=60", "max_target_length=60", *settings)
-        plan = Plan(Batching.of(config), lengths)
-        batches = type("Batches", (), {"plan": plan})
-        return plan, as_predicted(config, batches).compiles()
-
-    plan, compiled = made("epochs=2")
-    assert (plan.shapes, compiled, plan.predicted is not None) == (None, False, gpu)
-    plan, compiled = made("epochs=900")
-    assert compiled is gpu
-    plan, compiled = made("epochs=2", "jit_compile=true")
-    assert compiled
-    assert len(plan.shapes) == (1 if gpu else 8)
-    plan, compiled = made("epochs=2", "jit_compile=true", "batch_shapes=3")
-    assert (len(plan.shapes), plan.predicted) == (3, None)
-    assert gpu is not (plan.shapes % 4).any()
-    assert made("epochs=900", "jit_compile=false")[1] is False
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "compiles", "shapes", "predicted"),  # each without and with a GPU
+    [
+        ("epochs=2", (False, False), (0, 0), (False, True)),
+        ("epochs=900", (False, True), None, (False, True)),
+        ("epochs=2 jit_compile=true", (True, True), (8, 1), (False, True)),
+        ("epochs=2 jit_compile=true batch_shapes=3", (True, True), (3, 3), (False, False)),
+        ("epochs=900 jit_compile=false", (False, False), None, None),
+    ],
+)
+def test_the_device_and_the_settings_decide(
+    monkeypatch, rng, gpu, settings, compiles, shapes, predicted
+):
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu" if gpu else "cpu")
+    sizes = "max_source_length=60", "max_target_length=60", *settings.split()
+    config = tiny_config(*sizes)
+    plan = Plan(Batching.of(config), lengths_of(rng, 3_000))
+    assert as_predicted(config, SimpleNamespace(plan=plan)).compiles() == compiles[gpu]
+    assert shapes is None or (0 if plan.shapes is None else len(plan.shapes)) == shapes[gpu]
+    assert predicted is None or (plan.predicted is not None) == predicted[gpu]
+    assert not gpu or plan.shapes is None or not (plan.shapes % 4).any()
 
 
 def test_batches_have_the_settings_of_the_configuration():
     """Each key is read by its name; a key of another name raises an error."""
-    values = {
-        "batch_size": 31,
-        "max_source_length": 37,
-        "max_target_length": 41,
-        "batch_shapes": 3,
-        "concat_pairs": 0.25,
-        "batch_tokens": 0,
-        "seed": 43,
-    }
+    values = {"batch_size": 31, "max_source_length": 37, "max_target_length": 41, "seed": 43}
+    values |= {"batch_shapes": 3, "concat_pairs": 0.25, "batch_tokens": 0}
     config = tiny_config("jit_compile=false", *(f"{key}={value}" for key, value in values.items()))
     assert Batching.of(config) == Batching(**values)
-    tokens = dataclasses.replace(config, concat_pairs=0.0, batch_tokens=1009)
-    assert Batching.of(tokens) == Batching(**{**values, "concat_pairs": 0.0, "batch_tokens": 1009})
+    other = {"concat_pairs": 0.0, "batch_tokens": 1009}
+    assert Batching.of(dataclasses.replace(config, **other)) == Batching(**{**values, **other})
     for key in values:
         others = {name: getattr(config, name) for name in dir(config) if name != key}
         with pytest.raises(AttributeError, match=key):

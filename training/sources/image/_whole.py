@@ -12,7 +12,7 @@ import tensorflow as tf
 from training.data.rules import MOST_PIXELS
 
 Tensor = Any
-_TAIL = 1024  # the end mark must be in the last bytes of a file, at most so many
+_TAIL = 1024  # an unsound file without its end mark in so many last bytes is cut off
 
 
 def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,25 +25,24 @@ def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
     none = tf.constant(0, tf.int64)
     tail = tf.io.decode_raw(tf.strings.substr(contents, length - size, size), tf.uint8)
 
-    def ends_with(mark: bytes, sound: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the fault of a file that must end with `mark`; "" if it has none."""
-        starts = tf.maximum(size - len(mark) + 1, 0)
-        equal = [tail[i : starts + i] == byte for i, byte in enumerate(mark)]
+    def fault_of(sound: Tensor, end_mark: bytes) -> Tensor:
+        """Return why a file is not sound; "" if it is, whatever follows its end mark."""
+        starts = tf.maximum(size - len(end_mark) + 1, 0)
+        equal = [tail[i : starts + i] == byte for i, byte in enumerate(end_mark)]
         ends = tf.reduce_any(tf.reduce_all(equal, axis=0))
-        reason = tf.cond(ends, lambda: sound(contents), lambda: tf.constant(True))
-        return tf.where(ends, tf.where(reason, "", damaged), cut)
+        return tf.where(sound, "", tf.where(ends, damaged, cut))
 
     def check_png() -> tuple[Tensor, Tensor]:
         header = tf.strings.substr(tf.strings.join([contents, "\0" * 24]), 16, 8)
         sizes = tf.reshape(tf.cast(tf.io.decode_raw(header, tf.uint8), tf.int64), [2, 4])
         sizes = tf.reduce_sum(sizes * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
         reason, pixels = check_sizes(sizes[1], sizes[0])
-        reason = tf.cond(reason == "", lambda: ends_with(b"IEND", _is_sound_png), lambda: reason)
-        return reason, pixels
+        sound = tf.cond(reason == "", lambda: _is_sound_png(contents), lambda: tf.constant(True))
+        return tf.where(reason == "", fault_of(sound, b"IEND"), reason), pixels
 
     def check_jpeg() -> tuple[Tensor, Tensor]:
         # First, because TensorFlow's error about a missing size does not name the image.
-        reason = ends_with(b"\xff\xd9", _is_sound_jpeg)
+        reason = fault_of(_is_sound_jpeg(contents), b"\xff\xd9")
         return tf.cond(reason == "", check_jpeg_sizes, lambda: (reason, none))
 
     def check_jpeg_sizes() -> tuple[Tensor, Tensor]:

@@ -1,21 +1,21 @@
 """A pronouncer of nonsense, and its command."""
 
 import io
+import json
+import re
 import sys
 
 import pytest
 
 from serving.client._translate import main
-from tests.serving.conftest import respelled
+from tests.serving.conftest import pronouncer
+
+SHERPA = "vits", "kokoro", "melo", "matcha"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model(onnx_translator, tmp_path_factory):
-    """A pronouncer of nonsense: a translator whose tokens are letters and phones, p0 and so on."""
-    letters = "abcdefghijklmnopqrstuvwxyzé'" + "".join(map(chr, range(0x400, 0x500)))
-    phones = [f"p{number}" for number in range(1000)]
-    folder = tmp_path_factory.mktemp("pronouncer") / "1"
-    return respelled(onnx_translator, folder, letters=letters, symbols=phones)
+    return pronouncer(onnx_translator, tmp_path_factory.mktemp("pronouncer") / "1", "é'")
 
 
 @pytest.fixture
@@ -33,3 +33,28 @@ def run(model, monkeypatch, capfd):
         return status, out.splitlines(), err
 
     return run
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """Write a list of words and phones, "word phones" each; return the options that give it."""
+
+    def write(*rows):
+        path = tmp_path / "own.tsv"
+        path.write_text("".join(row.replace(" ", "\t", 1) + "\n" for row in rows), "utf-8")
+        return "--lexicon", path
+
+    return write
+
+
+def of_form(form):
+    """The options of a format, or of sherpa's for a kind of voice."""
+    return ("--format", "sherpa", "--voice", form) if form in SHERPA else ("--format", form)
+
+
+def parsed(form, lines):
+    """Words and phones of a format's lines."""
+    if form == "json":
+        rows = map(json.loads, lines)
+        return [(row["word"], row["phones"]) for row in rows]
+    return [tuple(re.split(r"[\t ]", line, maxsplit=1)) for line in lines]

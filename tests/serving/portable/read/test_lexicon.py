@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from serving.check._onnx import check_folder
-from serving.client._translate import main
 from serving.portable.read import LocalTranslator
-from serving.portable.read import _pronouncer as pronouncers
-from serving.portable.read._model import tokens_of
-from serving.portable.read._pronouncer import Pronouncer
+from tests.serving.portable.read.conftest import parsed
 from tests.serving.portable.read.voice import Voice
 from tests.training.data.files import DICTIONARIES, LEXICON
 
@@ -120,44 +117,23 @@ def test_maps_follow_one_another_and_stress_that_is_not_known_is_told(run, tmp_p
     assert run("so\nday", *form, "--rename-phones", "kokoro") == (0, ["so\ts ˈO", "day\td ˌA"], "")
 
 
-def test_each_format_has_its_lines(run, tmp_path):
-    own = tmp_path / "own.tsv"
-    own.write_text("cat\tK AE T\ncat\tK AA T\nRené\tR AH N EY\n", encoding="utf-8")
-    expected = {
-        "sherpa": ["cat K AE T"],  # of one pronunciation alone
-        "kaldi": ["cat K AE T", "cat K AA T", "René R AH N EY"],
-        "tsv": ["cat\tK AE T", "cat\tK AA T", "René\tR AH N EY"],
-        "mfa": ["cat\tK AE T", "cat\tK AA T", "René\tR AH N EY"],
-    }
-    for form, lines in expected.items():
-        words = "cat\n" if form == "sherpa" else "cat\n\nRené\r\ncat\n"
-        assert run(words, "--format", form, "--lexicon", own)[:2] == (0, lines)
-    _, lines, _ = run("", "--format", "json", "--lexicon", own, "René")
-    answer = {"word": "René", "phones": "R AH N EY", "probability": 1.0, "source": "lexicon"}
-    assert list(map(json.loads, lines)) == [answer]
-
-
-def test_words_of_any_script_are_whole_and_of_equal_spellings_one(run, tmp_path):
-    own = tmp_path / "own.tsv"
-    own.write_text('cafe\u0301\tK AE F EY\ndon\'t\tD OW N T\n"мир"\t"M I R"\n', encoding="utf-8")
-    words = "--words-from-text", "--lexicon", own, "--format"
-    lines = ["мир\tM I R", "café\tK AE F EY", "don’t\tD OW N T"]
-    assert run("Мир! «Café» — don’t, ‘мир’.", *words, "tsv") == (0, lines, "")
-    for form in (words, words[1:]):
-        assert run("Cafe\u0301", *form, "sherpa") == (0, ["café K AE F EY"], "")
-
-
-def test_a_word_whose_best_answer_is_silence_has_the_next(model, monkeypatch):
-    pronouncer = Pronouncer(model)
-    ((_, (best, second)),) = pronouncer.pronounce(["cat"], 2)
-
-    def silent(tokenizer, ids):
-        tokens = tokens_of(tokenizer, ids)
-        return () if tokens == best.phones else tokens
-
-    monkeypatch.setattr(pronouncers, "tokens_of", silent)
-    ((_, answers),) = pronouncer.pronounce(["cat"])
-    assert [answer.phones for answer in answers] == [second.phones]
+@pytest.mark.parametrize("form", ["sherpa", "kaldi", "tsv", "mfa", "json"])
+def test_each_format_has_its_lines(form, run, listed):
+    own = listed("cat K AE T", "cat K AA T", "René R AH N EY")
+    if form == "sherpa":  # of one pronunciation alone
+        assert run("cat\n", "--format", form, *own)[:2] == (0, ["cat K AE T"])
+        return
+    _, lines, _ = run("cat\n\nRené\r\ncat\n", "--format", form, *own)
+    rows = [("cat", "K AE T"), ("cat", "K AA T"), ("René", "R AH N EY")]
+    assert parsed(form, lines) == rows
+    if form == "json":
+        rest = {"probability": 1.0, "source": "lexicon"}
+        assert [json.loads(line) for line in lines] == [
+            {"word": word, "phones": phones, **rest} for word, phones in rows
+        ]
+    else:
+        between = " " if form == "kaldi" else "\t"
+        assert lines == [between.join(row) for row in rows]
 
 
 def test_what_the_model_never_saw_is_named_and_left_out(run):
@@ -175,70 +151,54 @@ def test_what_the_model_never_saw_is_named_and_left_out(run):
     ]
 
 
+FILES = {
+    "wrong": b"cat\tK AE T\ncat\n",
+    "empty": b"\n",
+    "long": b"a 1\nbb 2\n",
+    "latin": b"a\tA\n\xe9\tE\n",
+    "commas": b"cat,K AE T\ndog,D AO G\n",
+    "bars": b"K | k\nAE | a\n",
+    "wide": "cat\tK AE T\n".encode("utf-16"),
+}
+KOKORO = "is not of a Kokoro voice, whose tokens are single characters. It has: 'bb'"
+
+
 @pytest.mark.parametrize(
-    ("words", "status", "message"),
+    ("text", "words", "status", "message"),
     [
-        (["--format", "sherpa", "--nbest", "2"], 2, "--format sherpa takes no --nbest"),
-        (["--format", "tsv", "--align"], 2, "--format takes no --align"),
-        (["--words-from-text"], 2, "--words-from-text needs --format"),
-        (["--strict"], 2, "--strict needs --format"),
-        (["--spell-out", "x.tsv"], 2, "--spell-out needs --format"),
-        (["--format", "mfa", "--voice", "kokoro"], 2, "--voice needs --format sherpa"),
-        (["--format", "mfa", "--nbest", "99"], 1, "expected --nbest of 1 to "),
-        (["--format", "tsv", "--lexicon", "none.tsv"], 1, "No such file or directory: none.tsv"),
-        (["--format", "tsv", "--lexicon", "{wrong}"], 1, "line 2 needs two columns with a tab"),
-        (
-            ["--format", "tsv", "--voice-tokens", "{wrong}"],
-            1,
-            "needs a token and its number, as in",
-        ),
-        (["--format", "tsv", "--voice-tokens", "{empty}"], 1, "has no tokens"),
-        (
-            ["--format", "sherpa", "--voice", "kokoro", "--voice-tokens", "{long}"],
-            *(1, "is not of a Kokoro voice, whose tokens are single characters. It has: 'bb'"),
-        ),
-        (["--format", "tsv", "--lexicon", "{latin}"], 1, "line 2 is not UTF-8 text"),
-        (["--format", "tsv", "--lexicon", "{wide}"], 1, "iconv -f UTF-16 -t UTF-8"),
-        (["--format", "tsv", "--lexicon", "{commas}"], 1, "has commas instead of tabs"),
-        (["--format", "tsv", "--rename-phones", "{bars}"], 1, "has bars instead of tabs"),
+        (b"cat", "--format sherpa --nbest 2", 2, "--format sherpa takes no --nbest"),
+        (b"cat", "--format tsv --align", 2, "--format takes no --align"),
+        (b"cat", "--words-from-text", 2, "--words-from-text needs --format"),
+        (b"cat", "--strict", 2, "--strict needs --format"),
+        (b"cat", "--spell-out x.tsv", 2, "--spell-out needs --format"),
+        (b"cat", "--format mfa --voice kokoro", 2, "--voice needs --format sherpa"),
+        (b"cat", "--format mfa --nbest 99", 1, "expected --nbest of 1 to "),
+        (b"cat", "--format tsv --lexicon no.tsv", 1, "No such file or directory: no.tsv"),
+        (b"cat", "--format tsv --lexicon wrong", 1, "line 2 needs two columns with a tab"),
+        (b"cat", "--format tsv --voice-tokens wrong", 1, "needs a token and its number, as in"),
+        (b"cat", "--format tsv --voice-tokens empty", 1, "has no tokens"),
+        (b"cat", "--format sherpa --voice kokoro --voice-tokens long", 1, KOKORO),
+        (b"cat", "--format tsv --lexicon latin", 1, "line 2 is not UTF-8 text"),
+        (b"cat", "--format tsv --lexicon wide", 1, "iconv -f UTF-16 -t UTF-8"),
+        (b"cat", "--format tsv --lexicon commas", 1, "has commas instead of tabs"),
+        (b"cat", "--format tsv --rename-phones bars", 1, "has bars instead of tabs"),
+        (b"\n \n", "--format tsv", 1, "no word: give words as arguments or on standard input"),
+        (b"ice cream\n", "--format tsv", 1, "one word a line. For a text, add --words-from-text"),
+        (b"a\ncaf\xe9\n", "--format tsv", 1, "the standard input, line 2 is not UTF-8 text"),
+        (b"cat", "--format tsv --local TRANSLATOR", 1, "is no pronouncer, which has letters as s"),
     ],
 )
-def test_a_mistake_is_one_line(words, status, message, run, tmp_path):
-    contents = {
-        "wrong": b"cat\tK AE T\ncat\n",
-        "empty": b"\n",
-        "long": b"a 1\nbb 2\n",
-        "latin": b"a\tA\n\xe9\tE\n",
-    }
-    contents |= {"commas": b"cat,K AE T\ndog,D AO G\n", "bars": b"K | k\nAE | a\n"}
-    contents["wide"] = "cat\tK AE T\n".encode("utf-16")
-    for name, content in contents.items():
+def test_a_mistake_is_one_line(
+    text, words, status, message, run, tmp_path, monkeypatch, onnx_translator
+):
+    monkeypatch.chdir(tmp_path)
+    for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
-    paths = {name: tmp_path / name for name in contents}
-    found, lines, err = run("cat", *(word.format(**paths) for word in words))
-    assert (found, lines) == (status, [])
+    words = words.replace("TRANSLATOR", str(onnx_translator))
+    found, lines, err = run(text, *words.split())
+    assert (found, lines, err.count("\n"), err[:7]) == (status, [], 1, "error: ")
     assert message in err
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
 
 
 def test_the_check_asks_for_letters_that_training_never_saw_without_a_warning(model):
     assert check_folder(model) == []  # a warning would be an error
-
-
-def test_an_input_without_words_is_one_line(run):
-    for text, message in (
-        (b"\n \n", "no word: give words as arguments or on standard input"),
-        (b"ice cream\n", "--format needs one word a line. For a text, add --words-from-text"),
-        (b"cat\ncaf\xe9\n", "the standard input, line 2 is not UTF-8 text"),
-    ):
-        status, lines, err = run(text, "--format", "tsv")
-        assert (status, lines, err.count("\n")) == (1, [], 1)
-        assert err.startswith(f"error: {message}")
-
-
-def test_a_model_that_is_no_pronouncer_is_one_line(onnx_translator, capsys):
-    assert main(["--local", str(onnx_translator), "--format", "tsv", "cat"]) == 1
-    err = capsys.readouterr().err
-    assert "is no pronouncer, which has letters as sources and symbols as targets: it has" in err
-    assert err.count("\n") == 1

@@ -10,6 +10,7 @@ import pytest
 
 from serving.portable.read import _voices as voices
 from serving.portable.read._pronouncer import Pronouncer
+from tests.serving.portable.read.conftest import of_form, parsed
 from tests.serving.portable.read.voice import PUNCTUATION, Voice
 from training.data.letters import alphabet_of
 
@@ -49,34 +50,27 @@ LISTED = ["colonel", "'tis", "cat", "dog", "mir", "'em", "rock", "'n'", "roll", 
 LISTED += ["'cause", "dogs"]
 
 
-def quoted_list(folder):
-    own = folder / "own.tsv"
-    phones = {word: f"q{number}" for number, word in enumerate(LISTED)}
-    own.write_text("".join(f"{word}\t{phone}\n" for word, phone in phones.items()))
-    return own, phones
+PHONES = {word: f"q{number}" for number, word in enumerate(LISTED)}
 
 
-def listed_as(word, phones):
-    """The listed word that a word of the text is."""
+def phone_of(word):
+    """The phone of the listed word that a word of the text is."""
     word = word.lower().replace("’", "'")
     ends = "'‘“”«»‹›„‟‚\"「」()"
     forms = word, word.lstrip(ends), word.rstrip(ends), word.strip(ends)
-    return next(form for form in forms if form in phones)
+    return next(PHONES[form] for form in forms if form in PHONES)
 
 
 @pytest.mark.parametrize("kind", ["vits", "kokoro", "matcha"])
-def test_a_word_in_quotes_of_any_kind_is_spoken_as_listed(kind, run, tmp_path, capfd):
-    own, phones = quoted_list(tmp_path)
-    words = "--format", "sherpa", "--words-from-text", "--lexicon", own, "--voice", kind
-    _, lines, _ = run(QUOTED, *words)
-    tokens = ["_", "", *PUNCTUATION, *phones.values()]
+def test_a_word_in_quotes_of_any_kind_is_spoken_as_listed(kind, run, listed, tmp_path, capfd):
+    own = listed(*map(" ".join, PHONES.items()))
+    _, lines, _ = run(QUOTED, "--words-from-text", *own, *of_form(kind))
+    tokens = ["_", "", *PUNCTUATION, *PHONES.values()]
     voice = Voice(tmp_path, tokens, "\n".join(lines) + "\n", capfd, kind)
     apart = {"don’t", "l’eau", "’cause"} if kind != "kokoro" else set()
-    for word in QUOTED.split():
-        if word in apart:  # the voice reads two words
-            continue
+    for word in {*QUOTED.split()} - apart:  # of which the voice reads two words each
         read, lost = voice.read(word)
-        assert phones[listed_as(word, phones)] in read, word
+        assert phone_of(word) in read, word
         assert not [each for each in lost if any(map(str.isalnum, each))], word
 
 
@@ -90,47 +84,54 @@ def mfa_words(text, table):
         yield next((form for form in forms if form in table), word.strip("'"))
 
 
-def test_a_word_in_quotes_is_in_the_dictionaries_of_mfa_and_kaldi(run, tmp_path):
-    own, phones = quoted_list(tmp_path)
-    for form, separator in (("mfa", "\t"), ("kaldi", " "), ("tsv", "\t")):
-        status, lines, err = run(QUOTED, "--format", form, "--words-from-text", "--lexicon", own)
+def test_a_word_in_quotes_is_in_the_dictionaries_of_mfa_and_kaldi(run, listed):
+    own = listed(*map(" ".join, PHONES.items()))
+    for form in ("mfa", "kaldi", "tsv"):
+        status, lines, err = run(QUOTED, *of_form(form), "--words-from-text", *own)
         assert (status, err) == (0, "")
-        table = dict(line.split(separator) for line in lines)
-        assert {word.replace("’", "'"): phone for word, phone in table.items()} == phones
+        table = dict(parsed(form, lines))
+        assert {word.replace("’", "'"): phone for word, phone in table.items()} == PHONES
         if form == "mfa":
             assert {*mfa_words(QUOTED, table)} == {*table}
         else:  # a text is looked up as it stands, once its quotes are away
             assert {"don't", "don’t", "colonel", "cat"} <= {*table}
 
 
-def test_a_listed_word_with_signs_is_found_as_it_stands(run, tmp_path):
-    own = tmp_path / "own.tsv"
-    words = ["bo-ki", "col·legi", "dr.", "c++", "bo-ki-san", "צה״ל", "ג׳ירפה", "-ben", "'tis"]
-    own.write_text("".join(f"{word}\tq{n}\n" for n, word in enumerate(words)), encoding="utf-8")
-    form = "--words-from-text", "--lexicon", own, "--strict", "--format"
-    text = "BO-KI, (Col·legi) “Dr. bo-ki-san” c++; צה\"ל ג׳ירפה bo\u00ad-\u200bki -ben 'tis"
-    for sort, between in (("mfa", "\t"), ("kaldi", " "), ("tsv", "\t")):
-        status, lines, err = run(text, *form, sort)
-        assert (status, err) == (0, ""), sort
-        found = dict(line.split(between) for line in lines)
-        assert [*found.values()] == [f"q{n}" for n in (0, 1, 2, 4, 3, 5, 6, 7, 8)], sort
-    lines = run("bo\u2011ki bo\u2010ki-san.", *form, "tsv")[1]
-    assert [line.split("\t")[1] for line in lines] == ["q0", "q4"]
-    # No listed word is found within another one.
-    text = "bo-ki's xbo-ki a-ben bob-kid"
-    words = [line.split("\t")[0] for line in run(text, *form, "tsv")[1]]
+SIGNS = "bo-ki:0 col·legi:1 dr.:2 c++:3 bo-ki-san:4 צה״ל:5 ג׳ירפה:6 -ben:7 'tis:8"
+# Lists, "word:phones" each, formats, a text, and its words with phones, "*" for any word.
+FOUND = [
+    (SIGNS, "mfa kaldi tsv", "BO-KI, (Col·legi) “Dr. bo-ki-san” c++", "*:0 *:1 *:2 *:4 *:3"),
+    (SIGNS, "tsv", "צה\"ל ג׳ירפה bo\u00ad-\u200bki -ben 'tis", "*:5 *:6 *:0 *:7 *:8"),
+    (SIGNS, "tsv", "bo\u2011ki bo\u2010ki-san.", "*:0 *:4"),
+    ("می\u200cخواهم:1 ක්ර:2 كتاب:3", "tsv", "می\u200cخواهم میخواهم", "*:1 *:1"),
+    ("می\u200cخواهم:1 ක්ර:2 كتاب:3", "tsv", "ක්\u200dර ක්ර كتـاب", "*:2 *:2 *:3"),
+    ("café:k", "tsv kaldi mfa json", "café cafe\u0301 ca\u00adfé \ufeffcafé", "café:k"),
+    ("café:k", "tsv kaldi mfa json", "café\ncafe\u0301\nca\u00adfé\n\ufeffcafé", "*:k"),
+    ("cafe\u0301:K don't:D мир:M", "tsv", "Мир! «Café» — don’t, ‘мир’.", "мир:M café:K don’t:D"),
+    ("cafe\u0301:K", "vits", "Cafe\u0301", "café:K"),
+    ("read:1 read_VBD:2", "tsv kaldi mfa kokoro", "read_VBD read", "read_vbd:2 read:1"),
+]
+
+
+@pytest.mark.parametrize(("rows", "forms", "text", "wanted"), FOUND)
+def test_a_listed_word_is_found_in_whichever_form_it_stands(rows, forms, text, wanted, run, listed):
+    own = listed(*(row.replace(":", " ") for row in rows.split(" ")))
+    words = ["--words-from-text"] if "\n" not in text else []
+    for form in forms.split():
+        status, lines, err = run(text, *words, *own, *of_form(form), "--strict")
+        assert (status, err) == (0, ""), form
+        found = " ".join(
+            f"{word if each[0] != '*' else '*'}:{phones}"
+            for (word, phones), each in zip(parsed(form, lines), wanted.split(" "), strict=True)
+        )
+        assert found == wanted, form
+
+
+def test_no_listed_word_is_found_within_another_one(run, listed):
+    own = listed("bo-ki q", "-ben q")
+    _, lines, _ = run("bo-ki's xbo-ki a-ben bob-kid", "--words-from-text", *of_form("tsv"), *own)
+    words = [word for word, _ in parsed("tsv", lines)]
     assert words == ["bo", "ki's", "xbo", "ki", "a", "ben", "bob", "kid"]
-
-
-def test_a_listed_word_is_found_without_its_joiners_and_with_others(run, tmp_path):
-    own = tmp_path / "own.tsv"
-    own.write_text("می\u200cخواهم\tp1\nක්ර\tp2\nكتاب\tp3\n", encoding="utf-8")
-    text = "می\u200cخواهم میخواهم ක්\u200dර ක්ර كتـاب"
-    status, lines, err = run(
-        text, "--words-from-text", "--lexicon", own, "--format", "tsv", "--strict"
-    )
-    assert (status, err) == (0, "")
-    assert [line.split("\t")[1] for line in lines] == ["p1", "p1", "p2", "p2", "p3"]
 
 
 def test_signs_within_words_of_any_script_join_letters(run):
@@ -142,26 +143,14 @@ def test_signs_within_words_of_any_script_join_letters(run):
     assert (len(lines), err) == (3, "")
 
 
-def test_a_word_in_two_forms_of_unicode_is_one_word(run, tmp_path):
-    (own := tmp_path / "own.tsv").write_text("café\tk a\n", encoding="utf-8")
-    for form in ("tsv", "kaldi", "mfa", "json"):
-        for text in ("\n".join, " ".join):
-            words = ["--words-from-text"] if text([*"ab"]) == "a b" else []
-            two = text(["café", "cafe\u0301", "ca\u00adfé", "\ufeffcafé"])
-            status, lines, err = run(two, *words, "--lexicon", own, "--format", form)
-            assert (status, len(lines), err) == (0, 1, ""), form
-
-
 HYPHENS = "szent-ben Szent-Ben -ben ben- szent--ben 'szent-ben' #szent #szent-ben ben"
 
 
 @pytest.mark.parametrize("kind", ["matcha", "kokoro"])
 @pytest.mark.parametrize("phone", ["b", "bb"])
-def test_no_word_with_a_hyphen_or_a_hash_is_lost(kind, phone, run, tmp_path, capfd):
-    own = tmp_path / "own.tsv"
-    own.write_text(f"szent\ta\nben\t{phone}\n#szent\ta a\n")
-    words = "--words-from-text", "--format", "sherpa", "--voice", kind, "--lexicon", own, "--strict"
-    status, lines, err = run(HYPHENS, *words)
+def test_no_word_with_a_hyphen_or_a_hash_is_lost(kind, phone, run, listed, tmp_path, capfd):
+    own = listed("szent a", f"ben {phone}", "#szent a a")
+    status, lines, err = run(HYPHENS, "--words-from-text", *of_form(kind), *own, "--strict")
     assert (status, err) == (0, "")
     tokens = ["_", "", *PUNCTUATION, "a", phone]
     voice = Voice(tmp_path, tokens, "\n".join([*lines, f"x {phone}"]) + "\n", capfd, kind)
@@ -174,26 +163,22 @@ def test_no_word_with_a_hyphen_or_a_hash_is_lost(kind, phone, run, tmp_path, cap
         assert [token for token in read if token in ("a", phone)] == expected, text
 
 
-def test_a_part_that_is_missing_makes_the_whole_missing(run, tmp_path):
-    own, file = tmp_path / "own.tsv", tmp_path / "missing.tsv"
-    own.write_text("ben\tb\n")
-    words = "--words-from-text", "--format", "sherpa", "--voice", "matcha", "--lexicon", own
-    status, lines, _ = run("1937-ben", *words, "--write-skipped", file, "--strict")
-    assert (status, lines) == (1, ["ben b"])
-    found = dict(line.split("\t") for line in file.read_text().splitlines())
-    assert {*found} == {"1937", "1937-ben"}
-
-
-def test_a_listed_word_with_a_hyphen_is_what_kokoro_reads(run, tmp_path, capfd):
-    own = tmp_path / "own.tsv"
-    own.write_text("szent\ta\nben\tb\nszent-ben\tc\n")
-    words = "--words-from-text", "--format", "sherpa", "--voice", "kokoro", "--lexicon", own
-    _, lines, _ = run("Szent-Ben ben-szent", *words)
+def test_a_listed_word_with_a_hyphen_is_what_kokoro_reads(run, listed, tmp_path, capfd):
+    own = listed("szent a", "ben b", "szent-ben c")
+    _, lines, _ = run("Szent-Ben ben-szent", "--words-from-text", *of_form("kokoro"), *own)
     voice = Voice(tmp_path, ["_", "", *PUNCTUATION, *"abc"], "\n".join(lines), capfd, "kokoro")
-    read = [
-        [x for x in voice.read(text)[0] if x in "abc" and x] for text in ("szent-ben", "ben-szent")
-    ]
-    assert read == [["c"], ["b", "a"]]
+    for text, wanted in (("szent-ben", ["c"]), ("ben-szent", ["b", "a"])):
+        assert [x for x in voice.read(text)[0] if x in {*"abc"}] == wanted
+
+
+def test_a_part_that_is_missing_makes_the_whole_missing(run, listed, tmp_path):
+    file = tmp_path / "missing.tsv"
+    words = "--words-from-text", *of_form("matcha"), "--write-skipped", file, "--strict"
+    status, lines, _ = run("1937-ben", *words, *listed("ben b"))
+    assert (status, lines) == (1, ["ben b"])
+    assert {word for word, _ in parsed("tsv", file.read_text().splitlines())} == {
+        *("1937", "1937-ben")
+    }
 
 
 @pytest.fixture
@@ -209,22 +194,21 @@ def turkish(model, monkeypatch, tmp_path):
     return folder
 
 
-def test_capitals_of_turkish_are_small_as_its_alphabet_has_them(turkish, run, tmp_path, capfd):
-    own = tmp_path / "own.tsv"
-    listed = ["ışık", "ısparta", "istanbul", "Iğdır"]
-    own.write_text("".join(f"{word}\tp{n}\n" for n, word in enumerate(listed)), encoding="utf-8")
-    words = "--lexicon", own, "--local", turkish, "--strict"
+def test_capitals_of_turkish_are_small_as_its_alphabet_has_them(
+    turkish, run, listed, tmp_path, capfd
+):
+    own = listed("ışık p0", "ısparta p1", "istanbul p2", "Iğdır p3")
+    words = *own, "--local", turkish, "--strict"
     text = "Isparta Işık IŞIK İstanbul I\u0307STANBUL IĞDIR"
-    form = "--format", "mfa", "--words-from-text"
     lines = ["ısparta\tp1", "ışık\tp0", "istanbul\tp2", "ığdır\tp3"]
-    assert run(text, *form, *words) == (0, lines, "")
-    found = run(text.replace(" ", "\n"), "--format", "tsv", *words)[1]
-    assert [line.split("\t")[1] for line in found] == ["p1", "p0", "p0", "p2", "p2", "p3"]
-    form = "--format", "sherpa", "--voice", "kokoro", "--words-from-text"
-    _, lines, _ = run(text, *form, *words)
+    assert run(text, *of_form("mfa"), "--words-from-text", *words) == (0, lines, "")
+    found = parsed("tsv", run(text.replace(" ", "\n"), *of_form("tsv"), *words)[1])
+    each = ["p1", "p0", "p0", "p2", "p2", "p3"]
+    assert [phones for _, phones in found] == each
+    _, lines, _ = run(text, *of_form("kokoro"), "--words-from-text", *words)
     tokens = ["_", "", *PUNCTUATION, "p0", "p1", "p2", "p3"]
     voice = Voice(tmp_path, tokens, "\n".join(lines), capfd, "kokoro")
-    for word, phone in zip(text.split(), ["p1", "p0", "p0", "p2", "p2", "p3"], strict=True):
+    for word, phone in zip(text.split(), each, strict=True):
         assert phone in voice.read(unicodedata.normalize("NFC", word))[0], word
     spelled = Pronouncer(turkish)
     assert spelled.unreadable("IIDIR") == ""
@@ -239,20 +223,6 @@ def test_a_letter_that_training_never_saw_as_a_whole_is_missing(turkish, run, tm
     missing = ["bär\ttraining never saw ä", "noël\ttraining never saw ë"]
     assert file.read_text(encoding="utf-8").splitlines() == missing
     assert "training never saw ä: bär" in err
-
-
-def test_a_word_that_lacks_phones_is_named(run, model, monkeypatch):
-    (best,) = (each for _, (each,) in Pronouncer(model).pronounce(["cat"]))
-    for fewest, named in ((len(best.phones) / 3, False), ((len(best.phones) + 1) / 3, True)):
-        spelling = {"whole": 12, "window": 12, "context": 3, "fewest": fewest}
-        manifest = json.loads((model / "manifest.json").read_text()) | {"spelling": spelling}
-        monkeypatch.setattr("serving.portable.read._model.read_manifest", lambda _, m=manifest: m)
-        _, lines, err = run("cat", "--format", "tsv")
-        assert lines
-        told = (
-            "Warning: fewer phones for their letters than nearly all words of training have: cat\n"
-        )
-        assert err == (told if named else "")
 
 
 def test_an_apostrophe_is_the_one_that_training_saw(run):

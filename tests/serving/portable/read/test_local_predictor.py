@@ -60,35 +60,32 @@ def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_
         runs.append(event_run)  # an ensemble
     columns = histories(event_run, rng)
     module = ExportedPredictor(runs)
-    wanted = module.predict(**{name: tf.constant(x) for name, x in columns.items()})
-    predictor = LocalPredictor(
-        export(runs, tmp_path / "model", form="onnx"), batch_size=3, threads=2
-    )
+    folder = export(runs, tmp_path / "model", form="onnx")
+    predictor = LocalPredictor(folder, batch_size=3, threads=2)
+
+    def assert_alike(answers, lengths):
+        wanted = module.predict(**{name: tf.constant(x) for name, x in columns.items()})
+        said = [answer.probability for answer in answers]
+        assert np.isfinite(said).all()
+        np.testing.assert_allclose(said, wanted["probability"], atol=1e-5)
+        assert [answer.truncated for answer in answers] == wanted["truncated"].numpy().tolist()
+        for row, (answer, length) in enumerate(zip(answers, lengths, strict=True)):
+            if "attention_weights" in wanted:
+                weights = wanted["attention_weights"][row, :length]
+                np.testing.assert_allclose(answer.attention_weights, weights, atol=1e-5)
+
     lengths = (~np.isnan(columns["time"])).sum(axis=1)
-    rows = enumerate(lengths)
     given = [
-        {name: x[row, :length].tolist() for name, x in columns.items()} for row, length in rows
+        {name: x[row, :length].tolist() for name, x in columns.items()}
+        for row, length in enumerate(lengths)
     ]
-    for row, (answer, length) in enumerate(zip(predictor.outcome(given), lengths, strict=True)):
-        np.testing.assert_allclose(answer.probability, wanted["probability"][row], atol=1e-5)
-        if "attention_weights" in wanted:
-            weights = wanted["attention_weights"][row, :length]
-            np.testing.assert_allclose(answer.attention_weights, weights, atol=1e-5)
-        assert answer.truncated == bool(wanted["truncated"][row])
+    assert_alike(predictor.outcome(given), lengths)
     assert predictor.outcome([]) == []
     # As they are, for a server: events are where there is a time, and may go back.
     columns["time"] = columns["time"][:, ::-1].copy()
     columns["bili"][5, :2] = np.inf
     columns["time"][6] = [*[-np.inf, np.nan, np.inf], *[2] * 8]
-    wanted = module.predict(**{name: tf.constant(x) for name, x in columns.items()})
-    found = predictor.predict(stacked(runs[0], columns))
-    said = [answer.probability for answer in found]
-    np.testing.assert_allclose(said, wanted["probability"], atol=1e-5)
-    assert np.isfinite(said).all()
-    assert [answer.truncated for answer in found] == wanted["truncated"].numpy().tolist()
-    if "attention_weights" in wanted:
-        weights = [answer.attention_weights for answer in found]
-        np.testing.assert_allclose(weights, wanted["attention_weights"], atol=1e-5)
+    assert_alike(predictor.predict(stacked(runs[0], columns)), [11] * 7)
     columns["bili"][2, 5] = -3
     with pytest.raises(ValueError, match="bili needs a number, 0 to"):
         predictor.predict(stacked(runs[0], columns))
