@@ -75,10 +75,8 @@ def main(arguments: list[str] | None = None) -> None:
         raise ConfigError(f"training.prepare needs texts, but source is {config.source}")
     need("training")
     start_tensorflow()
-    from training.model.seq2seq import check_attention
     from training.runs._start import prepare_run
 
-    check_attention(config)  # first, because reading the data takes long
     print(json.dumps({"run": str(output), **prepare_run(config, output)}))
 
 

@@ -89,16 +89,17 @@ def _train(options: argparse.Namespace, worker: Worker) -> None:
         if importlib.util.find_spec("tensorflow"):
             start_tensorflow()
         from training.fit.devices._joining import joined
-        from training.model.seq2seq import check_attention
 
-        check_attention(config)  # first, because reading the data takes long
         if options.dry_run:
             from training.runs._start import preview
 
             preview(config, options.init)
             return
         with joined(options.devices) as processes:
+            from training.model.seq2seq import check_attention
+
             processes.check_batch_size(config)
+            check_attention(config)  # now, because reading the data takes long
             if without_texts:
                 from training.fit._prepared import train_prepared
 

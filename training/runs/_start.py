@@ -27,7 +27,7 @@ from training.data.tokens._token_ids import tokenize
 from training.data.tokens._vocabularies import check_texts, train_tokenizer
 from training.data.tokens.store import Sequences
 from training.data.tokens.tokenizers import ALPHABETS, Tokenizer
-from training.model.seq2seq import build_model
+from training.model.seq2seq import build_model, check_attention
 from training.presets._recognise import recognise
 from training.runs._choices import fitting_bound, print_choices
 from training.runs._origin import Origin, check_corpus, write_origin
@@ -118,6 +118,7 @@ def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opene
 def preview(config: Config, init: Path | None = None) -> None:
     """Print the choices for the data without leaving a file; raises as `open_run`."""
     with TemporaryDirectory() as folder:
+        check_attention(config)
         shapes = open_run(RunFiles(Path(folder)), config, init).pairs.shapes_line()
     if shapes:
         print(shapes)
@@ -297,6 +298,7 @@ def prepare_run(config: Config, output: Path) -> dict[str, int]:
     files = RunFiles(output)
     with files.locked():
         files.check_free()
+        check_attention(config)  # first, because reading the data takes long
         opened = open_run(files, config)
         build_model(config, *opened.origin.vocabulary)  # fails now, not when training starts
         write_run(files, opened)
