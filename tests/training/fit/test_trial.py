@@ -87,7 +87,9 @@ def test_exact_answers_are_those_whose_every_token_is_the_most_probable():
     assert float(metric.result()) == pytest.approx(sum(right) / len(right))
 
 
-@pytest.mark.parametrize("attention", ["additive", "hard_monotonic"])
+@pytest.mark.parametrize(
+    "attention", ["additive", pytest.param("hard_monotonic", marks=pytest.mark.slow)]
+)
 def test_one_pass_counts_the_answers_of_a_greedy_search(config, tmp_path, attention):
     config = override(config, [f"attention={attention}", "other_attention="])
     optimizer.configure_keras(config)

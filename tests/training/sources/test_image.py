@@ -1,5 +1,6 @@
 """Images as models read them, compared with Pillow."""
 
+import functools
 import io
 import itertools
 import struct
@@ -43,9 +44,15 @@ def pixels():
     return drawn(13, 29, 3, seed=3)
 
 
-@pytest.fixture(scope="module")
+@functools.cache
+def reader_of(channels):
+    """A reader of images, which is traced once."""
+    return ImageSource(image_config(image_channels=channels))
+
+
+@pytest.fixture
 def source():
-    return ImageSource(image_config())
+    return reader_of(1)
 
 
 def huge_png():
@@ -57,7 +64,7 @@ def huge_png():
 def test_pixels_are_read_as_they_are(source, pixels):
     gray = pixels[..., 0]
     np.testing.assert_array_equal(source.read(tf.constant([encode(gray)]))[0, :, :, 0], gray)
-    colored = ImageSource(image_config(image_channels=3))
+    colored = reader_of(3)
     files = [encode(pixels), encode(SMOOTH, "jpeg"), encode(gray)]  # of any kind and size
     found = colored.read(tf.constant(files))
     np.testing.assert_array_equal(found[0], pixels)
@@ -77,7 +84,7 @@ def test_pixels_are_read_as_they_are(source, pixels):
     ],
 )
 def test_images_of_all_kinds_are_read_as_by_another_library(channels, image, form, most):
-    source = ImageSource(image_config(image_channels=channels))
+    source = reader_of(channels)
     file = encode(image, form, **({"quality": 95} if form == "jpeg" else {}))
     found = source.rows([file]).values[0].astype(int)
     mode = image.convert("RGB").convert("RGB" if channels == 3 else "L")
