@@ -11,6 +11,7 @@ from lab import names, shared
 from lab.__main__ import main
 from tests.lab.conftest import assert_kept, read_table
 from tests.training.conftest import untrained
+from tests.training.data.files import write
 from tests.training.test_copying import SETTINGS
 from training.config.schema import Config
 from training.data.read._sentences import Split
@@ -24,27 +25,19 @@ def sentences(rng, count):
     for i in range(count):
         a, b = rng.choice(KNOWN, size=2, replace=False)
         number = rng.integers(100, 10**6)  # so that no source comes twice
-        pairs.append(
-            (f"{a} has seen {number} of {b}.", f"De {b}, {a} voit {number}.")
-            if i % 5
-            else (f"They are {number}.", f"Ils sont {number}.")
-        )
+        named = (f"{a} has seen {number} of {b}.", f"De {b}, {a} voit {number}.")
+        pairs.append(named if i % 5 else (f"They are {number}.", f"Ils sont {number}."))
     return pairs
-
-
-def write(path, pairs):
-    path.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    return f"tsv:{path}"
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """One that copies words, and one that does not, and cannot say a name; both untrained."""
     folder = tmp_path_factory.mktemp("names")
-    data = write(folder / "train.tsv", sentences(np.random.default_rng(1), 300))
+    data = f"tsv:{write(folder / 'train.tsv', sentences(np.random.default_rng(1), 300))}"
     settings = {**SETTINGS, "epochs": 1, "max_dev_translations": 5}
-    untrained(Config(data=data, **settings), folder / "copy")
-    untrained(Config(data=data, **{**settings, "copy": False}), folder / "words")
+    for kind in ("copy", "words"):
+        untrained(Config(data=data, **{**settings, "copy": kind == "copy"}), folder / kind)
     return {kind: folder / kind for kind in ("copy", "words")}
 
 
@@ -76,25 +69,21 @@ def test_new_names_take_the_places_of_the_old_ones_and_nothing_else_changes():
         assert len(set(new)) == 2
         assert set(new) <= set(names.NAMES) - seen
         back = dict(zip(new, known.names[i], strict=True))
-        for text, old in [
-            (found.split.sources[i], known.split.sources[i]),
-            *zip(found.split.references[i], known.split.references[i], strict=True),
-        ]:
+        sides = zip(found.split.references[i], known.split.references[i], strict=True)
+        for text, old in [(found.split.sources[i], known.split.sources[i]), *sides]:
             assert text != old
             assert re.sub("|".join(new), lambda name, back=back: back[name[0]], text) == old
 
 
 def test_a_name_came_through_as_a_whole_word():
-    found = names.came_through(
-        ["De Tom, Zoltan voit.", "Zoltane", ""], [["Zoltan", "Tom"], ["Zoltan"], ["Tom"]]
-    )
+    said, given = ["De Tom, Zoltan voit.", "Zoltane", ""], [["Zoltan", "Tom"], ["Zoltan"], ["Tom"]]
+    found = names.came_through(said, given)
     assert found.tolist() == [[2, 2], [0, 1], [0, 1]]
 
 
 def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypatch):
     pairs = sentences(np.random.default_rng(4), 30)
-    data = write(tmp_path / "dev.tsv", pairs)
-    output = tmp_path / "study"
+    data, output = f"tsv:{write(tmp_path / 'dev.tsv', pairs)}", tmp_path / "study"
     command = ["names", "--output", str(output), "--data", data, "--beam-width", "2"]
     command += [word for name, path in runs.items() for word in ("--run", f"{name}={path}")]
     main(command)
@@ -109,11 +98,9 @@ def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypa
                 gold = [b for a, b in pairs if "They" not in a]
                 expected = sacrebleu.corpus_bleu(texts, [gold]).score
                 assert float(row["known_bleu"]) == pytest.approx(expected, rel=1e-4)
-                said = [
-                    name in re.split(r"\W+", text)
-                    for text, reference in zip(texts, gold, strict=True)
-                    for name in re.findall("|".join(KNOWN), reference)
-                ]
+                named = [re.findall("|".join(KNOWN), reference) for reference in gold]
+                words = [re.split(r"\W+", text) for text in texts]
+                said = [name in w for w, own in zip(words, named, strict=True) for name in own]
                 assert float(row["known_names"]) == pytest.approx(100 * np.mean(said), rel=1e-4)
     # Vocabularies of 9 tokens hold no name: without copying none is said.
     assert float(rows["words"]["new_names"]) == 0

@@ -10,6 +10,7 @@ from lab import shared, sigmorphon
 from lab.__main__ import main
 from tests.lab.conftest import read_table
 from tests.training.conftest import untrained
+from tests.training.data.files import write
 from training.runs.run import load_run
 
 TINY = [
@@ -23,13 +24,9 @@ def words(tmp_path, monkeypatch):
     """Words of Welsh that are said as they are spelled."""
     rng = random.Random(3)
     folder = tmp_path / "data" / "g2p-sigmorphon2021"
-    folder.mkdir(parents=True)
     for split, count in (("train", 211), ("dev", 23)):
-        made = [
-            "".join(rng.choice("abc") for _ in range(rng.randrange(1, 4))) for _ in range(count)
-        ]
-        rows = [f"{word}\t{' '.join(word)}\n" for word in made]
-        (folder / f"wel_sw_{split}.tsv").write_text("".join(rows))
+        made = ("".join(rng.choices("abc", k=rng.randrange(1, 4))) for _ in range(count))
+        write(folder / f"wel_sw_{split}.tsv", [(word, " ".join(word)) for word in made])
     monkeypatch.setenv("KERAS_ATTENTION_DATA", str(tmp_path / "data"))
 
 

@@ -239,6 +239,13 @@ def test_a_setting_that_fits_changes_nothing_else():
     assert found == dataclasses.replace(config, **chosen)
 
 
+def test_what_a_setting_makes_needless_or_impossible_yields():
+    tried = Config(order="luong", other_attention="hard_monotonic")
+    assert settled(tried, {"attention": "additive"})[0].other_attention == ""
+    tied = Config(tie_embeddings=True, readout_units=256)
+    assert not settled(tied, {"readout_units": 77, "embedding_size": 55})[0].tie_embeddings
+
+
 def test_every_setting_that_needs_others_can_be_turned_off():
     """Each needs a value of some key; chosen otherwise, the setting yields."""
     for setting, needs in NEEDS.items():

@@ -1,5 +1,6 @@
-"""Words that no vocabulary holds, from the source's text to the target's."""
+"""Words that no vocabulary holds: copied, or replaced by the source words that were looked at."""
 
+import dataclasses
 import unicodedata
 from types import SimpleNamespace
 
@@ -11,17 +12,20 @@ from serving.check._version import check_version
 from serving.client._clients import Translator
 from serving.export._version import export
 from tests.serving.conftest import serving
-from tests.training.conftest import tiny_config, without_steps
+from tests.training.conftest import tiny_config, untrained, without_steps
 from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.tokens._token_ids import hide_names, shared_words, tokenize_to_copy
+from training.data.tokens.store import END_ID, START_ID, UNK_ID
 from training.data.tokens.tokenizers import VocabularyTokenizer, load_tokenizer
-from training.decode.search import check_search, force_decode, search
+from training.decode.search import bound_of, check_search, force_decode, search
 from training.decode.settings import SearchSettings
-from training.decode.texts import make_translator
+from training.decode.texts import make_nbest, make_translator, replace_unknown, say_cut
 from training.fit._train import resume, train
 from training.runs._start import prepare_run
+from training.runs.checkpoints import save_best
 from training.runs.run import load_run
+from training.sources.text._source import TextSource
 
 SOURCE = VocabularyTokenizer("words", ["▁the", "▁sees", "▁Paris", "."], copies=True)
 TARGET = VocabularyTokenizer("words", ["▁la", "▁voit", ".", "▁Paris"])
@@ -81,9 +85,8 @@ def names_task(rng, count, known=None):
     """Who gives how many to whom: their order changes; `known` names, or always others."""
 
     def name():
-        if known:
-            return rng.choice(known)
-        return "".join(rng.choice(list("BKLMNRTZ")) + rng.choice(list("aeiou")) for _ in range(3))
+        new = (rng.choice(list("BKLMNRTZ")) + rng.choice(list("aeiou")) for _ in range(3))
+        return rng.choice(known) if known else "".join(new)
 
     pairs = []
     for _ in range(count):
@@ -188,3 +191,94 @@ def test_a_served_model_copies(copying_run, tmp_path):
         found = client.align(sources[:1])[0]
         copied = set(found.target_tokens) - {"▁à", "▁donne", "▁poires", "."}
         assert copied <= set(found.source_tokens)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Its vocabularies hold few words. With random weights it looks everywhere."""
+    folder = tmp_path_factory.mktemp("unknown")
+    rng = np.random.default_rng(1)
+    data = folder / "names.tsv"
+    data.write_text("".join("\t".join(pair) + "\n" for pair in names_task(rng, 120)))
+    run = untrained(Config(data=f"tsv:{data}", **{**SETTINGS, "copy": False}), folder / "run")
+    for weight in run.model.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    bias = run.model.get_layer("output").bias
+    bias.assign(bias + 3.0 * (np.arange(run.target_tokenizer.vocab_size) == UNK_ID))
+    save_best(run.files, run.model)
+    return load_run(folder / "run")
+
+
+def expected(run, text, ids):
+    """The text of `ids` with each unknown word looked up by a second pass of the decoder."""
+    words = [word.decode() for word in run.source_tokenizer.split(tf.constant([text])).to_list()[0]]
+    source = run.source_tokenizer.tokenize(tf.constant([text])).to_tensor()
+    (weights,) = np.array(force_decode([run.model], source, np.array([[START_ID, *ids[:-1]]])))
+    tokens = []
+    for token, row in zip(ids, weights, strict=True):
+        if token == END_ID:
+            break
+        known = run.target_tokenizer.tokens(tf.constant([token])).numpy()[0].decode()
+        tokens.append(words[int(np.argmax(row))] if token == UNK_ID else known)
+    return "".join(tokens).replace("▁", " ").strip()
+
+
+@pytest.mark.slow
+def test_an_unknown_word_is_the_one_that_was_looked_at(run):
+    sources = [source for source, _ in names_task(np.random.default_rng(2), 5)]
+    asked = SearchSettings(beam_width=3, num_results=2)
+    replacing = dataclasses.replace(asked, replaces_unknown=True)
+    found, plain = (make_nbest([run], each)([*sources, ""]) for each in (replacing, asked))
+    unknown, looked = 0, set()
+    for text, replaced, kept in zip(sources, found, plain, strict=False):
+        source = run.source_tokenizer.tokenize(tf.constant([text])).to_tensor()
+        said = np.array(search([run.model], source, asked, bound=bound_of([run])).ids)[0]
+        unknown += (said == UNK_ID).sum()
+        looked |= set(" ".join(one.text for one in replaced).split()) & set(text.split())
+        assert [one.text for one in replaced] == [expected(run, text, ids) for ids in said]
+        assert [one.score for one in replaced] == pytest.approx([one.score for one in kept])
+    assert unknown > 5
+    assert len(looked) > 3, looked
+    assert [one.text for one in found[-1]] == ["", ""]
+
+
+def test_places_without_weight_are_not_looked_at():
+    ids = np.array([[UNK_ID, 5, UNK_ID, UNK_ID]])
+    weights = np.array([[[0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.0, 0.0, 0.0], [0.4, 0.3, 0.3]]])
+    assert replace_unknown(ids, weights, 9).numpy().tolist() == [[10, 5, UNK_ID, 9]]
+
+
+ATTEND, WHOLE = "needs runs that attend to a text. .*, ", "needs words, .* but it is .*, "
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"attention": "none"}, f"{ATTEND}attention = none"),
+        ({"source": "image"}, f"{ATTEND}source = image"),
+        ({"target_tokenizer": "characters"}, f"{WHOLE}words and characters"),
+        ({"source_tokenizer": "sentencepiece"}, f"{WHOLE}sentencepiece and words"),
+    ],
+)
+def test_runs_without_what_it_takes_are_refused(run, changes, said, tmp_path):
+    config = type("Changed", (), {**dataclasses.asdict(run.config), **changes})
+    letters = VocabularyTokenizer("characters", ["a", "b"])
+    other = dataclasses.replace(run, config=config, target=letters)
+    with pytest.raises(UserError, match=f"--replace-unknown {said}"):
+        SearchSettings(replaces_unknown=True).check([run, other])
+    with pytest.raises(UserError, match=f"--replace-unknown {said}"):
+        export([other], tmp_path / "new" / "model", replaces_unknown=True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_texts_that_are_cut_or_have_unseen_letters_are_counted(capsys):
+    letters = VocabularyTokenizer("letters", ["a", "b", "c", " "])
+    source = TextSource(letters)
+    read = SimpleNamespace(source=source, source_tokenizer=letters)
+    say_cut(read, ["ab", "a☺b☺ж", "aaaa", "AB", "☺"], SearchSettings(max_source_length=3))
+    cut, unseen = capsys.readouterr().err.splitlines()
+    assert cut == "Warning: 2 of 5 texts have more than 3 tokens, and the end is cut off"
+    said = "Warning: 2 of 5 texts have letters that training never saw (☺ ж). Do not"
+    assert unseen.startswith(said)
+    say_cut(read, ["ab", "AB"], SearchSettings(max_source_length=3))
+    assert capsys.readouterr().err == ""

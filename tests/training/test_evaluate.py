@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from tests.training.data.files import write
 from training import evaluate, translate
 from training.command.errors import UserError
 from training.config.schema import Config
@@ -41,13 +42,28 @@ def nbest(tiny_run):
     return functools.cache(lambda settings: make_nbest([tiny_run], settings))
 
 
+@pytest.fixture(scope="module")
+def attend(tiny_run):
+    return make_attender([tiny_run])
+
+
+@contextlib.contextmanager
+def loaded_once(run, nbest, attend):
+    """Have commands take the run as it is loaded, and its searches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.runs.run.load_translators", lambda paths: [run])
+        patch.setattr(evaluation, "load_ensemble", lambda paths: [run])
+        patch.setattr(evaluation, "make_attender", lambda runs: attend)
+        for module in ("decode.texts", "score._evaluation"):
+            patch.setattr(f"training.{module}.make_nbest", lambda runs, asked, *_: nbest(asked))
+        yield
+
+
 @pytest.fixture
-def quick(tiny_run, nbest, monkeypatch):
-    """Have commands take the run as it is loaded, and its searches; return one of 3 hypotheses."""
-    monkeypatch.setattr("training.runs.run.load_translators", lambda paths: [tiny_run])
-    for room in ("decode.texts", "score._evaluation"):
-        monkeypatch.setattr(f"training.{room}.make_nbest", lambda runs, asked, *_: nbest(asked))
-    return nbest(THREE)
+def quick(tiny_run, nbest, attend):
+    """The search of 3 hypotheses, which commands take, too."""
+    with loaded_once(tiny_run, nbest, attend):
+        yield nbest(THREE)
 
 
 def translated(capsys, *words):
@@ -57,12 +73,13 @@ def translated(capsys, *words):
 
 
 @pytest.fixture(scope="module")
-def scored(tiny_run, tmp_path_factory):
+def scored(tiny_run, nbest, attend, tmp_path_factory):
     """What the command found, the translations, and the last line that it printed."""
     folder = tmp_path_factory.mktemp("scored")
     hypotheses, errors, printed = folder / "hypotheses.txt", folder / "errors", io.StringIO()
     words = ["--hypotheses", str(hypotheses), "--errors", str(errors), "--bootstrap"]
-    with contextlib.redirect_stdout(printed):
+    words += ["--beam-width", "3"]
+    with contextlib.redirect_stdout(printed), loaded_once(tiny_run, nbest, attend):
         result = run_command(tiny_run, folder, *words)
     texts, table = (path.read_text(encoding="utf-8") for path in (hypotheses, errors))
     return result, texts.splitlines(), printed.getvalue().strip(), table
@@ -84,13 +101,11 @@ def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
 
 
 def test_rates_of_few_words_have_intervals(tiny_run, quick, monkeypatch):
-    pairs = [(f"word {number}", f"w o r d {number}") for number in range(7)]
-    split = Split([a for a, _ in pairs], [[b] for _, b in pairs])
+    split = Split([f"word {n}" for n in range(7)], [[f"w o r d {n}"] for n in range(7)])
     config = dataclasses.replace(tiny_run.config, metric="symbols")
     run = dataclasses.replace(tiny_run, config=config)
     result = evaluation.evaluate([run], split, THREE)
-    low, high = result["wer_interval"]
-    assert low <= result["wer"] <= high
+    assert result["wer_interval"][0] <= result["wer"] <= result["wer_interval"][1]
     monkeypatch.setattr(evaluation, "FEW_TO_RATE", 7)
     assert "wer_interval" not in evaluation.evaluate([run], split, THREE)
 
@@ -106,7 +121,7 @@ def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run
     assert probabilities == sorted(probabilities, reverse=True)  # all are wrong
     ids = tiny_run.source.rows([rows[0][0]])
     ((_, source),) = source_batches(ids, 1, 99)
-    found = search([tiny_run.model], source, SearchSettings())
+    found = search([tiny_run.model], source, THREE)
     target = np.array(found.ids)[:, 0, : int(found.lengths[0, 0])]
     least = np.array(score_targets([tiny_run.model], source, target)).min()
     assert probabilities[0] == pytest.approx(np.exp(least), abs=1e-4)
@@ -125,21 +140,17 @@ def test_a_table_without_errors_says_so(tiny_run, quick, tmp_path, capsys):
 def test_wrong_answers_come_first_and_of_those_the_surest():
     split = Split(["a", b"png", "c", "d\te"], [["x"], ["y", "z z"], ["w"], ["v"]])
     answers = [("x", 0.9), ("z  z", 0.3), ("W", 0.2), ("q\n", 0.7)]
-    table, _ = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split)
-    assert table.splitlines()[1:] == [
-        "d e\tv\tq\t0.7000",
-        "c\tw\tW\t0.2000",
-        "example 1\ty ; z z\tz z\t0.3000",
-        "a\tx\tx\t0.9000",
-    ]
-    small, _ = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split, True)
-    assert small.splitlines()[2] == "c\tw\tW\t0.2000"
+    answers = [Translation(text, -1.0, p) for text, p in answers]
+    wrong = ["d e\tv\tq\t0.7000", "c\tw\tW\t0.2000"]
+    right = ["example 1\ty ; z z\tz z\t0.3000", "a\tx\tx\t0.9000"]
+    assert evaluation.errors(answers, split)[0].splitlines()[1:] == wrong + right
+    small = evaluation.errors(answers, split, True)[0].splitlines()[1:]
+    assert small[:2] == wrong
 
 
-def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
+def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(attend):
     sources = ["She is eating a green apple.", "He sleeps."]
     targets = ["Elle mange une pomme verte.", "Il dort."]
-    attend = make_attender([tiny_run])
     long, short = attend(sources, targets)
     for attended in (long, short):
         assert attended.weights.shape == (len(attended.target_tokens), len(attended.source_tokens))
@@ -177,12 +188,10 @@ def test_translate_writes_a_line_for_each_line(quick, monkeypatch, capsys):
         assert sys.stderr.getvalue().startswith(told)
     assert len(written) == 1000
     assert written[700] != written[0] == written[-1]
-    with pytest.raises(UserError, match="standard input, line 2 is not UTF-8 text"):
-        write("He sleeps.\nIl a mangé.".encode("latin-1"))
-    with pytest.raises(
-        UserError, match="standard input, line 2 is not UTF-8 text: it contains NUL"
-    ):
-        write(b"He sleeps.\nShe \0.")
+    for text in ("He sleeps.\nIl a mangé.".encode("latin-1"), b"He sleeps.\nShe \0."):
+        nul = ": it contains NUL" if b"\0" in text else ""
+        with pytest.raises(UserError, match=f"standard input, line 2 is not UTF-8 text{nul}"):
+            write(text)
 
 
 def test_translate_reads_files_and_writes_the_n_best(quick, tmp_path, capsys):
@@ -230,21 +239,16 @@ def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch)
         pairs.write_text("".join(f"{text}\tIl dort.\n" for text in texts[:count]))
         translate.main([str(file), "--run", str(tiny_run.path)])
         evaluate.main(["--data", f"tsv:{pairs}", "--run", str(tiny_run.path)])
-        said = (
-            "Warning: 2 of 3 texts have more than 256 tokens, and the end is cut off\n" * 2
-            if count == 3
-            else ""
-        )
-        assert capsys.readouterr().err == said
+        said = "Warning: 2 of 3 texts have more than 256 tokens, and the end is cut off\n"
+        assert capsys.readouterr().err == (2 * said if count == 3 else "")
 
 
 def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
     lines = ["She is eating a green apple.", "He sleeps.", "The boys sleep."]
-    settings = {"beam_width": 3, "length_penalty": 0.0, "coverage_penalty": 0.7}
-    nbest = make_nbest([terse_run], SearchSettings(**settings))(lines)
+    asked = SearchSettings(beam_width=3, length_penalty=0.0, coverage_penalty=0.7)
+    nbest = make_nbest([terse_run], asked)(lines)
     most = 0.0
     for (row,), ids in source_batches(terse_run.source.rows(lines), 1, 99):
-        asked = SearchSettings(**settings)
         found = search([terse_run.model], ids, asked, return_attention_weights=True)
         length = int(found.lengths[0, 0])
         target = np.array(found.ids)[:1, 0, :length]
@@ -273,27 +277,24 @@ def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(quick, monke
 
 
 def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypatch, capsys):
-    file = tmp_path / "pairs.tsv"
     own = tiny_run.config
     pairs = corpus.load(own.data, "train", limit=own.train_limit, seed=own.seed).pairs()[::-7]
-    file.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    config = dataclasses.replace(tiny_run.config, data=f"tsv:{file}")
-    run = dataclasses.replace(tiny_run, config=config)
-    config = Config(source="events", encoder="lstm")
-    monkeypatch.setattr(RunFiles, "trained", lambda files: Trained(files.path, config))
-    with pytest.raises(
-        UserError, match=r"^--replace-unknown needs .* texts, .* predict an outcome"
-    ):
-        evaluate.main(["--run", "x", "--replace-unknown"])
-    config = run.config
+    data = f"tsv:{write(tmp_path / 'pairs.tsv', pairs)}"
+    run = dataclasses.replace(tiny_run, config=dataclasses.replace(own, data=data))
+    about_events = Config(source="events", encoder="lstm")
     monkeypatch.setattr("training.score._evaluation.load_ensemble", lambda paths: [run])
-    with pytest.raises(UserError, match=r"no split 'test', only train, dev\."):
-        evaluate.main(["--run", "x"])
-    with pytest.raises(UserError, match=r"is scored as a whole. Remove --split foo"):
-        evaluate.main(["--run", "x", "--data", f"tsv:{file}", "--split", "foo"])
+    for config, words, said in (
+        (about_events, ["--replace-unknown"], "^--replace-unknown needs .* predict an outcome"),
+        (run.config, [], r"no split 'test', only train, dev\."),
+        (run.config, ["--data", data, "--split", "foo"], "scored as a whole. Remove --split foo"),
+    ):
+        trained = Trained(tmp_path, config)
+        monkeypatch.setattr(RunFiles, "trained", lambda files, trained=trained: trained)
+        with pytest.raises(UserError, match=said):
+            evaluate.main(["--run", "x", *words])
     monkeypatch.setattr("training.score._evaluation.evaluate", lambda *more, **options: {})
-    found = run_command(run, tmp_path, "--data", f"tsv:{file}")
-    assert (found["data"], found["split"]) == (f"tsv:{file}", "all")
+    found = run_command(run, tmp_path, "--data", data)
+    assert (found["data"], found["split"]) == (data, "all")
     assert " sources, so these scores are too high. Leave out --data" in capsys.readouterr().out
 
 

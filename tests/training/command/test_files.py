@@ -6,9 +6,11 @@ import re
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from tests.training.data.files import write
 from training import pictures
 from training.command import files as command_files
 from training.command.errors import UserError
@@ -28,12 +30,12 @@ from training.command.options import main_guard
 from training.runs.files import RunFiles
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_json_has_no_numbers_that_are_not_finite(tmp_path, value):
+def test_json_has_no_numbers_that_are_not_finite(tmp_path):
     file = tmp_path / "a.json"
     write_json(file, {"a": 1.5, "b": "é"})
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(file, {"a": value})
+    for value in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write_json(file, {"a": value})
     assert read_json(file) == {"a": 1.5, "b": "é"}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
@@ -47,30 +49,32 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, content):
         read_json(file)
 
 
-def test_a_disk_that_is_full_is_one_line_that_names_the_file(tmp_path, monkeypatch, capsys):
-    def full(*_, **__):  # as write(2) fails: without a name
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def in_a_corpus(path):
+    with written_aside(path) as aside:
+        (aside / "a").write_text("a")
 
+
+def in_a_run(path):
+    with RunFiles(path).locked():
+        (path / "a").write_text("a")
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("scores.json", lambda path: write_json(path, {})),
+        ("corpus", in_a_corpus),
+        ("run", in_a_run),
+        ("images", lambda path: pictures.main(["digits", "--output", str(path), "--count", "1"])),
+    ],
+)
+def test_a_disk_that_is_full_is_one_line_that_names_the_file(tmp_path, monkeypatch, name, write):
+    full = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))  # without a name
     monkeypatch.setattr("pathlib.Path.write_text", full)
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    said = "error: No space left on device: {}. Free some space, or choose another disk"
-
-    def in_a_corpus(path):
-        with written_aside(path) as aside:
-            (aside / "a").write_text("a")
-
-    def in_a_run(path):
-        with RunFiles(path).locked():
-            (path / "a").write_text("a")
-
-    for name, write in {
-        "scores.json": lambda path: write_json(path, {}),
-        "corpus": in_a_corpus,
-        "run": in_a_run,
-        "images": lambda path: pictures.main(["digits", "--output", str(path), "--count", "1"]),
-    }.items():
-        with pytest.raises(SystemExit, match=re.escape(said.format(tmp_path / name))):
-            main_guard(lambda write=write, name=name: write(tmp_path / name))
+    said = f"error: No space left on device: {tmp_path / name}. Free some space, or choose another"
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        main_guard(lambda: write(tmp_path / name))
 
 
 @pytest.fixture
@@ -113,15 +117,13 @@ def test_two_writers_of_a_file_do_not_mix_or_remove_what_the_other_writes(tmp_pa
 
 def test_a_folder_is_on_the_disk_with_all_its_files_before_it_has_its_name(tmp_path, calls):
     def fill(folder):
-        (folder / "deep").mkdir(parents=True)
-        (folder / "deep" / "a").write_text("a")
-        (folder / "b").write_text("b")
+        write(folder / "deep" / "a", "a")
+        write(folder / "b", "b")
 
     with replacing(tmp_path / "one") as aside:
         fill(aside)
     with written_aside(tmp_path / "two") as aside:
         fill(aside)
-    (tmp_path / "other").mkdir()
     fill(tmp_path / "other")
     move(tmp_path / "other", tmp_path / "three")
     for name in ("one", "two", "three"):
@@ -180,10 +182,9 @@ def test_what_is_no_lock_is_not_written_to(tmp_path, lock):
     own.write_text("precious")
     if lock == "pipe":
         os.mkfifo(run / LOCK)
-    elif lock == "dangling":
-        (run / LOCK).symlink_to(tmp_path / "new")
     else:
-        getattr(run / LOCK, lock)(own)
+        target = tmp_path / "new" if lock == "dangling" else own
+        getattr(run / LOCK, lock.replace("dangling", "symlink_to"))(target)
     refused = pytest.raises(UserError, match=r"run/\.lock is .*not a lock\. Remove it")
     with refused, RunFiles(run).locked():
         pass
@@ -192,14 +193,10 @@ def test_what_is_no_lock_is_not_written_to(tmp_path, lock):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_one_line_that_names_the_folder(
-    tmp_path, monkeypatch, number
-):
-    def fails(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", fails)
-    reason = re.escape(f"cannot lock {tmp_path / 'run'}: {os.strerror(number)}. Choose a folder on")
+def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch, number):
+    said = os.strerror(number)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, said)))
+    reason = re.escape(f"cannot lock {tmp_path / 'run'}: {said}. Choose a folder on")
     with pytest.raises(UserError, match=reason), RunFiles(tmp_path / "run").locked():
         pass
 
@@ -221,8 +218,10 @@ def test_a_directory_that_did_not_become_a_run_is_removed(tmp_path):
 def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
     files = RunFiles(tmp_path)
     kept = [files.checkpoint(1), files.recent, tmp_path / "writing"]
-    left = [files.checkpoints / "writing-4711", aside_of(files.best)]
-    left.append(aside_of(files.recent_weights(1)))
+    left = [
+        files.checkpoints / "writing-4711",
+        *map(aside_of, (files.best, files.recent_weights(1))),
+    ]
     for path in (*kept, *left):
         path.mkdir(parents=True, exist_ok=True)
     with files.locked():

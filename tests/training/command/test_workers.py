@@ -27,6 +27,7 @@ def tf_config(kind="worker", index=0, **cluster):
 
 
 PAIR = ["a:1", "b:2"]
+NO_ADDRESSES = ["a", 3, "a:0", "a:65536", ":1", "http://a:1", "a:１"]
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
@@ -50,20 +51,21 @@ def test_processes_of_tensorflow_are_counted(monkeypatch, config, number, count)
     assert (worker.number, worker.count) == (number, count)
 
 
+def set_jax(monkeypatch, count="2", number="0", address="a:1", port="1"):
+    for name, value in zip(NAMES, (count, number, address, port), strict=False):
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.parametrize("address", ["a:1", "a", "[::1]:1", "a-b.c_d.svc:1"])
 def test_processes_of_jax_are_counted(monkeypatch, address):
-    monkeypatch.setenv("JAX_NUM_PROCESSES", "3")
-    monkeypatch.setenv("JAX_PROCESS_ID", "2")
-    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", address)
-    monkeypatch.setenv("JAX_COORDINATOR_PORT", "1")  # of Kubeflow; used if the address has none
+    set_jax(monkeypatch, "3", "2", address)  # the port is Kubeflow's; used if the address has none
     expected = address if ":" in address else f"{address}:1"
     assert Worker.here("jax") == Worker(2, 3, (expected,))
 
 
 @pytest.mark.parametrize("address", ["", "a", ":1", "a:0", "a:65536", "a:b", "http://a:1", "a:1/b"])
 def test_an_address_of_jax_that_cannot_be_read_is_one_line(monkeypatch, address):
-    monkeypatch.setenv("JAX_NUM_PROCESSES", "2")
-    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", address)
+    set_jax(monkeypatch, address=address, port="")
     expected = f"JAX_COORDINATOR_ADDRESS needs HOST:PORT, but it is {address!r}"
     with pytest.raises(UserError, match=f"^{re.escape(expected)}$"):
         Worker.here("jax")
@@ -90,10 +92,7 @@ def test_an_address_of_jax_that_cannot_be_read_is_one_line(monkeypatch, address)
         (tf_config(chief=["a:1"], worker=PAIR), "a:1 is the address of two processes"),
         *(
             (tf_config(worker=each), "worker needs a list of addresses, HOST:PORT")
-            for each in (
-                *(3, "a:1", {"0": "a:1"}, ["a", "b:2"], ["a:1", 3], ["a:0", "b:2"]),
-                *(["a:65536", "b:2"], [":1", "b:2"], ["http://a:1", "b:2"], ["a:１", "b:2"]),
-            )
+            for each in (3, "a:1", {"0": "a:1"}, *([wrong, "b:2"] for wrong in NO_ADDRESSES))
         ),
     ],
 )
@@ -116,8 +115,7 @@ def test_a_broken_tf_config_is_one_line(monkeypatch, config, reason):
     ],
 )
 def test_variables_that_do_not_fit_are_one_line(monkeypatch, backend, count, number, error):
-    monkeypatch.setenv("JAX_NUM_PROCESSES", count)
-    monkeypatch.setenv("JAX_PROCESS_ID", number)
+    set_jax(monkeypatch, count, number)
     with pytest.raises(UserError, match=f"^{error}$"):
         Worker.here(backend)
 

@@ -69,6 +69,8 @@ def test_a_file_that_is_no_corpus_is_one_clear_line(tmp_path, content, message):
     ],
 )
 def test_unreadable_files_are_one_clear_line(tmp_path, monkeypatch, spec, message):
+    if spec.endswith(".zst"):
+        pytest.importorskip("zstandard")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.tsv.gz").write_bytes(gzip.compress(b"a\tb\n" * 100)[:-9])
     for name in ("plain.tsv.gz", "plain.tsv.zst", "two"):

@@ -269,6 +269,7 @@ SEPARATED = [  # and other signs in test_lists.py
     ("家\u3000une maison {}", "spaces", ("家", "une maison {}")),
     ("a house = une maison {}", "equals signs", ("a house", "une maison {}")),
     ("a house || une maison {}", "triple bars", ("a house", "une maison {}")),
+    ("a house ||| une maison ||| {}", "triple bars", ("a house", "une maison")),
     ('{{"en": "a house", "fr": "une maison {}"}},', "braces of JSON", ("a house", "une maison {}")),
     ('["a house, {}", "une maison"]', "braces of JSON", ("a house, {}", "une maison")),
 ]
@@ -288,7 +289,8 @@ def test_other_separators_are_told_with_the_command_that_makes_tabs(tmp_path, li
         assert repaired == [tuple(text.format(i) for text in pair) for i in range(97)]
 
 
-def test_lines_of_texts_alone_have_no_separator(tmp_path):
-    texts = (f"A text, number {i}\n" * (i % 3) + f"of {i} words\n" for i in range(97))
+@pytest.mark.parametrize("form", ["A text, number {0}\n" * 2 + "of {0} words\n", "so: a: {}\n"])
+def test_lines_of_texts_alone_have_no_separator(tmp_path, form):
+    path = write(tmp_path / "pairs.tsv", "".join(form.format(i) for i in range(97)))
     with pytest.raises(CorpusError, match=r"lines are wrong$"):
-        read_split(f"tsv:{write(tmp_path / 'pairs.tsv', ''.join(texts))}")
+        read_split(f"tsv:{path}")

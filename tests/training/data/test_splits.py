@@ -1,13 +1,12 @@
 """The splits that a run learns from, measures progress on, and is scored on."""
 
-import gzip
 import hashlib
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
+from tests.training.data.files import spelled, write
 from training.command.errors import ConfigError
 from training.command.options import Parser
 from training.config.schema import Config
@@ -16,40 +15,36 @@ from training.data.read._specs import CorpusError, Spec
 from training.data.read.named import _corpora as corpora
 from training.data.read.texts import Texts, check_split, dev_share, load_split, read_texts
 from training.data.tokens._encoding import Tokenizing, write_tokens
-from training.data.tokens.store import SIDES
-from training.data.tokens.tokenizers import load_tokenizer
 from training.presets._arguments import add_configuration
 from training.presets._options import configuration
 
 CUT = {"tokenizer": "characters", "vocab_size": 9999}
+CUT = {f"{side}_{key}": value for side in ("source", "target") for key, value in CUT.items()}
 LINES = [f"source {i} number\tcible {i}" for i in range(997)]
 
 
 @pytest.fixture
 def pairs(tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_text("\n".join(LINES))
-    return path
+    return write(tmp_path / "pairs.tsv", "\n".join(LINES))
+
+
+def append(path, text):
+    path.write_text(path.read_text() + text)
 
 
 def learned(config, folder):
     """The pairs to learn from, spelled by their ids, and what else was read."""
-    cut = {f"{side}_{key}": value for side in SIDES for key, value in CUT.items()}
-    config = replace(config, **cut)
+    config = replace(config, **CUT)
     prepared = write_tokens(folder, read_texts(Texts.of(config)), Tokenizing.of(config))
-    rows = prepared.rows(config.train_limit, config.seed)
-    rows = np.arange(prepared.count) if rows is None else rows
-    texts = []
-    for name, ids in zip(SIDES, prepared.sides(), strict=True):
-        padded = ids.select(rows[:, None], 999).padded()
-        spelled = load_tokenizer(folder / f"{name}.tokenizer").detokenize(padded).numpy()
-        texts.append([text.decode() for text in spelled])
-    return list(zip(*texts, strict=True)), prepared
+    return spelled(prepared, rows=prepared.rows(config.train_limit, config.seed)), prepared
+
+
+def split_of(config, split):
+    return load_split(Texts.of(config), split)[0]
 
 
 def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, tmp_path):
-    with pairs.open("a") as file:
-        file.write("\nno target\t\n")
+    append(pairs, "\nno target\t\n")
     config = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2")
     train, ids = learned(config, tmp_path / "ids")
     dev, (test, read) = ids.texts("dev"), load_split(Texts.of(config), "test")
@@ -57,30 +52,26 @@ def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, t
     assert [ids.manifest.unusable, dev.unusable, test.unusable] == [1, 0, 0]  # counted once
     parts = [{source for source, _ in train}, set(dev.sources), set(test.sources)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 997
-    assert len(parts[1]) == pytest.approx(0.1 * 997, rel=0.3)
-    assert len(parts[2]) == pytest.approx(0.2 * 997, rel=0.3)
-    with pairs.open("a") as file:
-        file.write("\none more\tun de plus\n")
-    assert set(load_split(Texts.of(config), "dev")[0].sources) - {"one more"} == parts[1]
-    assert set(load_split(Texts.of(config), "test")[0].sources) - {"one more"} == parts[2]
+    assert [len(part) / 997 for part in parts[1:]] == pytest.approx([0.1, 0.2], rel=0.3)
+    append(pairs, "\none more\tun de plus\n")
+    for split, part in zip(("dev", "test"), parts[1:], strict=True):
+        assert set(split_of(config, split).sources) - {"one more"} == part
 
 
 @pytest.mark.parametrize(("count", "least", "most"), [(36, 1, 10), (200, 8, 35), (2_003, 160, 245)])
 def test_dev_is_large_enough_where_no_share_is_chosen(tmp_path, count, least, most):
     """By a loop over hashes; train, as evaluation reads it, is what a run learns from."""
-    path = tmp_path / "pairs.tsv"
-    path.write_text("".join(f"source {i}\tcible {i}\n" for i in range(count)))
+    path = write(tmp_path / "pairs.tsv", [(f"source {i}", f"cible {i}") for i in range(count)])
     numbers = [int(hashlib.sha1(f"source {i}".encode()).hexdigest(), 16) for i in range(count)]
     places = [(n % 50 + n // 50 % 10**6 / 10**6) / 50 for n in numbers]
     expected = [f"source {i}" for i, place in enumerate(places) if place < 0.1]
     assert least <= len(expected) <= most
     config = Config(data=f"tsv:{path}")
     train, prepared = learned(config, tmp_path / "ids")
-    texts = Texts.of(config)
-    assert prepared.texts("dev").sources == load_split(texts, "dev")[0].sources == expected
-    assert load_split(texts, "train")[0].pairs() == train
+    assert prepared.texts("dev").sources == split_of(config, "dev").sources == expected
+    assert split_of(config, "train").pairs() == train
     assert len(train) + len(expected) == count  # nothing is lost
-    sample, read = load_split(texts, "dev", limit=1)
+    sample, read = load_split(Texts.of(config), "dev", limit=1)
     assert read == {"data": f"tsv:{path}", "split": "dev"}
     assert set(sample.sources) < {*expected}
 
@@ -93,68 +84,57 @@ def test_shares_of_dev():
 
 def test_a_file_is_surveyed_and_its_notes_are_told_once(tmp_path, capsys, monkeypatch):
     """A command chooses settings by the path as typed, and learns from the absolute one."""
-    path = tmp_path / "pairs.tsv"
-    path.write_text("source\ttarget\n" + "".join(f"a {i}\tein {i}\n" for i in range(97)))
+    rows = [("source", "target"), *((f"a {i}", f"ein {i}") for i in range(97))]
+    path = write(tmp_path / "pairs.tsv", rows)
     monkeypatch.chdir(tmp_path)
-    surveyed = []
-    real = corpus.survey
+    surveyed, real = [], corpus.survey
     monkeypatch.setattr(corpus, "survey", lambda *each: surveyed.append(each[0]) or real(*each))
     assert corpus.sample_pairs("tsv:pairs.tsv")[0] == 98
     learned(Config(data=f"tsv:{path}"), tmp_path / "ids")
     assert capsys.readouterr().out.count("line 1") == 1
     assert [*map(str, surveyed)] == [f"tsv:{path}"]
-    path.write_text("source\ttarget\n")  # another file now
+    write(path, rows[:1])  # another file now
     assert corpus.sample_pairs("tsv:pairs.tsv")[0] == 1
 
 
 def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp_path, capsys):
-    other = tmp_path / "other.tsv"
-    other.write_text("a\tb\nc\td\na\te\n")
-    with pairs.open("a") as file:
-        file.write("\na\tin both")  # of the data nothing is left out
+    other = write(tmp_path / "other.tsv", "a\tb\nc\td\na\te\n")
+    append(pairs, "\na\tin both")  # of the data nothing is left out
     config = Config(data=f"tsv:{pairs}", dev=f"tsv:{other}", test=f"tsv:{other}")
     train, ids = learned(config, tmp_path / "ids")
     assert len(train) == 998
-    assert (
-        f"Warning: tsv:{pairs}: the sources of 1 pairs are also in dev or test"
-        in capsys.readouterr().out
-    )
+    said = f"Warning: tsv:{pairs}: the sources of 1 pairs are also in dev or test"
+    assert said in capsys.readouterr().out
     assert ids.texts("dev").sources == ["a", "c"]
     assert ids.texts("dev").references == [["b", "e"], ["d"]]
     assert load_split(Texts.of(config), "test")[1] == {"data": f"tsv:{other}", "split": "all"}
     config = Config(data="phrasebook-en-fr", dev=f"tsv:{pairs}", train_limit=13)
     train, ids = learned(config, tmp_path / "named")
     assert (len(train), len(ids.texts("dev").sources)) == (13, 998)
-    _, read = load_split(Texts.of(config), "test", limit=7)
+    read = load_split(Texts.of(config), "test", limit=7)[1]
     assert read == {"data": "phrasebook-en-fr", "split": "test"}
 
 
 def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, tmp_path):
     base = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2", train_limit=31)
     alone, ids = learned(base, tmp_path / "alone")
-    test, _ = load_split(Texts.of(base), "test")
-    held = [ids.texts("dev").sources[0], test.sources[0]]
-    first, second = tmp_path / "first.tsv", tmp_path / "second.tsv"
-    first.write_text(f"new 1\tneu 1\n{held[0]}\tneu\nonly a source\t\nnew 2\tneu 2\n")
-    second.write_text(f"{held[1]}\tneu\n{alone[0][0]}\tneu\nnew 1\tneu 1\n")
-    extra = f"tsv:{first}  tsv:{second}"
-    train, beside = learned(replace(base, extra_data=extra), tmp_path / "beside")
+    dev, test = ids.texts("dev"), split_of(base, "test")
+    first = f"new 1\tneu 1\n{dev.sources[0]}\tneu\nonly a source\t\nnew 2\tneu 2\n"
+    second = f"{test.sources[0]}\tneu\n{alone[0][0]}\tneu\nnew 1\tneu 1\n"
+    files = write(tmp_path / "first.tsv", first), write(tmp_path / "second.tsv", second)
+    more = replace(base, extra_data="  ".join(f"tsv:{file}" for file in files))
+    train, beside = learned(more, tmp_path / "beside")
     added = [("new 1", "neu 1"), ("new 2", "neu 2"), (alone[0][0], "neu"), ("new 1", "neu 1")]
     assert train == alone + added
     assert beside.manifest.unusable == ids.manifest.unusable + 1
-    assert beside.texts("dev") == ids.texts("dev")
-    assert load_split(Texts.of(replace(base, extra_data=extra)), "test")[0] == test
+    assert (beside.texts("dev"), split_of(more, "test")) == (dev, test)
 
 
 def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
-    folder = tmp_path / "tatoeba-en-zh"
-    folder.mkdir()
     for split, line in (("train", "Hi.\t你好。"), ("dev", "Go!\t好。"), ("test", "No.\t不。")):
-        with gzip.open(folder / f"{split}.tsv.gz", "wt", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        write(tmp_path / f"tatoeba-en-zh/{split}.tsv.gz", f"{line}\n")
     monkeypatch.setenv(corpora.DATA_VARIABLE, str(tmp_path))
-    extra = tmp_path / "extra.tsv"
-    extra.write_text("The day after tomorrow.\t後天。\nNo.\t否。\n", encoding="utf-8")
+    extra = write(tmp_path / "extra.tsv", "The day after tomorrow.\t後天。\nNo.\t否。\n")
     config = Config(data="tatoeba-en-zh", extra_data=f"tsv:{extra}")
     pairs_of_both = [("Hi.", "你好。"), ("The day after tomorrow.", "后天。")]
     assert learned(config, tmp_path / "ids")[0] == pairs_of_both
@@ -179,7 +159,7 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
 )
 def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, message):
     with pytest.raises(CorpusError, match=re.escape(message)):
-        load_split(Texts.of(Config(**{"data": f"tsv:{pairs}", **settings})), split)
+        split_of(Config(**{"data": f"tsv:{pairs}", **settings}), split)
 
 
 def test_a_split_that_a_run_has_not_is_told_before_its_files_are_read():
@@ -194,8 +174,8 @@ def test_a_split_that_a_run_has_not_is_told_before_its_files_are_read():
 def test_paths_become_absolute(form, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     absolute = form.format(tmp_path)
-    assert Spec.of(form.replace("{}/", "").replace("{0}/", "")).absolute() == absolute
-    assert Spec.of(absolute).absolute() == absolute
+    for given in (form.replace("{}/", "").replace("{0}/", ""), absolute):
+        assert Spec.of(given).absolute() == absolute
     assert Spec.of("multi30k-en-de").absolute() == "multi30k-en-de"
 
 
@@ -203,11 +183,9 @@ def test_files_of_extra_data_are_named_by_absolute_paths_without_spaces(tmp_path
     parser = Parser()
     add_configuration(parser)
     words = ["--preset", "multi30k-en-de", "--set", "extra_data=tatoeba-en-de tsv:small.tsv"]
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "small.tsv").touch()
+    monkeypatch.chdir(write(tmp_path / "small.tsv", "").parent)
     extra = configuration(parser.parse_args(words)).extra_data
     assert extra == f"tatoeba-en-de tsv:{tmp_path}/small.tsv"
-    (tmp_path / "a b").mkdir()
-    monkeypatch.chdir(tmp_path / "a b")
+    monkeypatch.chdir(write(tmp_path / "a b" / "small.tsv", "").parent)
     with pytest.raises(ConfigError, match=r"extra_data needs paths without spaces, but one is "):
         configuration(parser.parse_args(words))

@@ -38,13 +38,8 @@ CASES += [(name, "bfloat16", 1) for name in MODELS]
 
 
 def make_model(rng, **settings):
-    sizes = {
-        "attention_units": 17,
-        "encoder_units": 7,
-        "decoder_units": 13,
-        "embedding_size": 11,
-        "readout_units": 11,
-    }
+    sizes = {"attention_units": 17, "encoder_units": 7, "decoder_units": 13}
+    sizes |= {"embedding_size": 11, "readout_units": 11}
     model = build_seq2seq(Config(**{**sizes, **settings}), SOURCES, TARGETS)
     for weight in model.weights:
         if weight.dtype == "float32":
@@ -52,11 +47,16 @@ def make_model(rng, **settings):
     return model
 
 
+def drawn_source(rng, batch=BATCH):
+    source = rng.integers(1, SOURCES, (batch, 5)).astype("int32")
+    source[1:2, 2:] = 0
+    return source
+
+
 @pytest.mark.parametrize(("name", "precision", "width"), CASES)
 def test_log_probabilities_are_those_of_the_layers(rng, name, precision, width):
     model = make_model(rng, **MODELS.get(name, {"attention": name}))
-    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
-    source[1, 2:] = 0
+    source = drawn_source(rng)
     plain, fixed = PlainStep(model, width), ConstantModelStep(model, width, precision)
     memory, state = plain.prepare(source)
     made, own_state = fixed.prepare(source)
@@ -106,40 +106,39 @@ def test_a_layer_without_an_attentional_vector(rng, order, heads):
         assert_close(found, [array(x) for x in expected], 1e-4)
 
 
-def test_what_is_encoded_once_is_searched_as_if_it_were_read_again(rng):
-    model = make_model(rng, **MODELS["gru, tied"])
-    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
-    source[1, 2:] = 0
-    steps = constant_steps([model], 2, "float32")
-    asked = SearchSettings(beam_width=2, num_results=2)
-    source = ops.convert_to_tensor(source)
-    found = search([model], encode(steps, source), asked, steps=steps)
-    expected = search([model], source, asked, steps=steps)
+def assert_found(found, expected):
     np.testing.assert_array_equal(array(found.ids), array(expected.ids))
     assert_close([found.scores], [array(expected.scores)])
 
 
+def test_what_is_encoded_once_is_searched_as_if_it_were_read_again(rng):
+    model, asked = (
+        make_model(rng, **MODELS["gru, tied"]),
+        SearchSettings(beam_width=2, num_results=2),
+    )
+    steps = constant_steps([model], 2, "float32")
+    source = ops.convert_to_tensor(drawn_source(rng))
+    found = search([model], encode(steps, source), asked, steps=steps)
+    assert_found(found, search([model], source, asked, steps=steps))
+
+
 def test_a_decoder_that_aligns_steps_as_it_is(rng):
     model = make_model(rng, attention="hard_monotonic", order="luong")
-    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
-    results, asked = [], SearchSettings(beam_width=3)
-    for steps in (None, constant_steps([model], 3, "bfloat16")):
-        results.append(search([model], source, asked, max_length=7, steps=steps).ids)
-    np.testing.assert_array_equal(*map(array, results))
+    source, asked = drawn_source(rng), SearchSettings(beam_width=3)
+    steps = constant_steps([model], 3, "bfloat16")
+    found = search([model], source, asked, max_length=7, steps=steps)
+    assert_found(found, search([model], source, asked, max_length=7))
 
 
 def test_an_ensemble_searches_with_constants_as_without(rng):
-    models, width = [make_model(rng) for _ in range(2)], 3
-    asked = SearchSettings(beam_width=width, num_results=min(width, 2))
-    steps = constant_steps(models, width, "float32")
+    models, asked = [make_model(rng) for _ in range(2)], SearchSettings(beam_width=3, num_results=2)
+    steps = constant_steps(models, 3, "float32")
     for batch in (BATCH, 1):
-        source = rng.integers(1, SOURCES, (batch, 5)).astype("int32")
+        source = drawn_source(rng, batch)
         found = search(models, source, asked, max_length=7, steps=steps)
-        expected = search(models, source, asked, max_length=7)
-        np.testing.assert_array_equal(array(found.ids), array(expected.ids))
-        assert_close(found.scores, array(expected.scores))
+        assert_found(found, search(models, source, asked, max_length=7))
     with pytest.raises(ValueError, match="bfloat16 expected one model"):
-        constant_steps(models, width, "bfloat16")
+        constant_steps(models, 3, "bfloat16")
 
 
 INPUTS, UNITS = 7, 13
@@ -152,19 +151,15 @@ def rounded(x):
     return ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view("float32")
 
 
-@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_a_product_in_float32_is_exact(rng, with_bias, single):
+def test_a_product_is_exact_or_that_of_rounded_factors(rng, with_bias):
     x, kernel, bias = normal(rng, BATCH, INPUTS), normal(rng, INPUTS, UNITS), normal(rng, UNITS)
-    found = array(product(kernel, bias if with_bias else None, "float32", single)(x))
-    assert_close(found, x.astype("float64") @ kernel + with_bias * bias)
-
-
-@pytest.mark.parametrize("with_bias", [False, True])
-def test_a_product_is_that_of_rounded_factors(rng, with_bias):
-    x, kernel, bias = normal(rng, BATCH, INPUTS), normal(rng, INPUTS, UNITS), normal(rng, UNITS)
+    given = kernel, bias if with_bias else None
+    exact = x.astype("float64") @ kernel + with_bias * bias
+    for single in (False, True):
+        assert_close(array(product(*given, "float32", single)(x)), exact)
     exact = rounded(x).astype("float64") @ rounded(kernel) + with_bias * rounded(bias)
-    found = array(product(kernel, bias if with_bias else None)(x))
+    found = array(product(*given)(x))
     assert found.dtype == "float32"
     size = np.abs(rounded(x)) @ np.abs(rounded(kernel)) + 1
     assert (np.abs(found - exact) < EPSILON * size).all()
@@ -194,10 +189,6 @@ def test_a_shortlist_has_the_best_logits_in_float32(rng, scale):
 
 
 def test_cells_that_are_not_known_are_not_supported():
-    lstm, additive = keras.layers.LSTMCell, AdditiveAttention
-    stack = keras.layers.StackedRNNCells([lstm(3)] * 2)
-    for rnn in (
-        AttentionRNN(keras.layers.GRUCell(3, reset_after=False), additive(4)),
-        AttentionRNN(stack, additive(4)),
-    ):
-        assert not has_constant_step(rnn)
+    stack = keras.layers.StackedRNNCells([keras.layers.LSTMCell(3)] * 2)
+    for cell in (keras.layers.GRUCell(3, reset_after=False), stack):
+        assert not has_constant_step(AttentionRNN(cell, AdditiveAttention(4)))

@@ -1,19 +1,20 @@
-"""Training on two devices of TensorFlow, compared with training on one.
-
-The devices are parts of one processor. TensorFlow divides it before it computes anything, so each
-test is a process of its own.
-"""
+"""Training on two devices or in two processes of TensorFlow, compared with training on one."""
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
+from tests.training.conftest import TINY, tiny_config
 from training.command._workers import Worker
 from training.command.errors import UserError
+from training.fit._train import train
 from training.fit.devices import _on_tensorflow as on_tensorflow
 
 # Prints, for each case, losses of all steps, weights, and copies of weights that differ.
@@ -47,8 +48,6 @@ CASES = {
     "events": dict(source="events", **sizes, **recurrent, attention_units=11, max_events=9),
     "dropout": dict(text, dropout=0.5),
 }
-
-
 LARGEST = 0.05  # norm of a column of the first weight, which is larger at first
 
 
@@ -88,31 +87,19 @@ def fitted(config, processes, tokens=None):
     return model, [float(logs["loss"]) for logs in losses], processes.epoch(pairs, 0)
 
 
-def largest_norm(weight):
-    return float(np.linalg.norm(keras.ops.convert_to_numpy(weight), axis=0).max())
-
-
 def collectives(model, data):
-    functions = model.train_function.get_concrete_function(iter(data)).graph.as_graph_def()
-    bodies = {f.signature.name: f.node_def for f in functions.library.function}
-    named = [node for nodes in (functions.node, *bodies.values()) for node in nodes]
-    parts = "body", "cond"
-    loops = {node.attr[part].func.name for node in named for part in parts if part in node.attr}
-    while True:  # functions that loops call
-        more = {
-            attr.func.name
-            for name in loops & set(bodies)
-            for node in bodies[name]
-            for attr in node.attr.values()
-            if attr.func.name
-        }
-        if more <= loops:
-            break
+    graph = model.train_function.get_concrete_function(iter(data)).graph.as_graph_def()
+    bodies = {f.signature.name: f.node_def for f in graph.library.function}
+    named = [node for nodes in (graph.node, *bodies.values()) for node in nodes]
+    parts = [node.attr[part] for node in named for part in ("body", "cond") if part in node.attr]
+    loops, inside, more = set(), [], {part.func.name for part in parts}
+    while more - loops:  # and functions that loops call
         loops |= more
-    inside = [n.op for name in loops & set(bodies) for n in bodies[name]]
+        inside = [node for name in loops & set(bodies) for node in bodies[name]]
+        more = {each.func.name for node in inside for each in node.attr.values() if each.func.name}
     return {
         "loops": len(loops),
-        "inside": sum("Collective" in op for op in inside),
+        "inside": sum("Collective" in node.op for node in inside),
         "all": sorted(node.op for node in named if "Collective" in node.op),
     }
 
@@ -129,7 +116,7 @@ with joined(1) as one, joined() as two:  # once: another strategy would reuse ke
         found[name] = {
             "losses": [losses, shared],
             "weights": max(float(np.abs(a - b).max()) for a, b in weights),
-            "norm": largest_norm(both.trainable_variables[0]) / LARGEST,
+            "norm": float(np.linalg.norm(both.get_weights()[0], axis=0).max()) / LARGEST,
             "apart": sum(not np.array_equal(*pair) for pair in copies),
             "copies": len(copies),
             "autotuned": data.options().autotune.enabled,  # it would delay the end of an epoch
@@ -187,16 +174,17 @@ def found_by(*cases, script=SCRIPT):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def assert_equal(found, tolerance=1e-4):
-    one, two = found["losses"]
-    assert len(one) >= 6
-    assert two == pytest.approx(one, rel=tolerance)
-    assert min(one) < one[0] * 0.99  # the weights move
-    assert found["weights"] < 50 * tolerance
-    assert found["norm"] == pytest.approx(1, rel=0.01)  # a constraint holds
-    assert found["copies"] > 10
-    assert found["apart"] == 0
-    assert found["autotuned"] is False
+def assert_trained_as_one(found, *names, tolerance=1e-4):
+    for each in (found[name] for name in names):
+        one, two = each["losses"]
+        assert len(one) >= 6
+        assert two == pytest.approx(one, rel=tolerance)
+        assert min(one) < one[0] * 0.99  # the weights move
+        assert each["weights"] < 50 * tolerance
+        assert each["norm"] == pytest.approx(1, rel=0.01)  # a constraint holds
+        assert each["copies"] > 10
+        assert each["apart"] == 0
+        assert each["autotuned"] is False
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -221,11 +209,8 @@ def test_a_worker_on_one_core_has_a_thread_for_the_others(monkeypatch, cores, ch
 
 
 def test_two_devices_train_as_one_and_sum_once_a_step():
-    found = found_by("text", "xla", "events")
-    assert_equal(found["text"])
-    assert_equal(found["xla"])
-    assert found["xla"]["traces"] == 1  # for both devices
-    assert_equal(found["events"])
+    found = found_by("text")
+    assert_trained_as_one(found, "text")
     sums = found["text"]["collectives"]
     assert sums["loops"] >= 4  # encoder, decoder, and their gradients
     assert sums["inside"] == 0
@@ -233,12 +218,12 @@ def test_two_devices_train_as_one_and_sum_once_a_step():
 
 
 @pytest.mark.slow
-def test_two_devices_train_as_one_on_images_in_half_precision_and_on_odd_batches():
-    found = found_by("image", "odd", "twice", "bfloat16", "float16", "dropout")
-    for name in ("image", "odd", "twice"):
-        assert_equal(found[name])
-    for name in ("bfloat16", "float16"):
-        assert_equal(found[name], 2e-3)
+def test_two_devices_train_as_one_whatever_is_read_and_however_it_is_computed():
+    halves, others = ("bfloat16", "float16"), ("xla", "events", "image", "odd", "twice")
+    found = found_by(*halves, *others, "dropout")
+    assert_trained_as_one(found, *others)
+    assert_trained_as_one(found, *halves, tolerance=2e-3)
+    assert found["xla"]["traces"] == 1  # for both devices
     one, two = found["dropout"]["losses"]  # draws other numbers on each device
     assert two != pytest.approx(one, rel=1e-4)
     assert two == pytest.approx(one, rel=0.2)
@@ -253,3 +238,100 @@ def test_a_run_continues_on_another_number_of_devices(tmp_path):
     for record, expected in zip(moved, alone, strict=True):
         for key in ("loss", "val_perplexity", "learning_rate"):
             assert record[key] == pytest.approx(expected[key], rel=1e-4), key
+
+
+LONG = 300  # seconds, far more than anything here takes
+SETTINGS = [*TINY, "epochs=3", "dropout=0.0", "max_dev_translations=3"]
+TRAIN = """
+import sys
+import training.fit._recorder
+from training.command.options import main_guard
+from training.fit._train import DevSet
+from training.train import main
+training.fit._recorder.draw_curves = lambda files, config: None
+DevSet.draw = lambda dev: None
+main_guard(lambda: main(sys.argv[1:]))
+"""
+DIE = """
+import os, signal
+from training.fit.devices._on_tensorflow import MirroredProcesses
+epoch = MirroredProcesses.epoch
+def mortal(self, batches, number):
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return epoch(self, batches, number)
+MirroredProcesses.epoch = mortal
+"""
+EARLY = "from training.command.native import start_tensorflow; start_tensorflow()\n"
+
+
+def started(scripts, *arguments, home):
+    """Start the workers of a training on this machine."""
+    addresses = []
+    for _ in scripts:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            addresses.append(f"127.0.0.1:{free.getsockname()[1]}")
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            env={
+                **os.environ,
+                "TF_CONFIG": json.dumps(
+                    {
+                        "cluster": {"worker": addresses},
+                        "task": {"type": "worker", "index": number},
+                    }
+                ),
+                "TMPDIR": str(home),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, script in enumerate(scripts)
+    ]
+
+
+def ended(processes):
+    """Exit status, standard output and standard error of each."""
+    try:
+        said = [process.communicate(timeout=LONG) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, *texts) for process, texts in zip(processes, said, strict=True)]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_ends_the_other_and_both_continue_to_the_same_history(tmp_path):
+    train(tiny_config(*SETTINGS), tmp_path / "alone")
+    run, home = tmp_path / "run", tmp_path / "tmp"
+    home.mkdir()
+    options = [word for setting in SETTINGS for word in ("--set", setting)]
+    new = ["--preset", "phrasebook-en-fr", "--output", str(run), *options]
+    survivor, killed = started([EARLY + TRAIN, EARLY + DIE + TRAIN], *new, home=home)
+    assert killed.wait(LONG) == -signal.SIGKILL
+    since = time.monotonic()
+    ((status, _, errors),) = ended([survivor])
+    assert time.monotonic() - since < 30
+    killed.communicate()
+    assert status == 1
+    lines = [line for line in errors.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1, errors
+    assert "Another worker was lost" in lines[0]
+    assert "Traceback" not in errors
+    assert len(json.loads((run / "history.json").read_text())) == 1
+    first, second = ended(started([EARLY + TRAIN] * 2, "--resume", "--output", str(run), home=home))
+    assert (first[0], second[0]) == (0, 0), first[2] + second[2]
+    assert json.loads(first[1].splitlines()[-1])["epochs_done"] == 3
+    assert "waiting until 1 process has started, for at most 300 s\n" in first[1]
+    assert "in 2 processes on 2 devices" in first[1]
+    assert second[1] == ""
+    assert [path for path in home.iterdir() if path.is_dir()] == []  # workers make no copies
+    ours, theirs = (
+        json.loads((path / "history.json").read_text()) for path in (run, tmp_path / "alone")
+    )
+    for record, expected in zip(ours, theirs, strict=True):
+        for key in ("epoch", "loss", "val_perplexity", "learning_rate", "bleu"):
+            assert record[key] == pytest.approx(expected[key], rel=1e-3), key

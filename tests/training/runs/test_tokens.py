@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from tests.training.conftest import tiny_config, untrained
+from tests.training.data.files import write
 from training.command.errors import ConfigError, RunError
 from training.config.schema import load_config
 from training.data.read._specs import CorpusError
@@ -40,10 +41,8 @@ def built(monkeypatch):
 
 @pytest.fixture
 def pairs(tmp_path):
-    lines = [f"{n} dogs sleep {n % 7}\t{n} chiens dorment {n % 5}\n" for n in range(211)]
-    path = tmp_path / "pairs.tsv"
-    path.write_text("".join(lines))
-    return path
+    rows = [(f"{n} dogs sleep {n % 7}", f"{n} chiens dorment {n % 5}") for n in range(211)]
+    return write(tmp_path / "pairs.tsv", rows)
 
 
 @pytest.fixture
@@ -65,16 +64,18 @@ def test_a_pronouncer_is_prepared_too(pairs, tmp_path):
 
 def test_answers_may_be_as_long_as_targets_are(pairs, tmp_path, capsys):
     """And longer, where sources are; which the run remembers."""
-    pairs.write_text("".join(f"{n}\tnumber number {n}\n" for n in range(211)))
+
+    def bound(name, *settings):
+        prepare_run(tiny_config(*settings, f"data=tsv:{pairs}"), tmp_path / name)
+        return load_config(tmp_path / name / "config.toml").bound
+
+    write(pairs, [(n, f"number number {n}") for n in range(211)])
     letters = ("source_tokenizer=letters", "target_tokenizer=letters", "train_limit=0")
-    prepare_run(tiny_config(*letters, f"data=tsv:{pairs}"), tmp_path / "run")
-    factor, more = load_config(tmp_path / "run" / "config.toml").bound
+    factor, more = bound("run", *letters)
     for n in (7, 77, 210, 9999):
         assert factor * len(str(n)) + more >= len(f"number number {n}") + 3
-    said = f"--set max_answer={factor}x+{more}"
-    assert said in capsys.readouterr().out
-    prepare_run(tiny_config("max_answer=3x+1", f"data=tsv:{pairs}"), tmp_path / "own")
-    assert load_config(tmp_path / "own" / "config.toml").bound == (3, 1)
+    assert f"--set max_answer={factor}x+{more}" in capsys.readouterr().out
+    assert bound("own", "max_answer=3x+1") == (3, 1)
 
 
 @pytest.mark.parametrize("slope", [0.5, 1.6, 4])
@@ -95,7 +96,7 @@ def test_no_target_is_longer_than_its_bound(slope):
 def test_answers_to_words_are_bounded_by_a_fraction(pairs, tmp_path, capsys):
     """By whole numbers, a word of eight letters could have twenty phones."""
     words = ["".join(random.Random(n).choices("abcdefg", k=n % 9 + 3)) for n in range(211)]
-    pairs.write_text("".join(f"{word}\t{' '.join(word.replace('g', 'gh'))}\n" for word in words))
+    write(pairs, [(word, " ".join(word.replace("g", "gh"))) for word in words])
     prepare_run(tiny_config("source_tokenizer=letters", f"data=tsv:{pairs}"), tmp_path / "run")
     config = load_config(tmp_path / "run" / "config.toml")
     longest = max(len(word) + word.count("g") for word in words)
@@ -137,24 +138,30 @@ def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
 
 def test_a_run_on_other_texts_is_refused_or_tokenized_anew(begun, pairs, built):
     files, _ = begun
-    before = (files.tokens / "train.target.values.npy").read_bytes()
+    ids = files.tokens / "train.target.values.npy"
+    before, settings = ids.read_bytes(), files.config.read_bytes()
+    os.utime(pairs, (1, 1))  # a file of another time is read again, and found to be the same
+    with pytest.raises(BuiltError):
+        texts.resume(files.path)
     with pairs.open("a") as file:
         file.write("".join(f"{n} dogs\t{n} chiens\n" for n in range(50)))
     with pytest.raises(RunError, match="has changed since"):
-        texts.resume(files.path)
-    assert (files.tokens / "train.target.values.npy").read_bytes() == before
+        texts.resume(files.path, ["epochs=7", "learning_rate=0.5"])
+    assert (ids.read_bytes(), files.config.read_bytes()) == (before, settings)
     with pytest.raises(BuiltError):
         texts.resume(files.path, force=True)
-    after = (files.tokens / "train.target.values.npy").read_bytes()
+    after = ids.read_bytes()
     assert len(after) > len(before)
     assert after[128 : len(before)] == before[128:]  # but for the header
 
 
-def test_a_file_of_another_time_is_read_again_and_found_to_be_the_same(begun, pairs, built):
+def test_a_run_whose_checkpoints_cannot_be_read_keeps_its_settings(begun):
     files, _ = begun
-    os.utime(pairs, (1, 1))
-    with pytest.raises(BuiltError):
-        texts.resume(files.path)
+    before = files.config.read_bytes()
+    files.checkpoint(0).mkdir(parents=True)
+    with pytest.raises(RunError, match="can be read"):
+        texts.resume(files.path, ["epochs=7", "learning_rate=0.5"])
+    assert files.config.read_bytes() == before
 
 
 def test_what_did_not_become_a_run_leaves_no_ids(pairs, tmp_path, built):
@@ -167,20 +174,6 @@ def test_a_run_with_translations_does_not_go_on_without_them(tiny_run, tmp_path)
     run = shutil.copytree(tiny_run.path, tmp_path / "run")
     with pytest.raises(RunError, match="scores of translations, which need TensorFlow"):
         train_prepared(run)
-
-
-@pytest.mark.parametrize("refused_by", ["texts", "checkpoints"])
-def test_a_run_that_is_refused_keeps_its_settings(begun, pairs, refused_by):
-    files, _ = begun
-    before = files.config.read_bytes()
-    if refused_by == "texts":
-        with pairs.open("a") as file:
-            file.write("a dog\tun chien\n")
-    else:
-        files.checkpoint(0).mkdir(parents=True)
-    with pytest.raises(RunError, match=r"has changed since|can be read"):
-        texts.resume(files.path, ["epochs=7", "learning_rate=0.5"])
-    assert files.config.read_bytes() == before
 
 
 @pytest.mark.parametrize("content", ["[]", "3", '{"format": 2}'])
@@ -208,15 +201,14 @@ def test_a_run_that_starts_from_another_has_its_weights_and_sizes_of_vocabularie
     for side, state in zip(("source", "target"), states, strict=True):
         assert written[f"{side}_vocab_size"] == 4 + len(state["tokens"])  # 4 are special
         assert written[f"{side}_tokenizer"] == state["kind"]
-    for ours, theirs in zip(tuned.files.tokenizers, tiny_run.files.tokenizers, strict=True):
-        assert ours.read_bytes() == theirs.read_bytes()
+    ours, theirs = ([f.read_bytes() for f in run.files.tokenizers] for run in (tuned, tiny_run))
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_other_tokenizers_than_those_of_the_run_to_start_from_are_refused(tiny_run, tmp_path, side):
-    output, data = tmp_path / "run", tmp_path / "pairs.tsv"
+    output, data = tmp_path / "run", write(tmp_path / "pairs.tsv", "no pair\n")  # told later
     said = f"^{side}_tokenizer needs words, as .*tiny has it, but it is characters. Add --set .*$"
-    data.write_text("no pair\n")  # which would be refused later
     config = tiny_config(f"{side}_tokenizer=characters", f"data=tsv:{data}")
     with pytest.raises(ConfigError, match=said):
         texts.train(config, output, init=tiny_run.path)

@@ -25,20 +25,35 @@ STREAMS = [  # the same, as sacrebleu takes them
     [None, REFERENCES[1][1], REFERENCES[2][1], None],
     [None, None, REFERENCES[2][2], None],
 ]
-
-
 BLEU, CHINESE, CHRF = (METRICS[name] for name in ("bleu", "bleu-zh", "chrf"))
 
 
-def test_bleu_with_several_references_is_that_of_sacrebleu():
-    expected = sacrebleu.corpus_bleu(HYPOTHESES, STREAMS)
-    received = score("bleu", HYPOTHESES, REFERENCES)
-    assert received["bleu"] == pytest.approx(expected.score)
+# Repeating a reference gives every sentence as many, and changes no best match of chrF.
+REPEATED = [[texts[min(i, len(texts) - 1)] for texts in REFERENCES] for i in range(3)]
+ZH = ["我喜欢吃绿苹果。"], [["我喜欢绿苹果。"]]
+
+
+@pytest.mark.parametrize(
+    ("metric", "texts", "expected"),
+    [
+        ("bleu", (HYPOTHESES, REFERENCES), sacrebleu.corpus_bleu(HYPOTHESES, STREAMS)),
+        ("bleu-zh", ZH, sacrebleu.corpus_bleu(ZH[0], ZH[1], tokenize="zh")),
+        ("chrf", (HYPOTHESES, REFERENCES), sacrebleu.corpus_chrf(HYPOTHESES, REPEATED)),
+    ],
+)
+def test_scores_are_those_of_sacrebleu(metric, texts, expected):
+    assert METRICS[metric].score(*texts) == pytest.approx(expected.score)
+    assert score(metric, *texts)[metric.removesuffix("-zh")] == pytest.approx(expected.score)
+    assert score("bleu-zh", *ZH)["bleu"] > score("bleu", *ZH)["bleu"]
+
+
+def test_scores_of_small_letters_are_those_of_sacrebleu():
     lower = score("bleu", *lowered(HYPOTHESES, REFERENCES))
-    assert lower["bleu"] > received["bleu"]
-    assert lower["chrf"] > received["chrf"]
     expected = sacrebleu.corpus_bleu(HYPOTHESES, STREAMS, lowercase=True)
     assert lower["bleu"] == pytest.approx(expected.score)
+    plain = score("bleu", HYPOTHESES, REFERENCES)
+    assert lower["bleu"] > plain["bleu"]
+    assert lower["chrf"] > plain["chrf"]
 
 
 def test_capitals_of_turkish_are_small_as_its_alphabet_has_them():
@@ -48,21 +63,6 @@ def test_capitals_of_turkish_are_small_as_its_alphabet_has_them():
     english = [["In ISPARTA it is his inn, his kitchen is fine, I think: Işık"]]
     assert lowered(["I"], english) == (["i"], [[english[0][0].lower()]])
     assert lowered(["ΟΔΟΣ"], [["Straße"]]) == (["οδος"], [["straße"]])
-
-
-def test_chinese_is_scored_by_characters_on_request():
-    hypotheses, references = ["我喜欢吃绿苹果。"], [["我喜欢绿苹果。"]]
-    expected = sacrebleu.corpus_bleu(hypotheses, [references[0]], tokenize="zh")
-    received = score("bleu-zh", hypotheses, references)
-    assert received["bleu"] == pytest.approx(expected.score)
-    assert received["bleu"] > score("bleu", hypotheses, references)["bleu"]
-
-
-def test_chrf_with_several_references_is_that_of_sacrebleu():
-    # Repeating a reference gives every sentence as many, and changes no best match.
-    streams = [[texts[min(i, len(texts) - 1)] for texts in REFERENCES] for i in range(3)]
-    received = CHRF.score(HYPOTHESES, REFERENCES)
-    assert received == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, streams).score)
 
 
 @pytest.mark.parametrize("metric", [BLEU, CHINESE])
@@ -102,10 +102,8 @@ def test_an_answer_that_repeats_itself_does_not_decide_which_epoch_is_best(metri
     runaway = metrics.score_epoch(metric, ["a b c d e f g h"] * 9 + ["a b " * 40], references)
     worse = metrics.score_epoch(metric, ["a b c d e f x y"] * 10, references)
     assert runaway[name] > worse[name]
-    history = [
-        {"epoch": 1, "val_perplexity": 2.0, **worse},
-        {"epoch": 2, "val_perplexity": 2.0, **runaway},
-    ]
+    each = enumerate((worse, runaway), 1)
+    history = [{"epoch": n, "val_perplexity": 2.0, **scores} for n, scores in each]
     assert best(history, "best_score")["epoch"] == 2
     assert runaway[f"{name}_capped"] == 10
     old = [{"epoch": record["epoch"], name: record[name]} for record in history]

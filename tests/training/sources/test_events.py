@@ -28,23 +28,18 @@ def random_histories(count=7, inputs=3, seed=0):
 
 def plain_features(times, values, statistics):
     """The features of one history, event by event."""
-    size = values.shape[1]
+    size, names = values.shape[1], ("log", "lowest", "highest", "mean", "deviation")
+    of_columns = [statistics[name] for name in names]
     known, ever, rows = [0.0] * size, [0.0] * size, []
     for step, (time, row) in enumerate(zip(times, values, strict=True)):
         for column, value in enumerate(row):
             if not np.isnan(value):
-                number = math.log(value) if statistics["log"][column] else value
-                number = max(number, statistics["lowest"][column])
-                number = min(number, statistics["highest"][column])
-                ever[column] = 1.0
-                number -= statistics["mean"][column]
-                known[column] = number / statistics["deviation"][column]
-        since = time - times[step - 1] if step else 0.0
-        of_time = [
-            (time - statistics["time"][0]) / statistics["time"][1],
-            math.log1p(since / statistics["time"][2]),
-            math.log1p((times[-1] - time) / statistics["time"][2]),
-        ]
+                log, lowest, highest, mean, deviation = (each[column] for each in of_columns)
+                number = min(max(math.log(value) if log else value, lowest), highest)
+                ever[column], known[column] = 1.0, (number - mean) / deviation
+        since, until = time - times[step - 1] if step else 0.0, times[-1] - time
+        mean, deviation, unit = statistics["time"]
+        of_time = (time - mean) / deviation, math.log1p(since / unit), math.log1p(until / unit)
         rows.append([*known, *ever, *np.isnan(row).astype(float), *of_time])
     return np.array(rows)
 
@@ -77,11 +72,9 @@ def test_statistics_are_those_of_known_numbers_in_the_examples():
 
 def test_what_is_known_of_a_yes_is_told_from_what_is_not():
     """A column of ones, such as a diagnosis, has a mean of 1: its number says nothing."""
-    schema = Schema({"ill": None})
-    values = np.array([[1.0], [NAN], [NAN], [NAN]], "float32")
-    ends, labels = np.array([2, 4]), np.zeros(2, "float32")
-    people = np.array(["a", "b"])
-    data = Histories(schema, np.arange(4.0), values, ends - 2, ends, labels, people)
+    values, ends = np.array([[1.0], [NAN], [NAN], [NAN]], "float32"), np.array([2, 4])
+    about = Schema({"ill": None}), np.arange(4.0), values, ends - 2, ends
+    data = Histories(*about, np.zeros(2, "float32"), np.array(["a", "b"]))
     # The number, whether it is known yet, whether it is missing at this event.
     assert features(data, 4)[:, 1, :3].tolist() == [[0, 1, 1], [0, 0, 1]]
 

@@ -1,3 +1,6 @@
+"""Images as models read them, compared with Pillow."""
+
+import functools
 import io
 import itertools
 import struct
@@ -16,6 +19,9 @@ from training.data.tokens.store import Sequences
 from training.sources.image._size import grid_size, parse_convolutions
 from training.sources.image._source import GridPositions, Images, ImageSource
 
+VALUES = np.add.outer(np.arange(40) * 3, np.arange(80)).astype("uint8")
+SMOOTH = Image.fromarray(np.stack([VALUES, VALUES[::-1], 255 - VALUES], axis=-1))
+
 
 def image_config(**settings):
     sizes = {"image_height": 13, "image_width": 29}
@@ -29,14 +35,24 @@ def encode(pixels, form="png", **options):
     return file.getvalue()
 
 
+def drawn(*shape, most=256, seed=0):
+    return np.random.default_rng(seed).integers(0, most, shape).astype("uint8")
+
+
 @pytest.fixture
 def pixels():
-    return np.random.default_rng(3).integers(0, 256, (13, 29, 3)).astype("uint8")
+    return drawn(13, 29, 3, seed=3)
 
 
-@pytest.fixture(scope="module")
+@functools.cache
+def reader_of(channels):
+    """A reader of images, which is traced once."""
+    return ImageSource(image_config(image_channels=channels))
+
+
+@pytest.fixture
 def source():
-    return ImageSource(image_config())
+    return reader_of(1)
 
 
 def huge_png():
@@ -48,40 +64,38 @@ def huge_png():
 def test_pixels_are_read_as_they_are(source, pixels):
     gray = pixels[..., 0]
     np.testing.assert_array_equal(source.read(tf.constant([encode(gray)]))[0, :, :, 0], gray)
-    colored = ImageSource(image_config(image_channels=3))
-    np.testing.assert_array_equal(colored.read(tf.constant([encode(pixels)]))[0], pixels)
-
-
-def test_jpeg_gray_and_resized_images_are_those_of_another_library():
-    smooth = np.add.outer(np.arange(40) * 3, np.arange(80)).astype("uint8")
-    color = np.stack([smooth, smooth[::-1], 255 - smooth], axis=-1)
-    source = ImageSource(image_config(image_channels=3))
-    files = [encode(color), encode(color, "jpeg", quality=95), encode(smooth)]
-    found = source.read(tf.constant(files)).numpy().astype(int)
-    for each, tolerance in zip(found[:2], (2, 12), strict=True):
-        wanted = np.asarray(Image.fromarray(color).resize((29, 13), Image.Resampling.BILINEAR))
-        assert np.abs(each - wanted).max() <= tolerance
-    wanted = np.asarray(Image.fromarray(smooth).resize((29, 13), Image.Resampling.BILINEAR))
-    assert np.abs(found[2] - wanted[..., None]).max() <= 2
+    colored = reader_of(3)
+    files = [encode(pixels), encode(SMOOTH, "jpeg"), encode(gray)]  # of any kind and size
+    found = colored.read(tf.constant(files))
+    np.testing.assert_array_equal(found[0], pixels)
+    np.testing.assert_array_equal(found[2], np.repeat(gray[..., None], 3, -1))
+    np.testing.assert_array_equal(found[1], colored.read(tf.constant(files[1:2]))[0])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_odd_images_are_read_as_by_another_library(channels):
-    """Of one pixel, of one row, with a palette, of one bit and of 16."""
-    values = np.add.outer(np.arange(20) * 5, np.arange(30) * 3).astype("uint8")
-    smooth = np.stack([values, values[::-1], 255 - values], axis=-1)
-    image = Image.fromarray(smooth)
-    images = [image.crop((3, 4, 4, 5)), image.crop((0, 4, 30, 5))]
-    images += [image.quantize(200), image.convert("1")]
-    source = ImageSource(image_config(image_height=20, image_width=30, image_channels=channels))
-    found = source.rows([encode(each) for each in images]).values
-    mode = "RGB" if channels == 3 else "L"
-    for values, each in zip(found.astype(int), images, strict=True):
-        resized = each.convert("RGB").convert(mode).resize((30, 20), Image.Resampling.BILINEAR)
-        wanted = np.asarray(resized).reshape(values.shape)
-        assert np.abs(values - wanted).max() <= 1
-    deep = encode((values[..., 0] * 257).astype("uint16"))
-    np.testing.assert_array_equal(source.rows([deep]).values[0, ..., 0], values[..., 0])
+@pytest.mark.parametrize(
+    ("image", "form", "most"),
+    [
+        *((SMOOTH, "png", 2), (SMOOTH, "jpeg", 12), (Image.fromarray(VALUES), "png", 2)),
+        (SMOOTH.crop((3, 4, 4, 5)), "png", 1),  # of one pixel
+        (SMOOTH.crop((0, 4, 29, 5)), "png", 1),  # of one row
+        (SMOOTH.crop((0, 0, 29, 13)).quantize(200), "png", 1),  # with a palette
+        (SMOOTH.crop((0, 0, 29, 13)).convert("1"), "png", 1),  # of one bit
+    ],
+)
+def test_images_of_all_kinds_are_read_as_by_another_library(channels, image, form, most):
+    source = reader_of(channels)
+    file = encode(image, form, **({"quality": 95} if form == "jpeg" else {}))
+    found = source.rows([file]).values[0].astype(int)
+    mode = image.convert("RGB").convert("RGB" if channels == 3 else "L")
+    wanted = np.asarray(mode.resize((29, 13), Image.Resampling.BILINEAR)).reshape(found.shape)
+    assert np.abs(found - wanted).max() <= most
+    np.testing.assert_array_equal(source.read(tf.constant([file]))[0], found)
+
+
+def test_an_image_of_16_bits_has_its_upper_half(source, pixels):
+    deep = encode((pixels[..., 0].astype("uint16")) * 257)
+    np.testing.assert_array_equal(source.rows([deep]).values[0, ..., 0], pixels[..., 0])
 
 
 BROKEN = {
@@ -109,16 +123,15 @@ def test_a_file_that_is_no_image_is_one_clear_line(kind, source, pixels, tmp_pat
 
 def test_all_broken_images_of_a_batch_are_named(source, pixels):
     batch = tf.constant([b"x", encode(pixels), encode(pixels)[:-50], encode(pixels)])
-    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+    said = r"image_bytes\[0\] is neither PNG nor JPEG; image_bytes\[2\] is cut off"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=said):
         source.read(batch)
-    assert "image_bytes[0] is neither PNG nor JPEG; image_bytes[2] is cut off" in str(caught.value)
 
 
 def test_images_are_moved_in_training_alone():
-    values = np.random.default_rng(0).integers(0, 256, (5, 7, 11, 1)).astype("uint8")
-    rows = np.array([3, 0, 1, 4])
-    np.testing.assert_array_equal(Images(values).read(rows), values[rows])
-    np.testing.assert_array_equal(Images(values, shift=2).read(rows), values[rows])
+    values, rows = drawn(5, 7, 11, 1), np.array([3, 0, 1, 4])
+    for images in (Images(values), Images(values, shift=2)):
+        np.testing.assert_array_equal(images.read(rows), values[rows])
     moved = Images(values, shift=2).in_epoch(0).read(rows)
     places = set()
     for image, row in zip(moved, rows, strict=True):
@@ -132,8 +145,7 @@ def test_images_are_moved_in_training_alone():
 
 def test_an_image_moves_anew_in_each_epoch_whatever_its_batch():
     """The move depends on the seed, the epoch and the image only."""
-    values = np.random.default_rng(0).integers(0, 256, (11, 7, 13, 1)).astype("uint8")
-    texts = Sequences.of(np.full(22, 5), np.full(11, 2))
+    values, texts = drawn(11, 7, 13, 1), Sequences.of(np.full(22, 5), np.full(11, 2))
 
     def pictures(size, epoch, seed=1):
         images = Images(values, shift=2, seed=seed)
@@ -143,11 +155,11 @@ def test_an_image_moves_anew_in_each_epoch_whatever_its_batch():
         read = np.concatenate([inputs["source"] for inputs, _ in batches.epoch(epoch)])
         return {int(row): image.tobytes() for row, image in zip(rows, read, strict=True)}
 
-    for number in range(11):  # 25 moves, drawn 20 times
-        assert len({pictures(1, epoch)[number] for epoch in range(20)}) > 8
-    first = pictures(1, 3)
-    assert pictures(1, 3) == pictures(2, 3) == pictures(5, 3) == first
-    assert pictures(2, 3, seed=2) != first
+    drawn_20_times = [pictures(1, epoch) for epoch in range(20)]
+    for number in range(11):  # there are 25 moves
+        assert len({each[number] for each in drawn_20_times}) > 8
+    first = drawn_20_times[3]
+    assert pictures(1, 3) == pictures(2, 3) == pictures(5, 3) == first != pictures(2, 3, seed=2)
     images = Images(values, shift=2, seed=1).in_epoch(3)
     assert images.read(np.array([7]))[0].tobytes() == first[7]
 
@@ -167,49 +179,47 @@ def test_the_grid_is_as_large_as_the_pooling_leaves_it():
     config = image_config(convolutions="3:2x2 5k1:1x3")
     assert parse_convolutions(config) == [(3, 3, 2, 2), (5, 1, 1, 3)]
     assert grid_size(config) == (6, 4)
-    encoder = ImageSource.build_encoder(config, 0)
-    grid, mask, *_ = encoder(np.zeros((2, 13, 29, 1), "uint8"))
+    grid, mask, *_ = ImageSource.build_encoder(config, 0)(np.zeros((2, 13, 29, 1), "uint8"))
     assert grid.shape == (2, 6, 4, 5 + 16)
-    assert mask.shape == (2, 6, 4)
-    assert mask.numpy().all()
+    np.testing.assert_array_equal(mask, np.ones((2, 6, 4), bool))
 
 
 def test_brightness_and_contrast_of_an_image_change_nothing():
     encoder = ImageSource.build_encoder(image_config(convolutions="3:2x2 5:1x3"), 0)
-    image = np.random.default_rng(0).integers(0, 100, (1, 13, 29, 1)).astype("uint8")
-    other = np.random.default_rng(1).integers(0, 100, (1, 13, 29, 1)).astype("uint8")
+    image, other = (drawn(1, 13, 29, 1, most=100, seed=seed) for seed in (0, 1))
     found = encoder(np.concatenate([image, 2 * image + 37, other]))[0].numpy()
     np.testing.assert_allclose(found[1], found[0], atol=1e-4)
     assert np.abs(found[2] - found[0]).max() > 0.01
     assert np.isfinite(encoder(np.full((1, 13, 29, 1), 255, "uint8"))[0].numpy()).all()
 
 
+IN_LINE = {"attention": "hard_monotonic", "order": "luong"}
+FORM = "needs FILTERS:DOWNxACROSS"
+
+
 @pytest.mark.parametrize(
-    ("convolutions", "said"),
+    ("settings", "said"),
     [
-        ("32", "needs FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1, but it is 32"),
-        ("", "needs FILTERS:DOWNxACROSS"),
-        ("8:0x1", "needs FILTERS:DOWNxACROSS"),
-        ("8:4x4 8:4x4", "larger than all their pooling, but these are 13 x 29 pixels"),
+        ({"convolutions": "32"}, f"{FORM} for each, such as 32:2x2 64k5:2x1, but it is 32"),
+        ({"convolutions": ""}, FORM),
+        ({"convolutions": "8:0x1"}, FORM),
+        ({"convolutions": "8:4x4 8:4x4"}, "larger than all their pooling, .* are 13 x 29 pixels"),
+        ({"convolutions": "3:2x2", **IN_LINE}, "leave one row, but 3:2x2 leave 6"),
     ],
 )
-def test_convolutions_that_cannot_be_are_one_clear_line(convolutions, said):
+def test_convolutions_that_cannot_be_are_one_clear_line(settings, said):
     with pytest.raises(ConfigError, match=said):
-        grid_size(image_config(convolutions=convolutions))
+        grid_size(image_config(**settings))
 
 
 def test_columns_are_read_in_order_where_one_row_of_them_is_left():
-    in_line = {"attention": "hard_monotonic", "order": "luong", "convolutions": "3:13x2"}
-    memory, mask, *_ = ImageSource.build_encoder(image_config(**in_line), 0).output
+    config = image_config(**IN_LINE, convolutions="3:13x2")
+    memory, mask, *_ = ImageSource.build_encoder(config, 0).output
     assert (memory.shape, mask.shape) == ((None, 14, 3 + 16), (None, 14))
-    with pytest.raises(ConfigError, match="leave one row, but 3:2x2 leave 6"):
-        grid_size(image_config(**{**in_line, "convolutions": "3:2x2"}))
 
 
 def test_every_place_of_a_grid_has_positions_of_its_own():
-    grid = np.zeros((2, 5, 7, 3), "float32")
-    layer = GridPositions()
-    found = layer(grid).numpy()
+    found = GridPositions()(np.zeros((2, 5, 7, 3), "float32")).numpy()
     assert found.shape == (2, 5, 7, 19)
     places = found[0, :, :, 3:].reshape(35, 16)
     assert len(np.unique(places.round(5), axis=0)) == 35
