@@ -113,10 +113,11 @@ with joined(1) as one, joined() as two:  # once: another strategy would reuse ke
         weights = zip(alone.get_weights(), both.get_weights())
         variables = [*both.variables, *both.optimizer.variables]
         copies = [[copy.numpy() for copy in v.value.values] for v in variables]
+        first = keras.ops.convert_to_numpy(both.trainable_variables[0])
         found[name] = {
             "losses": [losses, shared],
             "weights": max(float(np.abs(a - b).max()) for a, b in weights),
-            "norm": float(np.linalg.norm(both.get_weights()[0], axis=0).max()) / LARGEST,
+            "norm": float(np.linalg.norm(first, axis=0).max()) / LARGEST,
             "apart": sum(not np.array_equal(*pair) for pair in copies),
             "copies": len(copies),
             "autotuned": data.options().autotune.enabled,  # it would delay the end of an epoch
