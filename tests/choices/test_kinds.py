@@ -18,7 +18,7 @@ from training import evaluate, train
 FLOORS = {
     **{"emails": (2, 98), "transliteration": (8, 98), "pig_latin": (3, 96), "dates": (3, 98)},
     **{"dates_said": (3, 98), "numerals": (6, 98), "numbers": (6, 96), "formulas": (3, 98)},
-    **{"pinyin": (4, 98), "tags": (8, 98), "misspelled": (3, 94), "products": (3, 98)},
+    **{"pinyin": (4, 98), "tags": (8, 98), "misspelled": (3, 94), "products": (6, 98)},
     **{"products_new_sizes": (3, 96), "descriptions": (3, 98), "addresses": (3, 98)},
     **{"sentences": (30, 98), "turned": (3, 98), "identifiers": (3, 96), "ledger": (4, 98)},
     **{"cipher": (5, 96), "salts": (6, 96), "typos": (6, 96)},
